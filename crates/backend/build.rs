@@ -1,0 +1,62 @@
+//! Builds the guest, statically, and embeds it: a plain `cargo build` gives one file that is a whole install.
+//!
+//! The guest has a profile and flags of its own, so it is built by a cargo of its own, into a directory that all
+//! profiles share. Everything it depends on is in the same lock file, so nothing is fetched.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+fn main() {
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let crates = here.parent().expect("crates/backend has a parent").to_path_buf();
+    for part in ["guest", "wire", "sys", "../Cargo.toml", "../Cargo.lock"] {
+        println!("cargo:rerun-if-changed={}", crates.join(part).display());
+    }
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let guest = build(&crates, &target_directory(&out));
+    let embedded = out.join("guest");
+    if let Err(error) = std::fs::copy(&guest, &embedded) {
+        fail(&format!("copy {} to {}: {error}", guest.display(), embedded.display()));
+    }
+}
+
+fn build(crates: &Path, target_directory: &Path) -> PathBuf {
+    let target = variable("TARGET");
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo
+        .current_dir(crates)
+        .args(["build", "--package", "belljar-guest", "--profile", "guest", "--offline", "--target", &target])
+        .arg("--target-dir")
+        .arg(target_directory)
+        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
+        .env_remove("RUSTFLAGS");
+    // Linters and coverage tools put themselves in front of the compiler; the guest is not theirs.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_FEATURE_") || name.ends_with("_WRAPPER") || name.starts_with("CARGO_CFG_")
+        {
+            cargo.env_remove(name);
+        }
+    }
+    match cargo.status() {
+        Ok(status) if status.success() => target_directory.join(target).join("guest/belljar-guest"),
+        Ok(status) => fail(&format!("building the guest ended with {status}")),
+        Err(error) => fail(&format!("cannot run cargo to build the guest: {error}")),
+    }
+}
+
+/// `target/guest`, beside the profiles' own directories: OUT_DIR is `target[/TRIPLE]/PROFILE/build/NAME/out`.
+fn target_directory(out: &Path) -> PathBuf {
+    let profile = out.ancestors().nth(3).expect("OUT_DIR lies four levels below the target directory");
+    profile.parent().expect("a profile's directory lies in the target directory").join("guest-build")
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
+}
+
+fn fail(message: &str) -> ! {
+    println!("cargo:warning={message}");
+    exit(1);
+}

@@ -1,0 +1,65 @@
+//! A layout as words for bubblewrap.
+
+use crate::Plan;
+use crate::layout::{BindKind, BindOrigin, HOSTNAME, USER_ID};
+use crate::native::DEVICES;
+use belljar_wire::message::Source;
+
+/// Everything, with the guest as its program. The guest's descriptors: 3 is the door, 4 the guest itself. What has
+/// to lie over the guest's own mounts, and devices, is staged where the guest finds it; `sources` are changed to say
+/// so.
+pub(super) fn args(plan: &Plan, sources: &mut [Source]) -> Vec<String> {
+    let id = USER_ID.to_string();
+    let mut args: Vec<String> = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--as-pid-1",
+        "--clearenv",
+        "--setenv",
+        "MALLOC_ARENA_MAX",
+        "1",
+        "--uid",
+        &id,
+        "--gid",
+        &id,
+        "--hostname",
+        HOSTNAME,
+        // For the guest's part of the setup; it gives all of them up when it seals itself.
+        "--cap-add",
+        "ALL",
+    ]
+    .map(str::to_string)
+    .to_vec();
+    for bind in plan.layout.binds.iter().filter(|bind| bind.origin == BindOrigin::System) {
+        args.extend([
+            "--ro-bind".into(),
+            bind.source.to_string_lossy().into_owned(),
+            format!("/{}", bind.target),
+        ]);
+    }
+    args.extend(["--tmpfs".into(), STAGE.into()]);
+    for name in DEVICES {
+        args.extend(["--dev-bind".into(), format!("/dev/{name}"), format!("{STAGED_DEVICES}/{name}")]);
+    }
+    for (index, (bind, source)) in plan.layout.binds.iter().zip(sources).enumerate() {
+        let Source::Path(path) = source else { continue };
+        if bind.origin == BindOrigin::System {
+            continue;
+        }
+        let word = match bind.kind {
+            BindKind::ReadOnly => "--ro-bind",
+            BindKind::ReadWrite => "--bind",
+        };
+        let staged = format!("{STAGE}/{index}");
+        args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);
+    }
+    args.extend(["--proc", "/proc", "--chdir", "/", "/proc/self/fd/4"].map(str::to_string));
+    args
+}
+
+/// Where bubblewrap puts what the guest moves to its place.
+pub(super) const STAGE: &str = "/.stage";
+/// Devices among it.
+pub(super) const STAGED_DEVICES: &str = "/.stage/dev";

@@ -1,0 +1,118 @@
+//! From a plan to a guest behind bubblewrap's namespaces.
+
+use super::args::{STAGE, STAGED_DEVICES, args};
+use super::check::program;
+use crate::cgroup::Cgroup;
+use crate::guest::{Door, Process, SetupFailure};
+use crate::layout::BindOrigin;
+use crate::native::{Identity, after_root, bind_steps, passed_mounts};
+use crate::{Enforcement, Guest, Plan, embedded};
+use belljar_spec::SandboxError;
+use belljar_sys::launch::{Capabilities, Groups, Launch, Namespaces, Program, launch as start};
+use belljar_sys::rustix::fd::AsFd;
+use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
+use belljar_wire::message::{FileRoot, Setup, Source, Step};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+
+pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+    let program = program()?;
+    let identity = Identity::choose(plan.id);
+    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
+    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
+    let enforcement = Enforcement {
+        memory_by_cgroup: held.memory,
+        pids_by_cgroup: held.pids,
+        cpus_by_cgroup: held.cpus,
+        own_user_namespace: true,
+        own_filesystem: true,
+    };
+    if let Err(refusal) = enforcement.accept(&plan.limits) {
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
+        }
+        return Err(refusal);
+    }
+    let (door, their_door) = Door::new()?;
+    let failed =
+        |what: String| SandboxError::runtime("launch_failed", format!("cannot start bubblewrap: {what}"));
+    let (complaints, their_stderr) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.to_string()))?;
+    let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
+    let (mut sources, mounts) = passed_mounts(plan, identity)?;
+    let words: Vec<CString> = args(plan, &mut sources)
+        .into_iter()
+        .map(CString::new)
+        .collect::<Result<_, _>>()
+        .map_err(|error| failed(error.to_string()))?;
+    let argv: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
+    let launched = start(&Launch {
+        program: Program::Path(&path),
+        argv: &argv,
+        env: &[],
+        namespaces: Namespaces::NONE,
+        // Bubblewrap maps the sandbox's user to whoever starts it: never root.
+        identity: match identity {
+            Identity::Own { .. } => None,
+            Identity::Range { .. } => {
+                let (uid, gid) = identity.user_on_host();
+                let (groups, capabilities) = (Groups::Drop, Capabilities::Drop);
+                Some(belljar_sys::launch::Identity { uid, gid, groups, capabilities })
+            }
+        },
+        cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
+        inherit: &[their_door.as_fd(), embedded::program()?],
+        stderr: Some(their_stderr.as_fd()),
+    })
+    .map_err(|errno| failed(errno.to_string()))?;
+    let pid = launched.pid;
+    // Bubblewrap forks: its child must be in the cgroup before it exists.
+    if let Some(cgroup) = &cgroup {
+        cgroup.attach(pid)?;
+    }
+    let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
+    drop((their_door, their_stderr));
+    let mut guest = Guest::starting(door, Process::init(pid, started), cgroup);
+
+    let setup = Setup {
+        version: belljar_wire::VERSION,
+        steps: steps(plan, &sources),
+        seal: plan.seal(&enforcement),
+        files: FileRoot::Sandbox,
+        workspace: plan.workspace().to_string(),
+    };
+    let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
+    let outcome = match guest.send_setup(&setup, &mounts) {
+        Ok(pending) => guest.finish(pending),
+        Err(_) => Err(SetupFailure::Silent),
+    };
+    match outcome {
+        Ok(()) => Ok(guest),
+        Err(SetupFailure::Step(fault)) => Err(crate::native::setup_failed(SetupFailure::Step(fault))),
+        Err(SetupFailure::Silent) => {
+            drop(guest);
+            let mut text = String::new();
+            let _ = File::from(complaints).take(4096).read_to_string(&mut text);
+            let reason =
+                text.lines().next().unwrap_or("it ended without a word").trim_start_matches("bwrap: ");
+            Err(SandboxError::unavailable(
+                "bwrap_failed",
+                format!("bubblewrap could not build the wall: {reason}"),
+            )
+            .hint("`belljar doctor` tries each wall by itself"))
+        }
+    }
+}
+
+/// The guest's part: what bubblewrap left to do in the root that it made.
+fn steps(plan: &Plan, sources: &[Source]) -> Vec<Step> {
+    let mut steps = after_root(plan, STAGED_DEVICES);
+    let rest = plan.layout.binds.iter().zip(sources).filter(|(bind, _)| bind.origin != BindOrigin::System);
+    steps.extend(bind_steps(rest));
+    steps.extend(plan.layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.push(Step::Unmount { target: STAGE.trim_start_matches('/').into() });
+    steps.push(Step::ReadOnlyRoot);
+    steps
+}

@@ -1,0 +1,117 @@
+//! A cgroup's directory, and the lock that says somebody holds it.
+
+use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    pub(super) handle: OwnedFd,
+}
+
+impl Directory {
+    /// Makes and locks a directory in `home`. `None` where we may not.
+    pub(super) fn create(home: &Path, id: SandboxId) -> Result<Option<Directory>, SandboxError> {
+        let path = home.join(format!("{PREFIX}{id}"));
+        let failed = |error: io::Error| {
+            SandboxError::runtime("cgroup", format!("cannot make the cgroup `{}`: {error}", path.display()))
+        };
+        for _ in 0..ATTEMPTS {
+            match fs::create_dir(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if is_refusal(&error) => return Ok(None),
+                Err(error) => return Err(failed(error)),
+            }
+            // A sweep may take a directory that is not locked yet: then it is made again.
+            match lock(&path) {
+                Ok(Some(handle)) => return Ok(Some(Directory { path, handle })),
+                Ok(None) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+        Err(failed(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    pub(super) fn write(&self, file: &str, value: &str) -> Result<(), SandboxError> {
+        let path = self.path.join(file);
+        fs::write(&path, value).map_err(|error| {
+            let message = format!("cannot write `{value}` to `{}`: {error}", path.display());
+            SandboxError::unavailable("cgroup", message).hint(super::DELEGATION_HINT)
+        })
+    }
+
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.path.join(file).exists()
+    }
+
+    /// The number behind `key` in a file of lines `key number`.
+    pub(super) fn read_count(&self, file: &str, key: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.path.join(file)).ok()?;
+        let line = text.lines().find(|line| line.split(' ').next() == Some(key))?;
+        line.split(' ').nth(1)?.trim().parse().ok()
+    }
+
+    pub(super) fn remove(self) {
+        remove(&self.path);
+    }
+}
+
+/// Removes what nobody holds in `home`; returns how many.
+pub(super) fn sweep(home: &Path) -> usize {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    ours.filter(|entry| matches!(lock(&entry.path()), Ok(Some(_handle)) if remove(&entry.path()))).count()
+}
+
+/// The lock, if nobody has it.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let handle = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+        // It may have been removed between opening and locking.
+        Ok(()) if path.exists() => Ok(Some(handle)),
+        Ok(()) => Err(Errno::NOENT),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Removes a cgroup whose processes are gone or not worth keeping.
+fn remove(path: &Path) -> bool {
+    for attempt in 0..REMOVAL_ATTEMPTS {
+        match fs::remove_dir(path) {
+            Ok(()) => return true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+            Err(_) => {}
+        }
+        for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
+            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        thread::sleep(Duration::from_micros(100 << attempt.min(6)));
+    }
+    false
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound
+    )
+}
+
+/// What the directories of sandboxes begin with; what follows is the sandbox's id.
+const PREFIX: &str = "belljar-";
+/// Two sandboxes never share an id; a sweep can come in between once, twice.
+const ATTEMPTS: u32 = 8;
+/// Dying takes the kernel up to some milliseconds: half a second in all.
+const REMOVAL_ATTEMPTS: u32 = 100;

@@ -1,0 +1,119 @@
+//! Limits on all processes of a sandbox together: one cgroup a sandbox, version 2 where it is ours to use,
+//! version 1 where that is what the machine has.
+//!
+//! A cgroup is held by a lock on its directory. The kernel lets go of the lock when its holder dies, however it
+//! dies, so [`sweep`] can tell what nobody holds any more without guessing from process ids.
+
+mod directory;
+mod v1;
+mod v2;
+
+use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
+use directory::Directory;
+use std::path::PathBuf;
+
+/// The cgroup of one sandbox.
+pub(crate) struct Cgroup {
+    directories: Vec<Directory>,
+    version: Version,
+    held: Held,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// Processes are moved in, per controller.
+    One,
+    /// Processes are born in it.
+    Two,
+}
+
+/// The limits that a cgroup holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Held {
+    pub(crate) memory: bool,
+    pub(crate) pids: bool,
+    pub(crate) cpus: bool,
+}
+
+/// What the kernel counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Processes killed because memory ran out.
+    pub oom_kills: u64,
+    /// Forks refused because there were enough processes.
+    pub forks_refused: u64,
+}
+
+impl Cgroup {
+    /// A cgroup with these limits; `None` where no cgroup is ours to use.
+    pub(crate) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
+        match v2::home() {
+            Some(home) => v2::create(&home, id, limits),
+            None => v1::create(id, limits),
+        }
+    }
+
+    /// Which limits it holds.
+    pub(crate) fn held(&self) -> Held {
+        self.held
+    }
+
+    /// Where a process can be born in it.
+    pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
+        match self.version {
+            Version::One => None,
+            Version::Two => self.directories.first().map(|directory| directory.handle.as_fd()),
+        }
+    }
+
+    /// Moves a process in that could not be born here.
+    pub(crate) fn attach(&self, pid: u32) -> Result<(), SandboxError> {
+        if self.version == Version::One {
+            for directory in &self.directories {
+                directory.write("cgroup.procs", &pid.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let count = |file: &str, key: &str| {
+            self.directories.iter().find_map(|directory| directory.read_count(file, key)).unwrap_or(0)
+        };
+        let oom = match self.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        Counters { oom_kills: count(oom, "oom_kill"), forks_refused: count("pids.events", "max") }
+    }
+
+    /// Takes it away; its processes are gone already, or will be in a moment.
+    pub(crate) fn remove(self) {
+        for directory in self.directories {
+            directory.remove();
+        }
+    }
+}
+
+/// Removes every cgroup of ours that nobody holds any more, and kills what is left in it. Returns how many.
+pub fn sweep() -> usize {
+    let homes: Vec<PathBuf> = match v2::home() {
+        Some(home) => vec![home],
+        None => v1::homes(),
+    };
+    homes.iter().map(|home| directory::sweep(home)).sum()
+}
+
+/// A value that was asked for must be settable; a default may fail.
+fn set(directory: &Directory, file: &str, value: &str, origin: Origin) -> Result<bool, SandboxError> {
+    match directory.write(file, value) {
+        Ok(()) => Ok(true),
+        Err(error) if origin == Origin::Asked => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+/// What to do where no cgroup is ours.
+pub(crate) const DELEGATION_HINT: &str = "run as root, or let systemd delegate cgroups to you: \
+    `systemd-run --user --scope belljar run ...`; `belljar doctor` says more";

@@ -1,0 +1,58 @@
+//! Version 1: a hierarchy a controller, a directory in each that is needed.
+
+use super::directory::Directory;
+use super::{Cgroup, Held, Version, set};
+use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
+use std::path::PathBuf;
+
+pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
+    let mut held = Held::default();
+    let mut directories = Vec::new();
+    if let Some(memory) = in_hierarchy("memory", id)? {
+        let bytes = limits.memory.value.as_u64().to_string();
+        held.memory = set(&memory, "memory.limit_in_bytes", &bytes, limits.memory.origin)?;
+        // Swap counts too, where the kernel counts it.
+        if memory.has("memory.memsw.limit_in_bytes") {
+            set(&memory, "memory.memsw.limit_in_bytes", &bytes, Origin::Default)?;
+        }
+        directories.push(memory);
+    }
+    if let Some(pids) = in_hierarchy("pids", id)? {
+        held.pids = set(&pids, "pids.max", &limits.pids.value.to_string(), limits.pids.origin)?;
+        directories.push(pids);
+    }
+    // All processors is what everybody has: moving a process costs more than it is worth.
+    if limits.cpus.origin == Origin::Asked
+        && let Some(cpu) = in_hierarchy("cpu", id)?
+    {
+        let quota = u64::from(limits.cpus.value.as_millis()) * PERIOD_US / 1000;
+        cpu.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
+        held.cpus = set(&cpu, "cpu.cfs_quota_us", &quota.to_string(), Origin::Asked)?;
+        directories.push(cpu);
+    }
+    Ok((!directories.is_empty()).then_some(Cgroup { directories, version: Version::One, held }))
+}
+
+/// Where the hierarchies are.
+pub(super) fn homes() -> Vec<PathBuf> {
+    ["memory", "pids", "cpu"].into_iter().filter_map(hierarchy).collect()
+}
+
+fn in_hierarchy(controller: &str, id: SandboxId) -> Result<Option<Directory>, SandboxError> {
+    match hierarchy(controller) {
+        Some(home) => Directory::create(&home, id),
+        None => Ok(None),
+    }
+}
+
+/// The usual places; `cpu` may share one with accounting.
+fn hierarchy(controller: &str) -> Option<PathBuf> {
+    let names = [controller.to_string(), format!("{controller},{controller}acct")];
+    names
+        .iter()
+        .map(|name| PathBuf::from("/sys/fs/cgroup").join(name))
+        .find(|path| path.join("cgroup.procs").exists())
+}
+
+/// The kernel's own default.
+const PERIOD_US: u64 = 100_000;

@@ -1,0 +1,105 @@
+//! Whether a container is around us. Only what the container's maker puts there counts; a variable that anybody can
+//! set counts where its maker has no other mark.
+
+use belljar_spec::SandboxError;
+use std::env;
+use std::fs;
+use std::path::Path;
+
+/// The container is around us, or an error.
+pub(super) fn check() -> Result<(), SandboxError> {
+    match around_us() {
+        Some(_) => Ok(()),
+        None => {
+            let message = "there is no container around us that could be the wall";
+            Err(SandboxError::unavailable("not_in_container", message)
+                .hint("outside a container use `--backend native`, or `--backend host` for no wall at all"))
+        }
+    }
+}
+
+/// What kind of container is around us.
+pub fn around_us() -> Option<&'static str> {
+    let marks = Marks {
+        variable: |name| env::var(name).ok(),
+        exists: |path| Path::new(path).exists(),
+        first_process: fs::read("/proc/1/environ").unwrap_or_default(),
+        cgroup: fs::read_to_string("/proc/1/cgroup").unwrap_or_default(),
+    };
+    kind(&marks)
+}
+
+struct Marks<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool> {
+    variable: V,
+    exists: E,
+    /// Process 1's environment, where we may read it: `container=` is set by who started it.
+    first_process: Vec<u8>,
+    cgroup: String,
+}
+
+fn kind<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool>(marks: &Marks<V, E>) -> Option<&'static str> {
+    let is = |name: &str, value: &str| (marks.variable)(name).as_deref() == Some(value);
+    let born_as = |value: &str| {
+        marks
+            .first_process
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == format!("container={value}").as_bytes())
+    };
+    let started_as = |value: &str| born_as(value) || is("container", value);
+    if is("CODESPACES", "true") {
+        Some("Codespaces")
+    } else if (marks.variable)("GITPOD_WORKSPACE_ID").is_some_and(|id| !id.is_empty()) {
+        Some("Gitpod")
+    } else if (marks.exists)("/var/run/secrets/kubernetes.io/serviceaccount")
+        || marks.cgroup.contains("kubepods")
+    {
+        Some("Kubernetes")
+    } else if (marks.exists)("/.dockerenv") || marks.cgroup.contains("/docker/") {
+        Some("Docker")
+    } else if (marks.exists)("/run/.containerenv") || started_as("podman") {
+        Some("Podman")
+    } else if started_as("containerd") || marks.cgroup.contains("/containerd") {
+        Some("containerd")
+    } else if started_as("lxc") || started_as("systemd-nspawn") {
+        Some("a system container")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detect(
+        variables: &[(&str, &str)],
+        files: &[&str],
+        environ: &[u8],
+        cgroup: &str,
+    ) -> Option<&'static str> {
+        kind(&Marks {
+            variable: |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            },
+            exists: |path: &str| files.contains(&path),
+            first_process: environ.to_vec(),
+            cgroup: cgroup.to_string(),
+        })
+    }
+
+    #[test]
+    fn containers_are_known_by_their_marks() {
+        assert_eq!(detect(&[("CODESPACES", "true")], &[], b"", ""), Some("Codespaces"));
+        assert_eq!(detect(&[("CODESPACES", "")], &[], b"", ""), None);
+        assert_eq!(detect(&[("GITPOD_WORKSPACE_ID", "x")], &[], b"", ""), Some("Gitpod"));
+        assert_eq!(detect(&[], &["/.dockerenv"], b"", ""), Some("Docker"));
+        assert_eq!(detect(&[], &[], b"PATH=/bin\0container=podman\0", ""), Some("Podman"));
+        assert_eq!(detect(&[("container", "containerd")], &[], b"", ""), Some("containerd"));
+        assert_eq!(
+            detect(&[], &["/var/run/secrets/kubernetes.io/serviceaccount"], b"", ""),
+            Some("Kubernetes")
+        );
+        assert_eq!(detect(&[], &[], b"", "0::/kubepods/besteffort/pod1\n"), Some("Kubernetes"));
+        assert_eq!(detect(&[], &[], b"PATH=/bin\0", "0::/\n"), None);
+    }
+}

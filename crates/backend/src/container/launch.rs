@@ -1,0 +1,10 @@
+//! From a plan to a guest in the container around us.
+
+use super::check::check;
+use crate::{Guest, Plan, open_place};
+use belljar_spec::SandboxError;
+
+pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+    check()?;
+    open_place::launch(plan)
+}

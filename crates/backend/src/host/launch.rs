@@ -1,0 +1,8 @@
+//! From a plan to a guest without a wall.
+
+use crate::{Guest, Plan, open_place};
+use belljar_spec::SandboxError;
+
+pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+    open_place::launch(plan)
+}

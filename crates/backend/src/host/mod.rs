@@ -1,0 +1,24 @@
+//! No wall, only when asked for by name. Commands run as you, on your machine; the environment still starts empty,
+//! trees are still killed whole, and file operations are still held beneath the workspace.
+
+mod check;
+mod launch;
+
+use crate::{Backend, Guest, Plan};
+use belljar_spec::{BackendName, SandboxError};
+
+pub(crate) struct Host;
+
+impl Backend for Host {
+    fn name(&self) -> BackendName {
+        BackendName::Host
+    }
+
+    fn check(&self) -> Result<(), SandboxError> {
+        check::check()
+    }
+
+    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError> {
+        launch::launch(plan)
+    }
+}

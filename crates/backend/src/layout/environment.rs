@@ -1,0 +1,56 @@
+//! The environment of commands: it starts empty, and holds what is listed here and what the caller names.
+
+use super::{HOME, USER, etc};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+type Variables = Vec<(OsString, OsString)>;
+
+/// Behind a wall.
+pub(super) fn inside(path: &[PathBuf], tools: &Variables, asked: &Variables) -> Variables {
+    let mut variables = common(OsStr::new(HOME), Path::new("/tmp"));
+    // Entries with a colon were split at it, so they can be joined again.
+    variables.push(("PATH".into(), env::join_paths(path).unwrap_or_default()));
+    variables.extend(tools.iter().cloned());
+    override_with(variables, asked)
+}
+
+/// Without one: the host's search path, since its programs are where they are.
+pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
+    let mut variables = common(workspace.as_os_str(), &env::temp_dir());
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    variables.push(("PATH".into(), path));
+    override_with(variables, asked)
+}
+
+fn common(home: &OsStr, temporary: &Path) -> Variables {
+    vec![
+        ("HOME".into(), home.into()),
+        ("USER".into(), USER.into()),
+        ("LOGNAME".into(), USER.into()),
+        ("SHELL".into(), shell().into()),
+        ("LANG".into(), "C.UTF-8".into()),
+        ("TMPDIR".into(), temporary.into()),
+        ("PS1".into(), etc::PROMPT.into()),
+        // How a program can tell that it is in here.
+        ("BELLJAR".into(), "1".into()),
+    ]
+}
+
+fn override_with(mut variables: Variables, asked: &Variables) -> Variables {
+    for (name, value) in asked {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.clone(), value.clone()));
+    }
+    variables
+}
+
+/// The caller's own shell if it is a system's, else bash, else sh.
+pub fn shell() -> &'static str {
+    let own = env::var("SHELL").unwrap_or_default();
+    let name = Path::new(&own).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let known = [("zsh", "/usr/bin/zsh"), ("bash", "/usr/bin/bash"), ("bash", "/bin/bash")];
+    let own = known.into_iter().filter(|(known, _)| *known == name).map(|(_, path)| path);
+    own.chain(["/bin/bash"]).find(|path| Path::new(path).exists()).unwrap_or("/bin/sh")
+}

@@ -1,0 +1,98 @@
+//! The sandbox's /etc: a list of the host's harmless files, and our own for everything that names somebody.
+
+use super::{Bind, BindKind, BindOrigin, HOME, USER, USER_ID};
+use belljar_spec::SandboxId;
+use std::fs;
+use std::path::Path;
+
+pub(super) struct Etc {
+    pub(super) binds: Vec<Bind>,
+    pub(super) links: Vec<(String, String)>,
+    pub(super) files: Vec<(String, Vec<u8>)>,
+}
+
+pub(super) fn files(id: SandboxId) -> Etc {
+    let mut etc = Etc { binds: Vec::new(), links: Vec::new(), files: own_files(id) };
+    for name in rows(TABLE).map(|columns| columns[0]) {
+        let target = format!("etc/{name}");
+        let source = Path::new("/etc").join(name);
+        let Ok(found) = fs::symlink_metadata(&source) else { continue };
+        if found.is_symlink() {
+            if let Some(to) = fs::read_link(&source).ok().and_then(|to| to.to_str().map(str::to_string)) {
+                etc.links.push((target, to));
+            }
+        } else if found.is_dir() || found.is_file() {
+            let (kind, origin) = (BindKind::ReadOnly, BindOrigin::System);
+            etc.binds.push(Bind { source, target, kind, origin });
+        }
+    }
+    etc
+}
+
+fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {
+    let files = [
+        (
+            "etc/passwd",
+            format!(
+                "root:x:0:0:root:/root:/bin/sh\n\
+                 {USER}:x:{USER_ID}:{USER_ID}:{USER}:{HOME}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+            ),
+        ),
+        ("etc/group", format!("root:x:0:\n{USER}:x:{USER_ID}:\nnogroup:x:65534:\n")),
+        ("etc/hostname", format!("{HOSTNAME}\n")),
+        ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {HOSTNAME}\n")),
+        ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_string()),
+        ("etc/resolv.conf", "# no network in here\n".to_string()),
+        ("etc/machine-id", format!("{id}{id}\n")),
+        // The prompt says where you are, after whatever the system's own file says.
+        (".bashrc", format!("PS1='{PROMPT}'\n")),
+        (".zshrc", "PROMPT='(belljar) %~ %# '\n".to_string()),
+    ];
+    let place = |name: &str| match name.strip_prefix('.') {
+        Some(_) => format!("{}/{name}", super::relative(HOME)),
+        None => name.to_string(),
+    };
+    files.into_iter().map(|(name, content)| (place(name), content.into_bytes())).collect()
+}
+
+/// The rows of a table: columns between `|`, `#` for comments.
+pub(super) fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    table
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split('|').map(str::trim).collect())
+}
+
+/// What a shell says before each command.
+pub(super) const PROMPT: &str = r"(belljar) \w \$ ";
+/// The sandbox's host name.
+pub(crate) const HOSTNAME: &str = "belljar";
+const TABLE: &str = include_str!("etc.table");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_reason_and_none_a_secret() {
+        let secret = [
+            "shadow",
+            "gshadow",
+            "sudoers",
+            "ssh",
+            "ssl/private",
+            "krb5.keytab",
+            "machine-id",
+            "gitconfig",
+            "ssl",
+            "pki",
+        ];
+        for row in rows(TABLE) {
+            assert_eq!(row.len(), 2, "{row:?}");
+            assert!(!row[1].is_empty(), "{row:?}");
+            assert!(!secret.contains(&row[0]), "{row:?}");
+            assert!(!row[0].starts_with('/') && !row[0].contains(".."), "{row:?}");
+        }
+    }
+}

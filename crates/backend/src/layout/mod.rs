@@ -1,0 +1,180 @@
+//! What a sandbox sees: decided here as data, carried out by a backend.
+//!
+//! The `host` root is made of the host's system directories, read-only; a home, temporary files and `/run` of its
+//! own; a few files of /etc; and what the caller names. Everything else does not exist inside: homes, other users,
+//! sockets, services, disks.
+
+mod environment;
+mod etc;
+mod home;
+mod shared;
+mod sockets;
+mod system;
+
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec, WorkspacePath};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The shell that an interactive command gets, as a path inside.
+pub use environment::shell;
+pub(crate) use etc::HOSTNAME;
+
+/// What a sandbox sees.
+pub(crate) struct Layout {
+    /// From the host, in the order they are mounted: parents first.
+    pub(crate) binds: Vec<Bind>,
+    /// Symbolic links (place, destination).
+    pub(crate) links: Vec<(String, String)>,
+    /// Small files of our own (place, content).
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// Directories of the private filesystem.
+    pub(crate) private: Vec<PrivateDir>,
+    /// Places that are hidden if they exist.
+    pub(crate) masks: Vec<String>,
+    /// Where commands start, as a path inside.
+    pub(crate) workspace: String,
+    /// What every command's environment holds.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// The same workspace, where there is no wall.
+    workspace_on_host: Option<PathBuf>,
+    asked_environment: Vec<(OsString, OsString)>,
+}
+
+/// A part of the host's filesystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bind {
+    pub(crate) source: PathBuf,
+    /// Without the leading slash.
+    pub(crate) target: String,
+    pub(crate) kind: BindKind,
+    pub(crate) origin: BindOrigin,
+}
+
+/// What may be done through a bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BindKind {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// Why a bind is there, which decides whose eyes see its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BindOrigin {
+    /// Part of the system: what everybody on the host may read.
+    System,
+    /// Programs under a home, which itself may be closed to others.
+    Home,
+    /// Named by the caller: the sandbox's user stands for its owner.
+    Named,
+}
+
+/// A directory of the private filesystem.
+pub(crate) struct PrivateDir {
+    /// Without the leading slash.
+    pub(crate) target: &'static str,
+    pub(crate) mode: u32,
+}
+
+impl Layout {
+    /// The layout of the `host` root.
+    pub(crate) fn for_host_root(id: SandboxId, spec: &SandboxSpec) -> Result<Layout, SandboxError> {
+        let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
+        let named = shared::named(&spec.shared)?;
+        let (mut binds, mut links) = system::directories();
+        let etc = etc::files(id);
+        binds.extend(etc.binds);
+        links.extend(etc.links);
+        let home = home::visible();
+        binds.extend(home.binds);
+
+        let workspace = match (&workspace_on_host, spec.workspace_path) {
+            (Some(path), WorkspacePath::SameAsHost) => text(path)?.to_string(),
+            _ => WORKSPACE.to_string(),
+        };
+        let mut private = private_directories();
+        match &workspace_on_host {
+            Some(path) => binds.push(Bind {
+                source: path.clone(),
+                target: relative(&workspace).to_string(),
+                kind: BindKind::ReadWrite,
+                origin: BindOrigin::Named,
+            }),
+            None => private.push(PrivateDir { target: relative(WORKSPACE), mode: 0o755 }),
+        }
+        binds.extend(named);
+        let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
+        masks.extend(sockets::below(&binds));
+
+        let asked: Vec<(OsString, OsString)> =
+            spec.env.iter().map(|(name, value)| (OsString::from(name.as_str()), value.clone())).collect();
+        let environment = environment::inside(&home.path, &home.variables, &asked);
+        Ok(Layout {
+            binds,
+            links,
+            files: etc.files,
+            private,
+            masks,
+            workspace,
+            environment,
+            workspace_on_host,
+            asked_environment: asked,
+        })
+    }
+
+    /// Where there is no wall: the host's own paths, and still an environment that starts empty.
+    pub(crate) fn without_root(&self) -> Layout {
+        let workspace = self.workspace_on_host.clone().unwrap_or_else(|| std::env::temp_dir());
+        Layout {
+            binds: Vec::new(),
+            links: Vec::new(),
+            files: Vec::new(),
+            private: Vec::new(),
+            masks: Vec::new(),
+            environment: environment::on_host(&workspace, &self.asked_environment),
+            workspace: workspace.to_string_lossy().into_owned(),
+            workspace_on_host: self.workspace_on_host.clone(),
+            asked_environment: self.asked_environment.clone(),
+        }
+    }
+
+    /// The absolute paths inside that may be written.
+    pub(crate) fn writable(&self) -> Vec<String> {
+        let private = self.private.iter().map(|dir| dir.target.to_string());
+        let shared =
+            self.binds.iter().filter(|bind| bind.kind == BindKind::ReadWrite).map(|bind| bind.target.clone());
+        let devices = ["dev".to_string(), "proc".to_string()];
+        private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
+    }
+}
+
+fn private_directories() -> Vec<PrivateDir> {
+    vec![
+        PrivateDir { target: "tmp", mode: 0o1777 },
+        PrivateDir { target: "var/tmp", mode: 0o1777 },
+        PrivateDir { target: relative(HOME), mode: 0o755 },
+        PrivateDir { target: "run", mode: 0o755 },
+        PrivateDir { target: "dev/shm", mode: 0o1777 },
+    ]
+}
+
+/// A path without its leading slash.
+fn relative(path: &str) -> &str {
+    path.trim_start_matches('/')
+}
+
+/// A path of the host that can be said to the guest.
+fn text(path: &Path) -> Result<&str, SandboxError> {
+    path.to_str().ok_or_else(|| {
+        let message = format!("the path `{}` is not UTF-8", path.display());
+        SandboxError::policy("path_not_utf8", message).hint("rename it, or share a folder above it")
+    })
+}
+
+/// Where the workspace is seen inside.
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// The sandbox user's home.
+pub(crate) const HOME: &str = "/home/agent";
+/// The sandbox's user.
+pub(crate) const USER: &str = "agent";
+/// The sandbox user's id, and that of its group.
+pub(crate) const USER_ID: u32 = 1000;

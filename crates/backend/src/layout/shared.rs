@@ -1,0 +1,101 @@
+//! The workspace and the paths that a caller names: what may be shared at all.
+
+use super::{Bind, BindKind, BindOrigin, text};
+use belljar_spec::{Permission, SandboxError, SharedPath};
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// The workspace: an existing folder that is not somebody's whole world.
+pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
+    let real = resolve(path, "workspace")?;
+    if !real.is_dir() {
+        return Err(SandboxError::policy(
+            "workspace_not_a_folder",
+            format!("the workspace `{}` is a file", path.display()),
+        )
+        .hint("give the folder that it lies in: `--workspace DIR`"));
+    }
+    if fs::read_dir(&real).is_err() {
+        return Err(unreadable(path, "workspace"));
+    }
+    refuse_whole_worlds(&real, "workspace")?;
+    Ok(real)
+}
+
+/// The paths that were named, parents first.
+pub(super) fn named(shared: &[SharedPath]) -> Result<Vec<Bind>, SandboxError> {
+    let mut binds = Vec::new();
+    for SharedPath { path, permission } in shared {
+        let real = resolve(path, "path")?;
+        let found = fs::metadata(&real).map_err(|_| unreadable(path, "path"))?;
+        if found.file_type().is_socket() {
+            let message = format!(
+                "`{}` is a socket: whoever can write to it speaks to a service of the host",
+                path.display()
+            );
+            return Err(
+                SandboxError::policy("path_is_socket", message).hint("no socket of the host can be shared")
+            );
+        }
+        if fs::File::open(&real).is_err() {
+            return Err(unreadable(path, "path"));
+        }
+        refuse_whole_worlds(&real, "path")?;
+        let kind = match permission {
+            Permission::Read => BindKind::ReadOnly,
+            Permission::Write => BindKind::ReadWrite,
+        };
+        let target = super::relative(text(&real)?).to_string();
+        binds.push(Bind { source: real, target, kind, origin: BindOrigin::Named });
+    }
+    binds.sort_by(|a, b| a.target.cmp(&b.target));
+    binds.dedup_by(|later, earlier| later.target == earlier.target && later.kind == earlier.kind);
+    Ok(binds)
+}
+
+fn resolve(path: &Path, what: &str) -> Result<PathBuf, SandboxError> {
+    let real = path.canonicalize().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            SandboxError::policy("path_missing", format!("the {what} `{}` does not exist", path.display()))
+                .hint("check the spelling, or make it first")
+        }
+        ErrorKind::PermissionDenied => unreadable(path, what),
+        _ => SandboxError::policy(
+            "path_unusable",
+            format!("the {what} `{}` cannot be used: {error}", path.display()),
+        ),
+    })?;
+    text(&real)?;
+    Ok(real)
+}
+
+fn unreadable(path: &Path, what: &str) -> SandboxError {
+    let message = format!("the {what} `{}` cannot be read by you", path.display());
+    SandboxError::policy("path_unreadable", message)
+        .hint("belljar gives a sandbox no more than you have yourself")
+}
+
+/// Sharing these would undo what the root is for.
+fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
+    let home = env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
+    let holds_home = real == Path::new("/home") || home.is_some_and(|home| home.starts_with(real));
+    let is_someones = real.parent() == Some(Path::new("/home"));
+    if real == Path::new("/") || holds_home || is_someones {
+        let message =
+            format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
+        return Err(SandboxError::policy("path_too_wide", message)
+            .hint("change to the folder of a project, or name one with `--workspace DIR`"));
+    }
+    if KERNELS_AND_SERVICES.iter().any(|system| real.starts_with(system)) {
+        let message = format!("the {what} `{}` belongs to the running system", real.display());
+        return Err(SandboxError::policy("path_of_system", message)
+            .hint("copy what is needed of it to a folder of its own"));
+    }
+    Ok(())
+}
+
+/// Devices, kernel switches, and the sockets of services.
+const KERNELS_AND_SERVICES: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];

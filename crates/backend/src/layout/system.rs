@@ -1,0 +1,56 @@
+//! The host's system directories, and what is hidden of the sandbox's own.
+
+use super::{Bind, BindKind, BindOrigin};
+use std::fs;
+use std::path::PathBuf;
+
+/// System directories as they are, links as links.
+pub(super) fn directories() -> (Vec<Bind>, Vec<(String, String)>) {
+    let mut binds = Vec::new();
+    let mut links = Vec::new();
+    for (name, _) in DIRECTORIES {
+        let source = PathBuf::from("/").join(name);
+        let Ok(found) = fs::symlink_metadata(&source) else { continue };
+        if found.is_symlink() {
+            if let Some(to) = fs::read_link(&source).ok().and_then(|to| to.to_str().map(str::to_string)) {
+                links.push((name.to_string(), to));
+            }
+        } else if found.is_dir() {
+            let (kind, origin) = (BindKind::ReadOnly, BindOrigin::System);
+            binds.push(Bind { source, target: name.to_string(), kind, origin });
+        }
+    }
+    (binds, links)
+}
+
+/// What a sandbox sees of the host's `/`, with the reason.
+const DIRECTORIES: [(&str, &str); 13] = [
+    ("usr", "programs and libraries"),
+    ("bin", "programs; a link into usr on most systems"),
+    ("sbin", "programs; a link into usr on most systems"),
+    ("lib", "libraries; a link into usr on most systems"),
+    ("lib32", "libraries of other widths"),
+    ("lib64", "the dynamic loader's fixed place"),
+    ("libx32", "libraries of other widths"),
+    ("opt", "programs that came as a whole"),
+    ("nix/store", "programs on NixOS: all of them"),
+    ("gnu/store", "programs on Guix: all of them"),
+    ("run/current-system", "NixOS: the link to the present system"),
+    ("sys/devices/system/cpu", "how many processors there are, and of what kind"),
+    ("sys/devices/system/node", "how memory is laid out"),
+];
+
+/// What is hidden, with the reason. Most of it is closed to the sandbox's user anyway: this is the second lock.
+pub(super) const MASKS: [(&str, &str); 11] = [
+    ("proc/acpi", "the machine's power management"),
+    ("proc/asound", "the machine's sound devices"),
+    ("proc/interrupts", "timing of the host's devices, and so of its users' keystrokes"),
+    ("proc/kcore", "the kernel's memory"),
+    ("proc/key-users", "the host's keyrings"),
+    ("proc/keys", "the host's keyrings"),
+    ("proc/latency_stats", "timing of the host"),
+    ("proc/sched_debug", "names of the host's processes"),
+    ("proc/scsi", "the machine's disks"),
+    ("proc/sysrq-trigger", "restarts the machine"),
+    ("proc/timer_list", "timing of the host"),
+];

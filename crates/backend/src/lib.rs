@@ -1,0 +1,31 @@
+//! Walls. One trait, one folder a backend, every folder the same files in the same roles:
+//!
+//! | file | role |
+//! | --- | --- |
+//! | `mod.rs` | the backend: its name, and who calls what |
+//! | `check.rs` | whether it works here, and if not, why and what to do |
+//! | `launch.rs` | from a plan to a guest that is ready |
+//!
+//! A backend builds the wall and hands over a [`Guest`]; everything else (commands, files, timeouts, output
+//! limits) is written once, above the guest protocol. Called by the engine only.
+
+mod bwrap;
+mod cgroup;
+mod container;
+mod contract;
+mod embedded;
+mod guest;
+mod host;
+mod layout;
+mod native;
+mod open_place;
+mod plan;
+
+use plan::Enforcement;
+
+pub use cgroup::{Counters, sweep};
+pub use container::around_us as container_around_us;
+pub use contract::{Backend, backend};
+pub use guest::Guest;
+pub use layout::shell;
+pub use plan::{Plan, new_id};

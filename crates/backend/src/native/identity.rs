@@ -1,0 +1,131 @@
+//! Who the sandbox's users are outside.
+
+use crate::layout::USER_ID;
+use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::launch::{Capabilities, Groups, Launch, Launched, Namespaces, Program, launch};
+use belljar_sys::mount;
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{
+    Signal, WaitId, WaitIdOptions, getegid, geteuid, pidfd_send_signal, waitid,
+};
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The sandbox's users, seen from the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// One user: us. All that an ordinary user can have.
+    Own { uid: u32, gid: u32 },
+    /// A range of ids that belong to nobody.
+    Range { first: u32 },
+}
+
+impl Identity {
+    /// Ours, or a range derived from the sandbox's id when we are root.
+    pub(crate) fn choose(id: SandboxId) -> Identity {
+        if geteuid().is_root() {
+            Identity::Range { first: FIRST_RANGE + (id.as_u64() % RANGES) as u32 * RANGE }
+        } else {
+            Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+        }
+    }
+
+    /// The sandbox's user, as the host knows it.
+    pub(crate) fn user_on_host(self) -> (u32, u32) {
+        match self {
+            Identity::Own { uid, gid } => (uid, gid),
+            Identity::Range { first } => (first + USER_ID, first + USER_ID),
+        }
+    }
+
+    /// The same user inside a namespace that has this identity's maps.
+    pub(crate) fn inside(self) -> belljar_sys::launch::Identity {
+        let groups = match self {
+            Identity::Own { .. } => Groups::Keep,
+            Identity::Range { .. } => Groups::Drop,
+        };
+        let capabilities = Capabilities::Keep;
+        belljar_sys::launch::Identity { uid: USER_ID, gid: USER_ID, groups, capabilities }
+    }
+
+    /// Writes the maps of a namespace that waits at its gate.
+    pub(super) fn write_maps(self, pid: u32) -> Result<(), Errno> {
+        let (uids, gids) = match self {
+            Identity::Own { uid, gid } => {
+                // Without this an ordinary user could shed a group that denies it something: user_namespaces(7).
+                write(pid, "setgroups", "deny")?;
+                (format!("{USER_ID} {uid} 1"), format!("{USER_ID} {gid} 1"))
+            }
+            Identity::Range { first } => (format!("0 {first} {RANGE}"), format!("0 {first} {RANGE}")),
+        };
+        write(pid, "uid_map", &uids)?;
+        write(pid, "gid_map", &gids)
+    }
+}
+
+/// A detached mount of `path` in which its owner is `identity`'s user, and everybody else is nobody.
+pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, SandboxError> {
+    let failed = |doing: &str, errno: Errno| {
+        let message = format!("cannot {doing} `{}`: {errno}", path.display());
+        SandboxError::runtime("share_failed", message)
+    };
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", Errno::INVAL))?;
+    let tree = mount::clone_tree(CWD, &name).map_err(|errno| failed("mount", errno))?;
+    let owner = stat(path).map_err(|errno| failed("look at", errno))?;
+    let (uid, gid) = identity.user_on_host();
+    let namespace =
+        namespace_with_maps(&format!("{} {uid} 1", owner.st_uid), &format!("{} {gid} 1", owner.st_gid))
+            .map_err(|errno| failed("map the owner of", errno))?;
+    mount::map_ids(&tree, namespace).map_err(|errno| match errno {
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => {
+            let message = format!(
+                "the filesystem of `{}` cannot show its files under another user ({errno}), and without that the \
+                 sandbox would have to be root",
+                path.display()
+            );
+            SandboxError::unavailable("idmap_unsupported", message)
+                .hint("run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs")
+        }
+        other => failed("map the owner of", other),
+    })?;
+    Ok(tree)
+}
+
+/// A user namespace that exists only to name a mapping.
+fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
+    let holder: Launched = launch(&Launch {
+        // Never gets there: it is killed at its gate.
+        program: Program::Path(c"/"),
+        argv: &[],
+        env: &[],
+        namespaces: Namespaces::USER,
+        identity: None,
+        cgroup: None,
+        inherit: &[],
+        stderr: None,
+    })?;
+    let namespace =
+        write(holder.pid, "uid_map", uids).and_then(|()| write(holder.pid, "gid_map", gids)).and_then(|()| {
+            open(format!("/proc/{}/ns/user", holder.pid), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        });
+    let _ = pidfd_send_signal(&holder.pidfd, Signal::KILL);
+    while let Err(Errno::INTR) = waitid(WaitId::PidFd(holder.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+    namespace
+}
+
+fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {
+    fs::write(format!("/proc/{pid}/{file}"), content)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Above what distributions and systemd hand out (docs of systemd, "Users, Groups, UIDs and GIDs").
+const FIRST_RANGE: u32 = 0x7000_0000;
+/// Ids in one range.
+const RANGE: u32 = 0x1_0000;
+/// How many there are below the sign bit.
+const RANGES: u64 = 0x0ff0;

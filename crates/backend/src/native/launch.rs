@@ -1,0 +1,72 @@
+//! From a plan to a guest behind namespaces.
+
+use super::check::{refused, setup_failed};
+use super::identity::Identity;
+use super::steps::{passed_mounts, steps};
+use crate::cgroup::Cgroup;
+use crate::guest::{Door, Process};
+use crate::{Enforcement, Guest, Plan, embedded};
+use belljar_spec::SandboxError;
+use belljar_sys::launch::{Launch, Namespaces, Program, launch as start};
+use belljar_sys::rustix::fd::{AsFd, OwnedFd};
+use belljar_wire::message::{FileRoot, Setup};
+
+pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+    let identity = Identity::choose(plan.id);
+    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
+    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
+    let enforcement = Enforcement {
+        memory_by_cgroup: held.memory,
+        pids_by_cgroup: held.pids,
+        cpus_by_cgroup: held.cpus,
+        own_user_namespace: true,
+        own_filesystem: true,
+    };
+    if let Err(refusal) = enforcement.accept(&plan.limits) {
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
+        }
+        return Err(refusal);
+    }
+    let (door, their_door) = Door::new()?;
+    let process = start_guest(identity, cgroup.as_ref(), &their_door)?;
+    drop(their_door);
+    // From here on dropping the guest ends the process and takes the cgroup away.
+    let mut guest = Guest::starting(door, process, cgroup);
+
+    let (sources, mounts) = passed_mounts(plan, identity)?;
+    let setup = Setup {
+        version: belljar_wire::VERSION,
+        steps: steps(plan, &sources),
+        seal: plan.seal(&enforcement),
+        files: FileRoot::Sandbox,
+        workspace: plan.workspace().to_string(),
+    };
+    let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
+    let pending = guest.send_setup(&setup, &mounts)?;
+    guest.attach_to_cgroup()?;
+    guest.finish(pending).map_err(setup_failed)?;
+    Ok(guest)
+}
+
+fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> Result<Process, SandboxError> {
+    let launched = start(&Launch {
+        program: Program::Open(embedded::program()?),
+        argv: &[c"belljar-guest"],
+        // One heap for all threads of the guest: it is mostly asleep.
+        env: &[c"MALLOC_ARENA_MAX=1"],
+        namespaces: Namespaces::ALL,
+        identity: Some(identity.inside()),
+        cgroup: cgroup.and_then(Cgroup::birthplace),
+        inherit: &[door.as_fd()],
+        stderr: None,
+    })
+    .map_err(|errno| refused("make namespaces", errno))?;
+    let mapped = identity.write_maps(launched.pid);
+    let pid = launched.pid;
+    let started = match mapped.and_then(|()| launched.open_gate()) {
+        Ok(started) => started,
+        Err(errno) => return Err(refused("map the sandbox's users", errno)),
+    };
+    Ok(Process::init(pid, started))
+}

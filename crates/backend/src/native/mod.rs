@@ -1,0 +1,33 @@
+//! Own namespaces: the default wall, with nothing to install.
+//!
+//! As an ordinary user, the sandbox's one user is that user, without any capability. As root, the sandbox's users
+//! are an unprivileged range of the host's, and what the caller named comes in mapped to its owner, so root inside
+//! is nobody outside and files come back owned by who owned them.
+
+mod check;
+mod identity;
+mod launch;
+mod steps;
+
+use crate::{Backend, Guest, Plan};
+use belljar_spec::{BackendName, SandboxError};
+
+pub(crate) use check::setup_failed;
+pub(crate) use identity::Identity;
+pub(crate) use steps::{DEVICES, after_root, bind_steps, passed_mounts};
+
+pub(crate) struct Native;
+
+impl Backend for Native {
+    fn name(&self) -> BackendName {
+        BackendName::Native
+    }
+
+    fn check(&self) -> Result<(), SandboxError> {
+        check::check()
+    }
+
+    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError> {
+        launch::launch(plan)
+    }
+}

@@ -1,0 +1,70 @@
+//! The guest without a wall around it, for `host` and `container`: it still starts commands, kills their trees and
+//! holds file operations beneath the workspace; it hides nothing.
+
+use crate::cgroup::Cgroup;
+use crate::guest::{Door, Process, SetupFailure};
+use crate::{Enforcement, Guest, Plan, embedded};
+use belljar_spec::{Origin, SandboxError};
+use belljar_sys::launch::{Launch, Namespaces, Program, launch as start};
+use belljar_sys::rustix::fd::AsFd;
+use belljar_wire::message::{FileRoot, Seal, Setup, Step, Syscalls};
+
+pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
+    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
+    let enforcement = Enforcement {
+        memory_by_cgroup: held.memory,
+        pids_by_cgroup: held.pids,
+        cpus_by_cgroup: held.cpus,
+        own_user_namespace: false,
+        own_filesystem: false,
+    };
+    if let Err(refusal) = enforcement.accept(&plan.limits) {
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
+        }
+        return Err(refusal);
+    }
+    let (door, their_door) = Door::new()?;
+    let failed =
+        |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
+    let launched = start(&Launch {
+        program: Program::Open(embedded::program()?),
+        argv: &[c"belljar-guest"],
+        env: &[c"MALLOC_ARENA_MAX=1"],
+        namespaces: Namespaces::NONE,
+        identity: None,
+        cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
+        inherit: &[their_door.as_fd()],
+        stderr: None,
+    })
+    .map_err(|errno| failed(errno.to_string()))?;
+    let pid = launched.pid;
+    let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
+    drop(their_door);
+    let mut guest = Guest::starting(door, Process::without_namespace(pid, started), cgroup);
+    let setup = Setup {
+        version: belljar_wire::VERSION,
+        steps: vec![Step::Subreaper],
+        seal: Seal { rlimits: rlimits(plan), syscalls: Syscalls::Unfiltered, landlock: None },
+        files: FileRoot::Beneath(plan.workspace().to_string()),
+        workspace: plan.workspace().to_string(),
+    };
+    let pending = guest.send_setup(&setup, &[])?;
+    guest.attach_to_cgroup()?;
+    guest.finish(pending).map_err(|failure| match failure {
+        SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
+        SetupFailure::Silent => failed("it died".into()),
+    })?;
+    Ok(guest)
+}
+
+/// The host's own limits are the default where there is no wall.
+fn rlimits(plan: &Plan) -> Vec<(u32, u64)> {
+    let open_files = plan.limits.open_files;
+    if open_files.origin == Origin::Asked {
+        vec![(crate::plan::RLIMIT_NOFILE, open_files.value)]
+    } else {
+        Vec::new()
+    }
+}

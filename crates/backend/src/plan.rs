@@ -1,0 +1,125 @@
+//! A plan: everything that a backend needs to build one sandbox, decided beforehand.
+
+use crate::layout::Layout;
+use belljar_spec::{
+    ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
+};
+use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
+use belljar_wire::message::{Landlock, Seal, Syscalls};
+use std::ffi::OsString;
+
+/// One sandbox, decided.
+pub struct Plan {
+    pub(crate) id: SandboxId,
+    pub(crate) layout: Layout,
+    pub(crate) limits: Limits,
+    pub(crate) nesting: Nesting,
+}
+
+impl Plan {
+    /// Decides everything that can be decided before there is a wall.
+    pub fn new(id: SandboxId, spec: &SandboxSpec, limits: Limits) -> Result<Plan, SandboxError> {
+        let layout = Layout::for_host_root(id, spec)?;
+        Ok(Plan { id, layout, limits, nesting: spec.nesting })
+    }
+
+    /// Where commands start, inside.
+    pub fn workspace(&self) -> &str {
+        &self.layout.workspace
+    }
+
+    /// The environment that every command starts with.
+    pub fn environment(&self) -> &[(OsString, OsString)] {
+        &self.layout.environment
+    }
+
+    /// Without a wall, the workspace and the environment are those of the host.
+    pub fn without_wall(&mut self) {
+        self.layout = self.layout.without_root();
+    }
+
+    pub(crate) fn seal(&self, enforcement: &Enforcement) -> Seal {
+        let (syscalls, writable) = match self.nesting {
+            Nesting::Denied => (Syscalls::Default, Some(self.layout.writable())),
+            // Landlock refuses every mount, which is what nesting is for.
+            Nesting::Allowed => (Syscalls::Nested, None),
+        };
+        Seal { rlimits: enforcement.rlimits(&self.limits), syscalls, landlock: Some(Landlock { writable }) }
+    }
+}
+
+/// A sandbox with nothing in it, for trying out a wall.
+pub(crate) fn trial() -> Result<Plan, SandboxError> {
+    let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
+    let limits = Limits::understand(&LimitsSpec::default(), machine);
+    Plan::new(new_id()?, &SandboxSpec::default(), limits)
+}
+
+/// A new sandbox's id.
+pub fn new_id() -> Result<SandboxId, SandboxError> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
+        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {errno}"))
+    })?;
+    Ok(SandboxId::from_random(bytes))
+}
+
+/// Who holds which limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Enforcement {
+    /// A cgroup holds memory.
+    pub(crate) memory_by_cgroup: bool,
+    /// A cgroup holds processes.
+    pub(crate) pids_by_cgroup: bool,
+    /// A cgroup holds processor time.
+    pub(crate) cpus_by_cgroup: bool,
+    /// A user namespace of its own makes RLIMIT_NPROC count only this sandbox.
+    pub(crate) own_user_namespace: bool,
+    /// Private files have a filesystem of their own.
+    pub(crate) own_filesystem: bool,
+}
+
+impl Enforcement {
+    /// Refuses what was asked for and cannot be held.
+    pub(crate) fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
+        let asked = |origin: Origin| origin == Origin::Asked;
+        let refused = [
+            ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
+            ("cpus", asked(limits.cpus.origin) && !self.cpus_by_cgroup),
+            ("pids", asked(limits.pids.origin) && !self.pids_by_cgroup && !self.own_user_namespace),
+            ("disk", asked(limits.disk.origin) && !self.own_filesystem),
+        ];
+        let refused: Vec<&str> =
+            refused.into_iter().filter(|(_, refused)| *refused).map(|(name, _)| name).collect();
+        if refused.is_empty() {
+            return Ok(());
+        }
+        let names = refused.join(" and ");
+        if refused == ["disk"] {
+            let message = "the limit on disk cannot be held without a wall: there are no private files";
+            return Err(SandboxError::unavailable("limit_unavailable", message)
+                .hint("leave the flag away, or use `--backend native`"));
+        }
+        let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
+        Err(SandboxError::unavailable("limit_unavailable", message).hint(crate::cgroup::DELEGATION_HINT))
+    }
+
+    /// What is left for resource limits to do.
+    fn rlimits(&self, limits: &Limits) -> Vec<(u32, u64)> {
+        let mut rlimits = vec![(RLIMIT_CORE, 0), (RLIMIT_NOFILE, limits.open_files.value)];
+        if !self.pids_by_cgroup && self.own_user_namespace {
+            rlimits.push((RLIMIT_NPROC, limits.pids.value.into()));
+        }
+        if !self.memory_by_cgroup && self.own_user_namespace {
+            // Per process, so less than what was meant; but one process cannot take the whole machine.
+            rlimits.push((RLIMIT_DATA, limits.memory.value.as_u64()));
+        }
+        rlimits
+    }
+}
+
+// asm-generic/resource.h
+const RLIMIT_DATA: u32 = 2;
+const RLIMIT_CORE: u32 = 4;
+const RLIMIT_NPROC: u32 = 6;
+pub(crate) const RLIMIT_NOFILE: u32 = 7;

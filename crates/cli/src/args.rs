@@ -1,0 +1,228 @@
+//! The words that belljar understands.
+
+use belljar_engine::machine;
+use belljar_spec::{
+    Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
+    SandboxSpec, SharedPath, WorkspacePath, parse_time,
+};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Runs AI agents, and the commands their models write, under glass.
+///
+/// A command runs in a sandbox of its own: it sees the system's programs, the current folder at /workspace, and a
+/// home and /tmp that go away with it. It has no network, none of your environment, none of your files elsewhere, and
+/// no way to more.
+#[derive(Debug, Parser)]
+#[command(name = "belljar", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(after_help = "Without a command, `belljar` opens a shell in a sandbox of the current folder.\n\
+    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused; 127 not found.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) shell: ShellArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command in a sandbox
+    #[command(after_help = "Examples:\n  \
+        belljar run -- make test\n  \
+        belljar run --memory 2g --timeout 10m -- npm ci\n  \
+        belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
+        belljar run --json -- sh -c 'id; ls /'")]
+    Run(RunArgs),
+    /// Open a shell in a sandbox of the current folder
+    Shell(ShellArgs),
+    /// Say which walls work here, why not, and what to do; and what tools a sandbox has
+    Doctor(DoctorArgs),
+    /// Print a script that completes belljar's words in your shell
+    #[command(
+        after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
+    )]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Example:\n  belljar man | man -l -")]
+    Man,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    /// Start in this folder, relative to the workspace
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Whether the command gets a terminal
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) tty: Tty,
+    /// Collect what the command writes, and print one JSON object with it and the result
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Whether a command gets a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tty {
+    /// When belljar itself has one
+    Auto,
+    /// Yes
+    Always,
+    /// No
+    Never,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Sandbox")]
+pub(crate) struct SandboxArgs {
+    /// The wall: auto, native, bwrap, container or host (no wall)
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    backend: BackendChoice,
+    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm
+    #[arg(long, value_name = "LEVEL")]
+    at_least: Option<Assurance>,
+    /// The folder to work on [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Where the workspace is seen inside: `standard` is /workspace, `same` is where it is on the host
+    #[arg(long, value_name = "WHERE", default_value = "standard")]
+    workspace_path: Where,
+    /// Also show this path of the host, read-only; may be repeated
+    #[arg(long, value_name = "PATH")]
+    ro: Vec<PathBuf>,
+    /// Also show this path of the host, writable; may be repeated
+    #[arg(long, value_name = "PATH")]
+    rw: Vec<PathBuf>,
+    /// Set a variable inside; NAME alone takes its value from outside; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
+    env: Vec<OsString>,
+    /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
+    /// attacked; everything else stays
+    #[arg(long)]
+    nested: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Where {
+    Standard,
+    Same,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// How long the command may run: `90s`, `10m` [default: 1h for run, none for shell]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+    /// Memory of all processes together: `512m`, `2g` [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+    /// Processors: `2`, `0.5` [default: all]
+    #[arg(long, value_name = "NUMBER")]
+    cpus: Option<Cpus>,
+    /// Processes and threads [default: 4096]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pids: Option<u32>,
+    /// Open files of one process [default: 65536]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
+    open_files: Option<u64>,
+    /// Private files: home, /tmp, /run, /dev/shm together [default: 4g, or half of memory]
+    #[arg(long, value_name = "SIZE")]
+    disk: Option<ByteSize>,
+    /// Bytes of one output stream; what comes after is dropped [default: 1g; with --json 16m]
+    #[arg(long, value_name = "SIZE")]
+    output: Option<ByteSize>,
+}
+
+impl LimitArgs {
+    pub(crate) fn output(&self) -> Option<ByteSize> {
+        self.output
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+/// The sandbox that was asked for.
+pub(crate) fn spec(sandbox: SandboxArgs, limits: &LimitArgs) -> Result<SandboxSpec, SandboxError> {
+    let workspace = match sandbox.workspace {
+        Some(path) => path,
+        None => std::env::current_dir().map_err(|error| {
+            SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+                .hint("change to a folder that exists, or name one with `--workspace DIR`")
+        })?,
+    };
+    let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
+    Ok(SandboxSpec {
+        backend: sandbox.backend,
+        at_least: sandbox.at_least,
+        workspace: Some(workspace),
+        workspace_path: match sandbox.workspace_path {
+            Where::Standard => WorkspacePath::Standard,
+            Where::Same => WorkspacePath::SameAsHost,
+        },
+        shared: sandbox
+            .ro
+            .into_iter()
+            .map(share(Permission::Read))
+            .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
+            .collect(),
+        env: sandbox.env.iter().map(|variable| variable_of(variable)).collect::<Result<_, _>>()?,
+        limits: LimitsSpec {
+            memory: limits.memory,
+            // More than there are is all of them.
+            cpus: limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus))),
+            pids: limits.pids,
+            open_files: limits.open_files,
+            disk: limits.disk,
+            wall_time: limits.timeout,
+            output: limits.output,
+        },
+        nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
+    })
+}
+
+fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
+    let bytes = text.as_bytes();
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
+        None => (bytes, None),
+    };
+    let name: EnvName =
+        String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
+            SandboxError::policy("bad_variable", error.to_string())
+        })?;
+    let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
+        SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
+            .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
+    })?;
+    Ok((name, value))
+}

@@ -1,0 +1,225 @@
+//! `belljar doctor`: which walls work here, why not, what to do; and what a sandbox has inside, asked inside.
+
+use super::block_on;
+use crate::args::DoctorArgs;
+use belljar_engine::{Engine, Sandbox, WallReport};
+use belljar_spec::{Command, SandboxError, SandboxSpec};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
+    let engine = Engine::new();
+    let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
+    let inside = match engine.create_blocking(&SandboxSpec::default()) {
+        Ok(sandbox) => {
+            let inside = block_on(look_inside(&sandbox));
+            sandbox.dispose_blocking();
+            Some(inside?)
+        }
+        Err(_) => None,
+    };
+    let report = Report { container: belljar_engine::container_around_us(), walls, inside };
+    if options.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| SandboxError::runtime("json", format!("cannot write the report: {error}")))?;
+        println!("{text}");
+    } else {
+        report.print();
+    }
+    Ok(if report.inside.is_some() { 0 } else { crate::failure::FAILED })
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// The container around us, if there is one.
+    container: Option<&'static str>,
+    walls: Vec<Wall>,
+    /// What a sandbox of the default kind has; absent when there can be none.
+    inside: Option<Inside>,
+}
+
+#[derive(Serialize)]
+struct Wall {
+    backend: belljar_spec::BackendName,
+    assurance: belljar_spec::Assurance,
+    works: bool,
+    reason: Option<String>,
+    remedy: Option<String>,
+}
+
+impl From<WallReport> for Wall {
+    fn from(report: WallReport) -> Wall {
+        let error = report.outcome.err();
+        Wall {
+            backend: report.backend,
+            assurance: report.assurance,
+            works: error.is_none(),
+            remedy: error.as_ref().and_then(|error| error.hint.clone()),
+            reason: error.map(|error| error.message),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Inside {
+    backend: belljar_spec::BackendName,
+    assurance: belljar_spec::Assurance,
+    /// The second wall's version; 0 for none.
+    landlock_abi: u32,
+    /// What holds memory, processes and processors.
+    cgroup: Cgroup,
+    runtimes: BTreeMap<String, Tool>,
+    tools: BTreeMap<String, Tool>,
+    tmp_writable: bool,
+    network: Network,
+}
+
+#[derive(Serialize)]
+struct Tool {
+    available: bool,
+    path: Option<String>,
+    version: Option<String>,
+    /// 1: what everything needs; 2: what most things need.
+    tier: u8,
+}
+
+#[derive(Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Network {
+    None,
+}
+
+#[derive(Serialize)]
+struct Cgroup {
+    holds_limits: bool,
+    remedy: Option<String>,
+}
+
+/// Asks inside: what the host has says little about what a sandbox sees.
+async fn look_inside(sandbox: &Sandbox) -> Result<Inside, SandboxError> {
+    let names: Vec<&str> = RUNTIMES.iter().chain(&TIER_ONE).chain(&TIER_TWO).copied().collect();
+    let script = format!(
+        "for tool in {}; do\n\
+           path=$(command -v \"$tool\" 2>/dev/null) || continue\n\
+           case \" {} \" in *\" $tool \"*) version=$(\"$tool\" --version 2>/dev/null </dev/null | head -n 1);; *) version=;; esac\n\
+           printf '%s\\t%s\\t%s\\n' \"$tool\" \"$path\" \"$version\"\n\
+         done\n\
+         : > /tmp/.belljar-probe && printf '/tmp\\twritable\\t\\n'",
+        names.join(" "),
+        RUNTIMES.join(" "),
+    );
+    let command = Command::new(["sh", "-c", &script])
+        .map_err(|error| SandboxError::runtime("probe", error.to_string()))?;
+    let output = sandbox.exec(&command).await?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut found: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for line in output.lines() {
+        let mut columns = line.split('\t');
+        if let (Some(name), Some(path)) = (columns.next(), columns.next()) {
+            found.insert(name, (path, columns.next().unwrap_or_default()));
+        }
+    }
+    let tools = |names: &[&str], tier: u8| -> BTreeMap<String, Tool> {
+        let tool = |name: &&str| {
+            let entry = found.get(*name);
+            let version = entry.map(|(_, version)| version.to_string()).filter(|version| !version.is_empty());
+            let tool = Tool {
+                available: entry.is_some(),
+                path: entry.map(|(path, _)| path.to_string()),
+                version,
+                tier,
+            };
+            (name.to_string(), tool)
+        };
+        names.iter().map(tool).collect()
+    };
+    let mut shell_tools = tools(&TIER_ONE, 1);
+    shell_tools.extend(tools(&TIER_TWO, 2));
+    Ok(Inside {
+        backend: sandbox.backend(),
+        assurance: sandbox.assurance(),
+        landlock_abi: sandbox.landlock_abi(),
+        cgroup: cgroup(),
+        runtimes: tools(&RUNTIMES, 1),
+        tools: shell_tools,
+        tmp_writable: found.contains_key("/tmp"),
+        network: Network::None,
+    })
+}
+
+/// Whether limits can be asked for: by asking for one.
+fn cgroup() -> Cgroup {
+    let mut spec = SandboxSpec::default();
+    spec.limits.memory = "64m".parse().ok();
+    match Engine::new().create_blocking(&spec) {
+        Ok(sandbox) => {
+            sandbox.dispose_blocking();
+            Cgroup { holds_limits: true, remedy: None }
+        }
+        Err(error) => Cgroup { holds_limits: false, remedy: error.hint },
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        if let Some(kind) = self.container {
+            println!("Inside a container ({kind}).\n");
+        }
+        println!("Walls");
+        for wall in &self.walls {
+            let works = if wall.works { "works" } else { "no" };
+            println!("  {:<10} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str());
+            if let Some(reason) = &wall.reason {
+                println!("             {reason}");
+            }
+            if let Some(remedy) = &wall.remedy {
+                println!("             -> {remedy}");
+            }
+        }
+        let Some(inside) = &self.inside else {
+            println!("\nNo wall works here: belljar runs nothing until one does.");
+            return;
+        };
+        println!("\nA sandbox here ({}, {})", inside.backend, inside.assurance);
+        match inside.landlock_abi {
+            0 => println!("  second wall  none: this kernel has no Landlock"),
+            abi => println!("  second wall  Landlock, version {abi}"),
+        }
+        match (inside.cgroup.holds_limits, &inside.cgroup.remedy) {
+            (true, _) => println!("  limits       memory, processors and processes are held by a cgroup"),
+            (false, remedy) => {
+                println!("  limits       processes only; memory and processors cannot be asked for");
+                println!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known"));
+            }
+        }
+        println!("  network      none");
+        println!("  /tmp         {}", if inside.tmp_writable { "writable" } else { "not writable" });
+        for (name, tool) in &inside.runtimes {
+            let what = match (&tool.version, &tool.path) {
+                (Some(version), Some(path)) => format!("{version} ({path})"),
+                (None, Some(path)) => path.clone(),
+                _ => "missing".into(),
+            };
+            println!("  {name:<12} {what}");
+        }
+        let list = |available: bool| -> Vec<&str> {
+            inside
+                .tools
+                .iter()
+                .filter(|(_, tool)| tool.available == available)
+                .map(|(name, _)| name.as_str())
+                .collect()
+        };
+        println!("  tools        {}", list(true).join(" "));
+        if !list(false).is_empty() {
+            println!("  missing      {}", list(false).join(" "));
+        }
+    }
+}
+
+const RUNTIMES: [&str; 4] = ["python3", "node", "pip3", "npm"];
+const TIER_ONE: [&str; 13] =
+    ["bash", "cat", "ls", "cp", "mv", "mkdir", "rm", "chmod", "grep", "sed", "head", "tail", "wc"];
+const TIER_TWO: [&str; 14] = [
+    "find", "sort", "awk", "xargs", "tee", "curl", "wget", "git", "tar", "unzip", "jq", "uname", "df", "free",
+];

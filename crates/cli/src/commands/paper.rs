@@ -1,0 +1,37 @@
+//! What goes to paper: completions and the manual page, made from the words themselves.
+
+use crate::args::Args;
+use belljar_spec::SandboxError;
+use clap::CommandFactory;
+use std::io::{Write, stdout};
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<u8, SandboxError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "belljar", &mut script);
+    print(&script)
+}
+
+pub(crate) fn man() -> Result<u8, SandboxError> {
+    let mut page = Vec::new();
+    let command = Args::command();
+    let render = |command: clap::Command, page: &mut Vec<u8>| clap_mangen::Man::new(command).render(page);
+    render(command.clone(), &mut page).map_err(failed)?;
+    for part in command.get_subcommands() {
+        // Their options, as sections of the same page.
+        let name = format!("BELLJAR {}", part.get_name().to_uppercase());
+        page.extend_from_slice(format!(".SH \"{name}\"\n").as_bytes());
+        let man = clap_mangen::Man::new(part.clone());
+        man.render_description_section(&mut page).map_err(failed)?;
+        man.render_options_section(&mut page).map_err(failed)?;
+    }
+    print(&page)
+}
+
+fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
+    stdout().write_all(bytes).map_err(failed)?;
+    Ok(0)
+}
+
+fn failed(error: std::io::Error) -> SandboxError {
+    SandboxError::runtime("output_closed", format!("cannot write: {error}"))
+}

@@ -1,0 +1,161 @@
+//! `belljar run`: one command, one sandbox.
+
+use super::{block_on, exit_code};
+use crate::args::{self, RunArgs, Tty};
+use crate::failure::TIMED_OUT;
+use crate::foreground::{attend, terminal_size};
+use belljar_engine::{Engine, ExecResult, Sandbox};
+use belljar_spec::{Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, Stdin, WindowSize};
+use serde::Serialize;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
+    let mut command = Command::new(&options.command).map_err(bad_command)?;
+    command.cwd = options.cwd;
+    command.max_output = options.limits.output();
+    command.timeout = options.limits.timeout();
+    let spec = args::spec(options.sandbox, &options.limits)?;
+    if spec.nesting == Nesting::Allowed {
+        eprintln!("belljar: user namespaces are allowed inside (--nested)");
+    }
+    block_on(async {
+        let sandbox = Engine::new().create_blocking(&spec)?;
+        warn_of_weak_wall(&sandbox);
+        let outcome = if options.json {
+            collected(&sandbox, command).await
+        } else {
+            let size = match options.tty {
+                Tty::Auto => terminal_size(),
+                Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
+                Tty::Never => None,
+            };
+            let timeout = Some(sandbox.limits().wall_time.value);
+            in_foreground(&sandbox, command, size, timeout).await
+        };
+        sandbox.dispose_blocking();
+        outcome
+    })
+}
+
+/// A wall that is none must not pass for one.
+pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
+    match sandbox.backend() {
+        belljar_spec::BackendName::Host => {
+            eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");
+        }
+        belljar_spec::BackendName::Container => {
+            let kind = belljar_engine::container_around_us().unwrap_or("a container");
+            eprintln!(
+                "belljar: the only wall is the container around us ({kind}); only the environment is cleaned"
+            );
+        }
+        belljar_spec::BackendName::Native | belljar_spec::BackendName::Bwrap => {}
+    }
+}
+
+/// Runs a command with our streams; also what a shell does.
+pub(super) async fn in_foreground(
+    sandbox: &Sandbox,
+    mut command: Command,
+    size: Option<WindowSize>,
+    timeout: Option<Duration>,
+) -> Result<u8, SandboxError> {
+    command.stdin = Stdin::Stream;
+    command.terminal = size;
+    if size.is_some()
+        && let (Ok(name), Some(value)) = ("TERM".parse::<EnvName>(), std::env::var_os("TERM"))
+        && !command.env.iter().any(|(known, _)| *known == name)
+    {
+        command.env.push((name, value));
+    }
+    let cap = sandbox.limits().output.value;
+    let running = sandbox.spawn(&command).await?;
+    let ended = attend(running, size.is_some(), timeout, cap).await?;
+    if let Some(why) = &ended.output.not_started {
+        eprintln!("belljar: {why}");
+    }
+    if ended.timed_out {
+        let time = timeout.unwrap_or_default();
+        eprintln!("belljar: the command ran longer than {time:?} and was ended (timeout)");
+        eprintln!("  hint: allow more with `--timeout`");
+        return Ok(TIMED_OUT);
+    }
+    let limit = ended.output.limit.or(ended.truncated.then_some(LimitHit::OutputTruncated));
+    if let Some(limit) = limit {
+        say_limit(limit);
+    }
+    Ok(exit_code(ended.output.exit_code, ended.output.signal.as_deref()))
+}
+
+fn say_limit(limit: LimitHit) {
+    let (what, flag) = match limit {
+        LimitHit::Timeout => ("the command ran too long", "--timeout"),
+        LimitHit::OomKilled => ("a process was killed because memory ran out", "--memory"),
+        LimitHit::PidsExhausted => ("a fork was refused because there were too many processes", "--pids"),
+        LimitHit::DiskFull => ("the private files (home, /tmp) are full", "--disk"),
+        LimitHit::OutputTruncated => {
+            ("the command wrote more than is kept; the rest was dropped", "--output")
+        }
+    };
+    eprintln!("belljar: {what} ({limit})");
+    eprintln!("  hint: allow more with `{flag}`");
+}
+
+async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, SandboxError> {
+    let mut input = Vec::new();
+    if terminal_size().is_none() {
+        std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
+            SandboxError::runtime("stdin", format!("cannot read standard input: {error}"))
+        })?;
+    }
+    command.stdin = Stdin::Bytes(input);
+    let start = Instant::now();
+    let result = sandbox.exec(&command).await?;
+    let report = Report::new(sandbox, &result, start.elapsed());
+    let text = serde_json::to_string_pretty(&report)
+        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
+    println!("{text}");
+    Ok(if result.timed_out { TIMED_OUT } else { exit_code(result.exit_code, result.signal.as_deref()) })
+}
+
+/// The result, for programs.
+#[derive(Serialize)]
+struct Report {
+    sandbox: belljar_spec::SandboxId,
+    backend: belljar_spec::BackendName,
+    assurance: belljar_spec::Assurance,
+    exit_code: Option<i32>,
+    signal: Option<String>,
+    timed_out: bool,
+    output_truncated: bool,
+    limit: Option<LimitHit>,
+    not_started: Option<String>,
+    duration_ms: u64,
+    stdout: String,
+    stderr: String,
+}
+
+impl Report {
+    fn new(sandbox: &Sandbox, result: &ExecResult, duration: Duration) -> Report {
+        Report {
+            sandbox: sandbox.id(),
+            backend: sandbox.backend(),
+            assurance: sandbox.assurance(),
+            exit_code: result.exit_code,
+            signal: result.signal.clone(),
+            timed_out: result.timed_out,
+            output_truncated: result.output_truncated,
+            limit: result.limit,
+            not_started: result.not_started.clone(),
+            duration_ms: duration.as_millis() as u64,
+            stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
+        }
+    }
+}
+
+fn bad_command(error: CommandError) -> SandboxError {
+    SandboxError::policy("bad_command", error.to_string())
+        .hint("write it after `--`, as in `belljar run -- make test`; `belljar shell` opens a shell")
+}

@@ -1,0 +1,36 @@
+//! `belljar shell`: a shell in a sandbox.
+
+use super::block_on;
+use super::run::{in_foreground, warn_of_weak_wall};
+use crate::args::{self, ShellArgs};
+use crate::foreground::terminal_size;
+use belljar_engine::Engine;
+use belljar_spec::{Command, SandboxError};
+
+pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
+    let spec = args::spec(options.sandbox, &options.limits)?;
+    let command = Command::new([belljar_engine::shell(), "-i"])
+        .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
+    // Commands from a pipe need no prompt.
+    let size = terminal_size();
+    let command = match size {
+        Some(_) => command,
+        None => Command::new([belljar_engine::shell()])
+            .map_err(|error| SandboxError::runtime("shell", error.to_string()))?,
+    };
+    block_on(async {
+        let sandbox = Engine::new().create_blocking(&spec)?;
+        warn_of_weak_wall(&sandbox);
+        if size.is_some() {
+            eprintln!(
+                "belljar: you are inside ({}, {}); this folder is {}, there is no network; exit with ctrl-D",
+                sandbox.backend(),
+                sandbox.assurance(),
+                sandbox.workspace()
+            );
+        }
+        let outcome = in_foreground(&sandbox, command, size, options.limits.timeout()).await;
+        sandbox.dispose_blocking();
+        outcome
+    })
+}

@@ -1,0 +1,154 @@
+//! A command in the foreground: our standard streams are its own, our signals go to it, our terminal is its terminal.
+
+use crate::host_stream::HostStream;
+use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running};
+use belljar_spec::{ByteSize, SandboxError, WindowSize};
+use belljar_sys::rustix::stdio::stdin;
+use belljar_sys::rustix::termios::isatty;
+use belljar_sys::terminal::{self, RawMode};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+
+/// How a command in the foreground ended.
+pub(crate) struct Ended {
+    pub(crate) output: ExecOutput,
+    pub(crate) timed_out: bool,
+    pub(crate) truncated: bool,
+}
+
+/// Our terminal's size, where standard input and output are one.
+pub(crate) fn terminal_size() -> Option<WindowSize> {
+    let output = belljar_sys::rustix::stdio::stdout();
+    if !isatty(stdin()) || !isatty(output) {
+        return None;
+    }
+    let (rows, cols) = terminal::size(stdin()).ok()?;
+    // A terminal that does not know its size says 0.
+    Some(if rows == 0 || cols == 0 { DEFAULT_SIZE } else { WindowSize { rows, cols } })
+}
+
+/// Runs a command to its end.
+pub(crate) async fn attend(
+    running: Running<'_>,
+    has_terminal: bool,
+    timeout: Option<Duration>,
+    cap: ByteSize,
+) -> Result<Ended, SandboxError> {
+    let Running { mut events, mut inputs } = running;
+    // Switched back when this function ends, however it ends.
+    let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
+    let mut printing = Printing::new(cap);
+    let mut timed_out = false;
+    let output = {
+        let mut print = std::pin::pin!(printing.until_the_end(&mut events));
+        let outcome = tokio::select! {
+            outcome = &mut print => Some(outcome),
+            () = forward(&mut inputs, has_terminal) => None,
+            () = at_most(timeout) => { timed_out = true; None }
+        };
+        match outcome {
+            Some(outcome) => outcome?,
+            None => {
+                inputs.kill().await;
+                print.await?
+            }
+        }
+    };
+    Ok(Ended { output, timed_out, truncated: printing.truncated })
+}
+
+/// Prints what a command writes.
+struct Printing {
+    stdout: HostStream,
+    stderr: HostStream,
+    room: [u64; 2],
+    truncated: bool,
+}
+
+impl Printing {
+    fn new(cap: ByteSize) -> Printing {
+        let room = [cap.as_u64(); 2];
+        Printing { stdout: HostStream::stdout(), stderr: HostStream::stderr(), room, truncated: false }
+    }
+
+    async fn until_the_end(&mut self, events: &mut Events<'_>) -> Result<ExecOutput, SandboxError> {
+        loop {
+            match events.next().await? {
+                Output::Stdout(bytes) => self.print(0, &bytes).await?,
+                Output::Stderr(bytes) => self.print(1, &bytes).await?,
+                Output::Ended(ended) => return Ok(ended),
+            }
+        }
+    }
+
+    async fn print(&mut self, stream: usize, bytes: &[u8]) -> Result<(), SandboxError> {
+        let room = usize::try_from(self.room[stream]).unwrap_or(usize::MAX);
+        let kept = &bytes[..bytes.len().min(room)];
+        self.truncated |= kept.len() < bytes.len();
+        self.room[stream] -= kept.len() as u64;
+        let to = if stream == 0 { &self.stdout } else { &self.stderr };
+        to.write_all(kept).await.map_err(|error| {
+            SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
+        })
+    }
+}
+
+/// Hands on what we get, until somebody insists that the command ends.
+async fn forward(inputs: &mut Inputs, has_terminal: bool) {
+    // A signal that cannot be caught is not forwarded; it then does to us what it always does.
+    let caught = |kind: SignalKind| signal(kind).ok();
+    let mut interrupts = caught(SignalKind::interrupt());
+    let mut terminations = caught(SignalKind::terminate());
+    let mut hangups = caught(SignalKind::hangup());
+    let mut resizes = has_terminal.then(|| caught(SignalKind::window_change())).flatten();
+    let keyboard = HostStream::stdin();
+    let mut open = true;
+    let mut warned = false;
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let input = tokio::select! {
+            () = next(&mut interrupts) => Input::Signal(2),
+            () = next(&mut terminations) => Input::Signal(15),
+            () = next(&mut hangups) => Input::Signal(1),
+            () = next(&mut resizes) => match terminal_size() {
+                Some(size) => Input::Resize(size),
+                None => continue,
+            },
+            read = keyboard.read(&mut buffer), if open => match read {
+                Ok(length) if length > 0 => Input::Bytes(buffer[..length].to_vec()),
+                Ok(_) | Err(_) => { open = false; Input::End }
+            },
+        };
+        if let Input::Signal(_) = input {
+            // The second one means it.
+            if warned {
+                return;
+            }
+            warned = true;
+        }
+        if inputs.send(input).await.is_err() {
+            // The other direction knows why.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn next(signals: &mut Option<Signal>) {
+    match signals {
+        Some(signals) => {
+            signals.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn at_most(time: Option<Duration>) {
+    match time {
+        Some(time) => sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What terminals have had since there are terminals.
+const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, cols: 80 };

@@ -1,0 +1,28 @@
+//! `belljar`, the command: words in, sentences and exit codes out. The one place that prints.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the command line is where belljar speaks")]
+
+mod args;
+mod commands;
+mod failure;
+mod foreground;
+mod host_stream;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let outcome = match args.command {
+        None => commands::shell::shell(args.shell),
+        Some(args::Command::Shell(options)) => commands::shell::shell(options),
+        Some(args::Command::Run(options)) => commands::run::run(options),
+        Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
+        Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
+        Some(args::Command::Man) => commands::paper::man(),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => failure::say(&error),
+    }
+}

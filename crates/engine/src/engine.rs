@@ -1,0 +1,112 @@
+//! Choosing a wall and starting a sandbox behind it.
+
+use crate::{Sandbox, machine};
+use belljar_backend::{Backend, Plan, backend, new_id, sweep};
+use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorKind, Limits, SandboxError, SandboxSpec};
+use std::sync::OnceLock;
+
+/// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
+#[derive(Debug, Default)]
+pub struct Engine(());
+
+/// Whether a wall works here.
+#[derive(Debug)]
+pub struct WallReport {
+    pub backend: BackendName,
+    pub assurance: Assurance,
+    /// Why not, and what to do.
+    pub outcome: Result<(), SandboxError>,
+}
+
+impl Engine {
+    /// An engine.
+    pub fn new() -> Engine {
+        Engine(())
+    }
+
+    /// Makes a sandbox.
+    pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
+        // Building a wall blocks for some milliseconds.
+        match tokio::task::spawn_blocking(move || create(&spec)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(SandboxError::runtime("start_failed", "starting the sandbox was interrupted")),
+        }
+    }
+
+    /// The same, on this thread.
+    pub fn create_blocking(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
+        create(spec)
+    }
+
+    /// Tries every wall.
+    pub fn walls(&self) -> Vec<WallReport> {
+        let report = |name: BackendName| WallReport {
+            backend: name,
+            assurance: name.assurance(),
+            outcome: backend(name).check(),
+        };
+        BackendName::ALL.into_iter().map(report).collect()
+    }
+}
+
+fn create(spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
+    static SWEPT: OnceLock<usize> = OnceLock::new();
+    SWEPT.get_or_init(sweep);
+    let limits = Limits::understand(&spec.limits, machine());
+    match spec.backend {
+        BackendChoice::Named(name) => {
+            strong_enough(name, spec)?;
+            start(backend(name), spec, limits)
+        }
+        BackendChoice::Auto => auto(spec, limits),
+    }
+}
+
+/// The strongest wall that works here; a wall that does not is no reason to go on without one.
+fn auto(spec: &SandboxSpec, limits: Limits) -> Result<Sandbox, SandboxError> {
+    let mut refusals = Vec::new();
+    for name in BackendName::AUTO {
+        if let Err(refusal) = strong_enough(name, spec) {
+            refusals.push((name, refusal));
+            continue;
+        }
+        match start(backend(name), spec, limits.clone()) {
+            Err(refusal) if refusal.kind == ErrorKind::Unavailable && refusal.code != "limit_unavailable" => {
+                refusals.push((name, refusal));
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(no_wall(&refusals))
+}
+
+fn no_wall(refusals: &[(BackendName, SandboxError)]) -> SandboxError {
+    let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
+    let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
+    let message =
+        format!("no wall works here, and belljar runs nothing without one ({})", reasons.join("; "));
+    SandboxError::unavailable("no_wall", message)
+        .hint(hint.unwrap_or_else(|| "`belljar doctor` says what to do for each of them".into()))
+}
+
+fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
+    match spec.at_least {
+        Some(least) if name.assurance() < least => {
+            let message =
+                format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
+            Err(SandboxError::unavailable("assurance_too_low", message)
+                .hint("ask for less with `--at-least`, or use a machine that has a stronger wall"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn start(backend: &'static dyn Backend, spec: &SandboxSpec, limits: Limits) -> Result<Sandbox, SandboxError> {
+    let id = new_id()?;
+    let mut plan = Plan::new(id, spec, limits.clone())?;
+    if backend.name().assurance() < Assurance::Namespace {
+        plan.without_wall();
+    }
+    let guest = backend.launch(&plan)?;
+    Ok(Sandbox::new(id, backend.name(), guest, &plan, limits))
+}

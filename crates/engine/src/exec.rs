@@ -1,0 +1,383 @@
+//! Running commands: streamed, or collected with a timeout and a limit on output.
+//!
+//! ```text
+//! started --bytes--> ... --ended--> Output::Ended
+//!    \--timeout, abort or `Running` dropped--> the whole tree is killed --> Output::Ended
+//! ```
+
+use crate::Sandbox;
+use crate::faults::{self, broken_stream};
+use crate::stream::{FromGuest, ToGuest};
+use belljar_backend::Counters;
+use belljar_spec::{ByteSize, Command, LimitHit, SandboxError, Stdin, WindowSize};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::Signal;
+use belljar_wire::frame::{CHUNK, Frame, Tag};
+use belljar_wire::message::{self, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, Request};
+use std::ffi::OsStr;
+use std::future::{Future, pending};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How a command ended, and what it wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecResult {
+    /// Its exit code; `None` when a signal ended it. 127: there is no such program. 126: it cannot be run.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it: `SIGKILL`.
+    pub signal: Option<String>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// It ran longer than it may; the whole tree was killed.
+    pub timed_out: bool,
+    /// The caller ended it; the whole tree was killed.
+    pub aborted: bool,
+    /// It wrote more than is kept.
+    pub output_truncated: bool,
+    /// The limit that it ran into, if it did.
+    pub limit: Option<LimitHit>,
+    /// Why it never ran, for exit codes 126 and 127.
+    pub not_started: Option<String>,
+}
+
+/// What happens to a running command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// It wrote to its standard output, or its terminal.
+    Stdout(Vec<u8>),
+    /// It wrote to its standard error.
+    Stderr(Vec<u8>),
+    /// It ended. Nothing comes after this.
+    Ended(ExecOutput),
+}
+
+/// How a streamed command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecOutput {
+    pub exit_code: Option<i32>,
+    pub signal: Option<String>,
+    /// Memory, processes or disk; time and output are the caller's to watch.
+    pub limit: Option<LimitHit>,
+    pub not_started: Option<String>,
+}
+
+/// A running command: what comes from it, and what goes to it. When either is dropped, its whole tree is killed.
+pub struct Running<'s> {
+    pub events: Events<'s>,
+    pub inputs: Inputs,
+}
+
+/// What comes from a command.
+pub struct Events<'s> {
+    sandbox: &'s Sandbox,
+    from: FromGuest,
+    before: Counters,
+}
+
+/// What goes to a command.
+pub struct Inputs {
+    to: ToGuest,
+}
+
+/// What a caller says to a running command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Bytes for its standard input.
+    Bytes(Vec<u8>),
+    /// No more of them.
+    End,
+    /// Its terminal has another size.
+    Resize(WindowSize),
+    /// A signal for its process group.
+    Signal(i32),
+}
+
+impl Sandbox {
+    /// Runs a command to its end and returns what it wrote. Dropping the future kills the command.
+    pub async fn exec(&self, command: &Command) -> Result<ExecResult, SandboxError> {
+        self.exec_until(command, pending()).await
+    }
+
+    /// The same, until `abort` is ready; whatever comes first, of that and the timeout, ends it.
+    pub async fn exec_until(
+        &self,
+        command: &Command,
+        abort: impl Future<Output = ()>,
+    ) -> Result<ExecResult, SandboxError> {
+        let mut running = self.spawn(command).await?;
+        let cap = command.max_output.unwrap_or(COLLECTED).as_u64();
+        let (mut stdout, mut stderr) = (Collector::new(cap), Collector::new(cap));
+        let (mut timed_out, mut aborted) = (false, false);
+        let deadline = Instant::now() + command.timeout.unwrap_or(self.limits().wall_time.value);
+        let mut last_word = None;
+        let mut abort = std::pin::pin!(abort);
+        let input = match &command.stdin {
+            Stdin::Bytes(bytes) => bytes.as_slice(),
+            Stdin::Empty | Stdin::Stream => &[],
+        };
+        let mut feeding = Feeding::new(input, command.stdin != Stdin::Stream);
+        let ended = loop {
+            let Running { events, inputs } = &mut running;
+            let word = tokio::select! {
+                biased;
+                word = events.next() => Some(word),
+                // Keeps its place when another branch is first.
+                () = feeding.step(&mut inputs.to), if !feeding.done && last_word.is_none() => None,
+                () = sleep_until(deadline), if last_word.is_none() => { timed_out = true; None }
+                () = &mut abort, if last_word.is_none() => { aborted = true; None }
+                () = sleep_until(last_word.unwrap_or(deadline)), if last_word.is_some() => {
+                    return Err(deaf());
+                }
+            };
+            if (timed_out || aborted) && last_word.is_none() {
+                inputs.kill().await;
+                last_word = Some(Instant::now() + PATIENCE);
+            }
+            match word {
+                None => {}
+                Some(Err(error)) => return Err(error),
+                Some(Ok(Output::Stdout(bytes))) => stdout.add(&bytes),
+                Some(Ok(Output::Stderr(bytes))) => stderr.add(&bytes),
+                Some(Ok(Output::Ended(ended))) => break ended,
+            }
+        };
+        let output_truncated = stdout.truncated || stderr.truncated;
+        let limit = timed_out.then_some(LimitHit::Timeout).or(ended.limit);
+        Ok(ExecResult {
+            exit_code: ended.exit_code,
+            signal: ended.signal,
+            stdout: stdout.kept,
+            stderr: stderr.kept,
+            timed_out,
+            aborted,
+            output_truncated,
+            limit: limit.or(output_truncated.then_some(LimitHit::OutputTruncated)),
+            not_started: ended.not_started,
+        })
+    }
+
+    /// Starts a command whose output comes as it is written. Watching time and amount is up to the caller.
+    pub async fn spawn(&self, command: &Command) -> Result<Running<'_>, SandboxError> {
+        let before = self.counters();
+        let (mut to, from) = self.open_stream()?;
+        to.send_message(&Request::Exec(self.on_the_wire(command))).await?;
+        Ok(Running { events: Events { sandbox: self, from, before }, inputs: Inputs { to } })
+    }
+
+    fn on_the_wire(&self, command: &Command) -> Exec {
+        let bytes = |text: &OsStr| text.as_bytes().to_vec();
+        let mut env: Vec<(Vec<u8>, Vec<u8>)> =
+            self.environment().iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+        for (name, value) in &command.env {
+            env.retain(|(known, _)| known != name.as_str().as_bytes());
+            env.push((name.as_str().as_bytes().to_vec(), bytes(value)));
+        }
+        Exec {
+            argv: command.argv().iter().map(|arg| bytes(arg)).collect(),
+            env,
+            cwd: command.cwd.clone().unwrap_or_else(|| self.workspace().to_string()),
+            stdio: match command.terminal {
+                None => message::Stdio::Pipes,
+                Some(size) => message::Stdio::Terminal(on_the_wire(size)),
+            },
+        }
+    }
+}
+
+impl Events<'_> {
+    /// What happens next. May be dropped while it waits: nothing is lost.
+    pub async fn next(&mut self) -> Result<Output, SandboxError> {
+        let frame = self.from.receive().await?;
+        self.understand(frame)
+    }
+
+    fn understand(&self, frame: Frame) -> Result<Output, SandboxError> {
+        match frame.tag {
+            Tag::Stdout => Ok(Output::Stdout(frame.payload)),
+            Tag::Stderr => Ok(Output::Stderr(frame.payload)),
+            Tag::Message => match message::decode(&frame.payload).ok_or_else(broken_stream)? {
+                ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
+                ExecEvent::NotStarted(fault) => not_started(&fault),
+                ExecEvent::SupervisorLost => Err(SandboxError::runtime(
+                    "supervisor_killed",
+                    "a command killed its own supervisor, and so every command of the sandbox was ended",
+                )),
+            },
+            Tag::Stdin | Tag::Data => Err(broken_stream()),
+        }
+    }
+
+    fn ended(&self, ending: Ending, disk: Disk) -> ExecOutput {
+        let now = self.sandbox.counters();
+        let (exit_code, signal) = match ending {
+            Ending::Exited(code) => (Some(code), None),
+            Ending::Signaled(number) => (None, Some(signal_name(number))),
+        };
+        let failed = exit_code != Some(0);
+        let limit = if now.oom_kills > self.before.oom_kills {
+            Some(LimitHit::OomKilled)
+        } else if now.forks_refused > self.before.forks_refused {
+            Some(LimitHit::PidsExhausted)
+        } else if disk == Disk::Full && failed {
+            Some(LimitHit::DiskFull)
+        } else {
+            None
+        };
+        ExecOutput { exit_code, signal, limit, not_started: None }
+    }
+}
+
+impl Inputs {
+    /// Says something to the command. Waits while its standard input is full.
+    pub async fn send(&mut self, input: Input) -> Result<(), SandboxError> {
+        match input {
+            Input::Bytes(bytes) => {
+                for piece in bytes.chunks(CHUNK) {
+                    self.to.send(Tag::Stdin, piece).await?;
+                }
+                Ok(())
+            }
+            Input::End => self.to.send_message(&ExecControl::CloseStdin).await,
+            Input::Resize(size) => self.to.send_message(&ExecControl::Resize(on_the_wire(size))).await,
+            Input::Signal(number) => self.to.send_message(&ExecControl::Signal(number)).await,
+        }
+    }
+
+    /// Kills the command and everything that descends from it. [`Output::Ended`] follows.
+    pub async fn kill(&mut self) {
+        self.to.close().await;
+    }
+}
+
+/// A program that is not there, or cannot be run, is a result; anything else before it is an error.
+fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
+    let errno = Errno::from_raw_os_error(fault.errno);
+    if !fault.doing.starts_with("run ") {
+        return Err(faults::file(fault));
+    }
+    let program = fault.doing.trim_start_matches("run ");
+    let (code, why) = match errno {
+        Errno::NOENT => (127, format!("`{program}` was not found inside the sandbox")),
+        Errno::ACCESS => (126, format!("`{program}` is not executable")),
+        Errno::NOEXEC => {
+            (126, format!("`{program}` is neither a program nor a script that names its interpreter"))
+        }
+        Errno::AGAIN => {
+            return Err(SandboxError::runtime(
+                "pids_exhausted",
+                format!("cannot run `{program}`: the sandbox has as many processes as it may"),
+            )
+            .hint("allow more with `--pids`"));
+        }
+        other => (126, format!("`{program}` cannot be run: {other}")),
+    };
+    Ok(Output::Ended(ExecOutput { exit_code: Some(code), signal: None, limit: None, not_started: Some(why) }))
+}
+
+/// Standard input that is known beforehand, sent while output is being read.
+struct Feeding<'i> {
+    pieces: std::slice::Chunks<'i, u8>,
+    end: bool,
+    frame: Vec<u8>,
+    sent: usize,
+    done: bool,
+}
+
+impl<'i> Feeding<'i> {
+    fn new(input: &'i [u8], end: bool) -> Feeding<'i> {
+        Feeding {
+            pieces: input.chunks(CHUNK),
+            end,
+            frame: Vec::new(),
+            sent: 0,
+            done: !end && input.is_empty(),
+        }
+    }
+
+    /// Sends some of it. May be dropped while it waits.
+    async fn step(&mut self, to: &mut ToGuest) {
+        if self.sent == self.frame.len() {
+            self.frame.clear();
+            self.sent = 0;
+            match self.pieces.next() {
+                Some(piece) => belljar_wire::frame::encode(Tag::Stdin, piece, &mut self.frame),
+                None if self.end => {
+                    self.end = false;
+                    let message = message::encode(&ExecControl::CloseStdin);
+                    belljar_wire::frame::encode(Tag::Message, &message, &mut self.frame);
+                }
+                None => {
+                    self.done = true;
+                    return;
+                }
+            }
+        }
+        match to.send_some(&self.frame[self.sent..]).await {
+            Ok(length) => self.sent += length,
+            // The reading side will say what happened.
+            Err(_) => self.done = true,
+        }
+    }
+}
+
+/// Keeps the first bytes of a stream and counts on.
+struct Collector {
+    kept: Vec<u8>,
+    cap: u64,
+    truncated: bool,
+}
+
+impl Collector {
+    fn new(cap: u64) -> Collector {
+        Collector { kept: Vec::new(), cap, truncated: false }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let room = usize::try_from(self.cap - self.kept.len() as u64).unwrap_or(usize::MAX);
+        self.truncated |= bytes.len() > room;
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    match Signal::from_named_raw(number) {
+        Some(signal) => NAMES
+            .iter()
+            .find(|(known, _)| *known == signal)
+            .map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_string()),
+        None => format!("signal {number}"),
+    }
+}
+
+fn on_the_wire(size: WindowSize) -> message::WindowSize {
+    message::WindowSize { rows: size.rows, cols: size.cols }
+}
+
+fn deaf() -> SandboxError {
+    SandboxError::runtime("guest_deaf", "the sandbox did not end a command that it was told to end")
+        .hint("dispose of the sandbox: that always works")
+}
+
+/// What a collected stream keeps unless the caller says otherwise.
+const COLLECTED: ByteSize = ByteSize::mebibytes(16);
+/// How long the guest may take to kill a tree.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NAMES: [(Signal, &str); 16] = [
+    (Signal::HUP, "SIGHUP"),
+    (Signal::INT, "SIGINT"),
+    (Signal::QUIT, "SIGQUIT"),
+    (Signal::ILL, "SIGILL"),
+    (Signal::TRAP, "SIGTRAP"),
+    (Signal::ABORT, "SIGABRT"),
+    (Signal::BUS, "SIGBUS"),
+    (Signal::FPE, "SIGFPE"),
+    (Signal::KILL, "SIGKILL"),
+    (Signal::USR1, "SIGUSR1"),
+    (Signal::SEGV, "SIGSEGV"),
+    (Signal::USR2, "SIGUSR2"),
+    (Signal::PIPE, "SIGPIPE"),
+    (Signal::ALARM, "SIGALRM"),
+    (Signal::TERM, "SIGTERM"),
+    (Signal::SYS, "SIGSYS"),
+];

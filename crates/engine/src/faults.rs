@@ -1,0 +1,48 @@
+//! What the guest could not do, as an error that a person understands.
+
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::io::Errno;
+use belljar_wire::message::Fault;
+
+/// A file operation that failed.
+pub(crate) fn file(fault: &Fault) -> SandboxError {
+    let errno = Errno::from_raw_os_error(fault.errno);
+    let doing = &fault.doing;
+    match errno {
+        Errno::XDEV => SandboxError::policy(
+            "outside_workspace",
+            format!("cannot {doing}: it leads out of the workspace"),
+        )
+        .hint("use a path inside the workspace, and no link that leaves it"),
+        Errno::NOENT => {
+            SandboxError::runtime("not_found", format!("cannot {doing}: there is no such file or folder"))
+        }
+        Errno::EXIST => SandboxError::runtime("already_exists", format!("cannot {doing}: it exists already")),
+        Errno::ISDIR => SandboxError::runtime("is_directory", format!("cannot {doing}: it is a folder"))
+            .hint("ask for it recursively, or name a file"),
+        Errno::NOTDIR => {
+            SandboxError::runtime("not_directory", format!("cannot {doing}: a part of it is no folder"))
+        }
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => SandboxError::policy(
+            "read_only",
+            format!("cannot {doing}: the sandbox may not write there, or not read it"),
+        )
+        .hint("share the path with `--rw`, or use the workspace or /tmp"),
+        Errno::NOSPC | Errno::DQUOT => {
+            SandboxError::runtime("disk_full", format!("cannot {doing}: the disk is full"))
+                .hint("free some space, or allow the sandbox more with `--disk`")
+        }
+        other => SandboxError::runtime("file_operation", format!("cannot {doing}: {other}")),
+    }
+}
+
+/// A stream that ended or made no sense.
+pub(crate) fn broken_stream() -> SandboxError {
+    SandboxError::runtime("guest_gone", "the sandbox's first process is gone, and all its commands with it")
+        .hint("make a new sandbox; if this happens again, run `belljar doctor`")
+}
+
+/// An operation on what is not there any more.
+pub(crate) fn disposed() -> SandboxError {
+    SandboxError::runtime("disposed", "the sandbox was disposed of").hint("make a new one")
+}

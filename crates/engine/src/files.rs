@@ -1,0 +1,144 @@
+//! File operations. They run inside, as the sandbox's user: the kernel holds them, no string is checked here.
+
+use crate::Sandbox;
+use crate::faults::{self, broken_stream};
+use crate::stream::{FromGuest, ToGuest};
+use belljar_spec::SandboxError;
+use belljar_wire::frame::{CHUNK, Frame, Tag};
+use belljar_wire::message::{self, Metadata, Reply, Request};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// A directory's entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEntry {
+    pub name: OsString,
+    pub kind: EntryKind,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStat {
+    pub kind: EntryKind,
+    pub size: u64,
+    /// Milliseconds since 1970.
+    pub mtime_ms: i64,
+}
+
+impl Sandbox {
+    /// A file's content.
+    pub async fn read_file(&self, path: &str) -> Result<Vec<u8>, SandboxError> {
+        let (_to, mut from) = self.request(&Request::Read { path: path.into() }).await?;
+        match from.receive_message().await? {
+            Reply::Opened => {}
+            Reply::Failed(fault) => return Err(faults::file(&fault)),
+            _ => return Err(broken_stream()),
+        }
+        let mut content = Vec::new();
+        loop {
+            match from.receive().await? {
+                Frame { tag: Tag::Data, payload } if payload.is_empty() => return Ok(content),
+                Frame { tag: Tag::Data, payload } => content.extend_from_slice(&payload),
+                Frame { tag: Tag::Message, payload } => match message::decode(&payload) {
+                    Some(Reply::Failed(fault)) => return Err(faults::file(&fault)),
+                    _ => return Err(broken_stream()),
+                },
+                _ => return Err(broken_stream()),
+            }
+        }
+    }
+
+    /// Makes a file, or replaces its content. The folder must be there.
+    pub async fn write_file(&self, path: &str, content: &[u8]) -> Result<(), SandboxError> {
+        let (mut to, mut from) = self.request(&Request::Write { path: path.into() }).await?;
+        for piece in content.chunks(CHUNK) {
+            to.send(Tag::Data, piece).await?;
+        }
+        to.send(Tag::Data, &[]).await?;
+        done(&mut from).await
+    }
+
+    /// Makes a folder; with `recursive` also those above it, and one that is there already is fine.
+    pub async fn mkdir(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
+        let (_to, mut from) = self.request(&Request::Mkdir { path: path.into(), recursive }).await?;
+        done(&mut from).await
+    }
+
+    /// A folder's entries, in no order.
+    pub async fn readdir(&self, path: &str) -> Result<Vec<FileEntry>, SandboxError> {
+        let (_to, mut from) = self.request(&Request::ReadDir { path: path.into() }).await?;
+        let mut entries = Vec::new();
+        loop {
+            match from.receive_message().await? {
+                Reply::Entries(some) if some.is_empty() => return Ok(entries),
+                Reply::Entries(some) => {
+                    entries.extend(some.into_iter().map(|entry| FileEntry {
+                        name: OsString::from_vec(entry.name),
+                        kind: kind(entry.kind),
+                    }))
+                }
+                Reply::Failed(fault) => return Err(faults::file(&fault)),
+                _ => return Err(broken_stream()),
+            }
+        }
+    }
+
+    /// Whether there is something at `path`. What may not be seen is not there.
+    pub async fn exists(&self, path: &str) -> Result<bool, SandboxError> {
+        match self.stat(path).await {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.code, "guest_gone" | "disposed" | "guest_stream") => Err(error),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Removes a file, or with `recursive` a folder and all in it. A path that is not there is an error.
+    pub async fn remove(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
+        let (_to, mut from) = self.request(&Request::Remove { path: path.into(), recursive }).await?;
+        done(&mut from).await
+    }
+
+    /// What `path` is; a link is not followed.
+    pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
+        let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
+        match from.receive_message().await? {
+            Reply::Metadata(Metadata { kind: what, size, mtime_ms }) => {
+                Ok(FileStat { kind: kind(what), size, mtime_ms })
+            }
+            Reply::Failed(fault) => Err(faults::file(&fault)),
+            _ => Err(broken_stream()),
+        }
+    }
+
+    async fn request(&self, request: &Request) -> Result<(ToGuest, FromGuest), SandboxError> {
+        let (mut to, from) = self.open_stream()?;
+        to.send_message(request).await?;
+        Ok((to, from))
+    }
+}
+
+async fn done(from: &mut FromGuest) -> Result<(), SandboxError> {
+    match from.receive_message().await? {
+        Reply::Done => Ok(()),
+        Reply::Failed(fault) => Err(faults::file(&fault)),
+        _ => Err(broken_stream()),
+    }
+}
+
+fn kind(kind: message::EntryKind) -> EntryKind {
+    match kind {
+        message::EntryKind::File => EntryKind::File,
+        message::EntryKind::Directory => EntryKind::Directory,
+        message::EntryKind::Symlink => EntryKind::Symlink,
+        message::EntryKind::Other => EntryKind::Other,
+    }
+}

@@ -1,0 +1,34 @@
+//! From a request to a running sandbox.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), belljar_spec::SandboxError> {
+//! use belljar_engine::Engine;
+//! use belljar_spec::{Command, SandboxSpec};
+//!
+//! let engine = Engine::new();
+//! let sandbox = engine.create(SandboxSpec { workspace: Some("/srv/project".into()), ..Default::default() }).await?;
+//! let result = sandbox.exec(&Command::new(["make", "test"]).expect("not empty")).await?;
+//! println!("{}", String::from_utf8_lossy(&result.stdout));
+//! sandbox.dispose().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
+//! time, each over a stream of its own.
+
+mod engine;
+mod exec;
+mod faults;
+mod files;
+mod machine;
+mod sandbox;
+mod stream;
+
+pub use engine::{Engine, WallReport};
+pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running};
+pub use files::{EntryKind, FileEntry, FileStat};
+pub use machine::machine;
+pub use sandbox::Sandbox;
+
+pub use belljar_backend::{container_around_us, shell};

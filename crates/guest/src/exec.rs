@@ -1,0 +1,118 @@
+//! Starting a command: program, directory and standard streams; then the relay has it.
+
+use crate::files::Place;
+use crate::relay::{Output, Relay};
+use crate::stream::{Stream, fault};
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
+use belljar_sys::spawn::{Command, Supervised, Terminal, spawn_supervised};
+use belljar_sys::terminal;
+use belljar_wire::message::{Exec, ExecEvent, Fault, Stdio};
+use std::ffi::CString;
+use std::io;
+
+/// Runs a command to its end over `stream`.
+pub(crate) fn run(place: &Place, request: Exec, mut stream: Stream) -> io::Result<()> {
+    match start(place, &request) {
+        Ok((supervised, ends)) => Relay::new(stream, supervised, ends)?.run(),
+        Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
+    }
+}
+
+/// Our ends of a command's standard streams.
+pub(crate) struct Ends {
+    pub(crate) stdin: OwnedFd,
+    pub(crate) outputs: Vec<Output>,
+    /// Set when all of them are one terminal.
+    pub(crate) terminal: Option<OwnedFd>,
+}
+
+fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
+    let program = request.argv.first().ok_or_else(|| fault("run an empty command", Errno::INVAL))?;
+    let name = String::from_utf8_lossy(program);
+    let strings = |list: &mut dyn Iterator<Item = Vec<u8>>| -> Result<Vec<CString>, Fault> {
+        list.map(|bytes| CString::new(bytes).map_err(|_| fault(format!("run {name}"), Errno::INVAL)))
+            .collect()
+    };
+    let argv = strings(&mut request.argv.iter().cloned())?;
+    let env = strings(&mut request.env.iter().map(|(key, value)| [key, &b"="[..], value].concat()))?;
+    let candidates = strings(&mut candidates(program, &request.env).into_iter())?;
+    let cwd =
+        place.directory(&request.cwd).map_err(|errno| fault(format!("enter {}", request.cwd), errno))?;
+    let doing = |errno: Errno| fault(format!("run {name}"), errno);
+
+    let streams = Streams::open(request.stdio).map_err(doing)?;
+    let command = Command {
+        candidates: &candidates,
+        argv: &argv,
+        env: &env,
+        cwd: cwd.as_fd(),
+        stdio: streams.theirs(),
+        terminal: streams.terminal(),
+    };
+    let supervised = spawn_supervised(&command).map_err(doing)?;
+    let ends = streams.into_ours().map_err(doing)?;
+    Ok((supervised, ends))
+}
+
+/// Where to look for a program, in order: as a shell does.
+fn candidates(program: &[u8], env: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    let path = env.iter().find(|(key, _)| key == b"PATH").map_or(&b"/usr/bin:/bin"[..], |(_, value)| value);
+    path.split(|byte| *byte == b':')
+        .filter(|directory| !directory.is_empty())
+        .map(|directory| [directory, b"/", program].concat())
+        .collect()
+}
+
+/// Both ends of a command's standard streams.
+enum Streams {
+    Pipes { stdin: (OwnedFd, OwnedFd), stdout: (OwnedFd, OwnedFd), stderr: (OwnedFd, OwnedFd) },
+    Terminal(terminal::Pair),
+}
+
+impl Streams {
+    fn open(stdio: Stdio) -> Result<Streams, Errno> {
+        Ok(match stdio {
+            Stdio::Pipes => Streams::Pipes {
+                stdin: pipe_with(PipeFlags::CLOEXEC)?,
+                stdout: pipe_with(PipeFlags::CLOEXEC)?,
+                stderr: pipe_with(PipeFlags::CLOEXEC)?,
+            },
+            Stdio::Terminal(size) => Streams::Terminal(terminal::open_pair(size.rows, size.cols)?),
+        })
+    }
+
+    fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+        match self {
+            Streams::Pipes { stdin, stdout, stderr } => [stdin.0.as_fd(), stdout.1.as_fd(), stderr.1.as_fd()],
+            Streams::Terminal(pair) => [pair.terminal.as_fd(), pair.terminal.as_fd(), pair.terminal.as_fd()],
+        }
+    }
+
+    fn terminal(&self) -> Terminal {
+        match self {
+            Streams::Pipes { .. } => Terminal::Absent,
+            Streams::Terminal(_) => Terminal::Controlling,
+        }
+    }
+
+    /// Ours; theirs are closed.
+    fn into_ours(self) -> Result<Ends, Errno> {
+        Ok(match self {
+            Streams::Pipes { stdin, stdout, stderr } => Ends {
+                stdin: stdin.1,
+                outputs: vec![Output::stdout(stdout.0), Output::stderr(stderr.0)],
+                terminal: None,
+            },
+            Streams::Terminal(pair) => Ends {
+                stdin: pair.controller.try_clone().map_err(|_| Errno::MFILE)?,
+                outputs: vec![Output::stdout(pair.controller.try_clone().map_err(|_| Errno::MFILE)?)],
+                terminal: Some(pair.controller),
+            },
+        })
+    }
+}

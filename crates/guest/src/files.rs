@@ -1,0 +1,260 @@
+//! File operations, as the sandbox's user and inside its world: the kernel says what a path may reach.
+
+use crate::stream::{Stream, fault};
+use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
+use belljar_sys::rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2, statat,
+    unlinkat,
+};
+use belljar_sys::rustix::io::{Errno, read, write};
+use belljar_wire::frame::{CHUNK, Tag};
+use belljar_wire::message::{Entry, EntryKind, Fault, FileRoot, Metadata, Reply, Request};
+use std::io;
+
+/// Where paths start, and what holds them.
+pub(crate) struct Place {
+    root: OwnedFd,
+    /// Absolute paths must begin with this; empty where the sandbox's own root is the limit.
+    prefix: String,
+    resolve: ResolveFlags,
+    workspace: String,
+}
+
+impl Place {
+    pub(crate) fn open(root: FileRoot, workspace: String) -> Result<Place, Fault> {
+        let (path, prefix, resolve) = match root {
+            FileRoot::Sandbox => ("/".to_string(), String::new(), ResolveFlags::empty()),
+            FileRoot::Beneath(path) => {
+                (path.clone(), path, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+            }
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, &path, flags, Mode::empty()).map_err(|e| fault(format!("open {path}"), e))?;
+        Ok(Place { root, prefix, resolve, workspace })
+    }
+
+    /// A directory, for a command to start in.
+    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
+        self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)
+    }
+
+    fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = self.below_root(path)?;
+        // Never our terminal, never wait for the other end of a pipe.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let flags =
+            if flags.contains(OFlags::PATH) { flags - OFlags::NOCTTY - OFlags::NONBLOCK } else { flags };
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
+        openat2(&self.root, path, flags, mode, self.resolve)
+    }
+
+    /// The directory that holds `path`, and the name in it.
+    fn parent<'p>(&self, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
+        let trimmed = path.trim_end_matches('/');
+        let (parent, name) = match trimmed.rsplit_once('/') {
+            Some(("", name)) => ("/", name),
+            Some((parent, name)) => (parent, name),
+            None => (".", trimmed),
+        };
+        if matches!(name, "" | "." | "..") {
+            return Err(Errno::INVAL);
+        }
+        Ok((self.directory(parent)?, name))
+    }
+
+    /// `path` relative to the root's descriptor.
+    fn below_root(&self, path: &str) -> Result<String, Errno> {
+        let absolute =
+            if path.starts_with('/') { path.to_string() } else { format!("{}/{path}", self.workspace) };
+        let below = absolute.strip_prefix(self.prefix.as_str()).ok_or(Errno::XDEV)?;
+        match below.trim_start_matches('/') {
+            // `/workspace-other` is not below `/workspace`.
+            _ if !self.prefix.is_empty() && !below.is_empty() && !below.starts_with('/') => Err(Errno::XDEV),
+            "" => Ok(".".into()),
+            below => Ok(below.into()),
+        }
+    }
+}
+
+/// Carries out one request and answers it.
+pub(crate) fn answer(place: &Place, request: Request, stream: &mut Stream) -> io::Result<()> {
+    let reply = match &request {
+        Request::Read { path } => return send_file(place, path, stream),
+        Request::Write { path } => match take_file(place, path, stream)? {
+            Ok(()) => Reply::Done,
+            Err(errno) => Reply::Failed(fault(format!("write {path}"), errno)),
+        },
+        Request::Mkdir { path, recursive } => {
+            done(make_directory(place, path, *recursive), || format!("make {path}"))
+        }
+        Request::ReadDir { path } => return send_entries(place, path, stream),
+        Request::Remove { path, recursive } => {
+            done(remove(place, path, *recursive), || format!("remove {path}"))
+        }
+        Request::Stat { path } => match describe(place, path) {
+            Ok(metadata) => Reply::Metadata(metadata),
+            Err(errno) => Reply::Failed(fault(format!("look at {path}"), errno)),
+        },
+        Request::Exec(_) => Reply::Failed(fault("run a command as a file operation", Errno::INVAL)),
+    };
+    stream.send_message(&reply)
+}
+
+fn done<E: Into<io::Error>>(result: Result<(), E>, doing: impl FnOnce() -> String) -> Reply {
+    match result {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Failed(fault(doing(), error)),
+    }
+}
+
+fn send_file(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
+    let opened = place.resolve(path, OFlags::RDONLY).and_then(regular);
+    let file = match opened {
+        Ok(file) => file,
+        Err(errno) => return stream.send_message(&Reply::Failed(fault(format!("read {path}"), errno))),
+    };
+    stream.send_message(&Reply::Opened)?;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match read(&file, &mut buffer) {
+            Ok(length) => {
+                stream.send(Tag::Data, &buffer[..length])?;
+                if length == 0 {
+                    return Ok(());
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return stream.send_message(&Reply::Failed(fault(format!("read {path}"), errno))),
+        }
+    }
+}
+
+/// The outer error is a host that hung up, the inner one a disk that is full.
+fn take_file(place: &Place, path: &str, stream: &mut Stream) -> io::Result<Result<(), Errno>> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut outcome = place.resolve(path, flags).and_then(regular);
+    // What the host sends is taken to its end in any case, so that it is there to read our answer.
+    loop {
+        let Some(frame) = stream.receive()? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        if frame.payload.is_empty() {
+            return Ok(outcome.map(drop));
+        }
+        if let Ok(file) = &outcome
+            && let Err(errno) = write_all(file, &frame.payload)
+        {
+            outcome = Err(errno);
+        }
+    }
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match write(file, bytes) {
+            Ok(length) => bytes = &bytes[length..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Devices and pipes have no content that could be read or replaced as a whole.
+fn regular(file: OwnedFd) -> Result<OwnedFd, Errno> {
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn make_directory(place: &Place, path: &str, recursive: bool) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(0o777);
+    if !recursive {
+        let (parent, name) = place.parent(path)?;
+        return mkdirat(parent, name, mode);
+    }
+    match place.directory(path) {
+        Err(Errno::NOENT) => {}
+        other => return other.map(drop),
+    }
+    let (parent, _) = path.trim_end_matches('/').rsplit_once('/').unwrap_or((".", path));
+    if !parent.is_empty() {
+        make_directory(place, parent, true)?;
+    }
+    let (parent, name) = place.parent(path)?;
+    match mkdirat(parent, name, mode) {
+        // Somebody was faster; that is what was asked for.
+        Err(Errno::EXIST) => place.directory(path).map(drop),
+        other => other,
+    }
+}
+
+fn send_entries(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
+    let entries = place.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(list);
+    match entries {
+        Ok(entries) => {
+            for some in entries.chunks(ENTRIES_A_MESSAGE) {
+                stream.send_message(&Reply::Entries(some.to_vec()))?;
+            }
+            stream.send_message(&Reply::Entries(Vec::new()))
+        }
+        Err(errno) => stream.send_message(&Reply::Failed(fault(format!("list {path}"), errno))),
+    }
+}
+
+fn list(directory: OwnedFd) -> Result<Vec<Entry>, Errno> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => kind(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?),
+            known => kind_of(known),
+        };
+        entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+    }
+    Ok(entries)
+}
+
+fn remove(place: &Place, path: &str, recursive: bool) -> io::Result<()> {
+    let (parent, name) = place.parent(path)?;
+    let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    match kind(&found) {
+        // Holds descriptors all the way down and follows no link.
+        EntryKind::Directory if recursive => {
+            std::fs::remove_dir_all(format!("/proc/self/fd/{}/{name}", parent.as_raw_fd()))
+        }
+        EntryKind::Directory => Err(Errno::ISDIR.into()),
+        EntryKind::File | EntryKind::Symlink | EntryKind::Other => {
+            Ok(unlinkat(parent, name, AtFlags::empty())?)
+        }
+    }
+}
+
+fn describe(place: &Place, path: &str) -> Result<Metadata, Errno> {
+    let stat = fstat(place.resolve(path, OFlags::PATH | OFlags::NOFOLLOW)?)?;
+    Ok(Metadata {
+        kind: kind(&stat),
+        size: stat.st_size.try_into().unwrap_or(0),
+        mtime_ms: stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000),
+    })
+}
+
+fn kind(stat: &Stat) -> EntryKind {
+    kind_of(FileType::from_raw_mode(stat.st_mode))
+}
+
+fn kind_of(file_type: FileType) -> EntryKind {
+    match file_type {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        _ => EntryKind::Other,
+    }
+}
+
+/// Names are at most 255 bytes: a message stays far below the longest frame.
+const ENTRIES_A_MESSAGE: usize = 512;

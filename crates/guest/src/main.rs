@@ -1,0 +1,26 @@
+//! The guest: process 1 of every sandbox, whatever the wall.
+//!
+//! It gets one descriptor, the door (3). Through the door come streams: the first carries the setup, which is
+//! carried out, sealed and answered; every later one carries one request and gets a thread of its own. Threads
+//! of process 1 cannot be signalled from inside, and nothing here is dumpable. When the door closes, the host is
+//! gone, and so are we and everything we started.
+//!
+//! It holds no policy and no secret, resolves no name through libc, and prints nothing.
+
+mod exec;
+mod files;
+mod relay;
+mod seal;
+mod serve;
+mod setup;
+mod stream;
+mod tree;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match serve::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,346 @@
+//! Moves bytes between a command and its stream until both are done.
+//!
+//! Everything waits in one poll. Output is read only when the last piece has left, and standard input only when
+//! the command has taken the last piece, so a slow reader at either end slows the other and nothing piles up.
+//!
+//! ```text
+//! running --status--> ended: take what the pipes still hold --all sent--> done
+//!    \--host closed its direction--> tree killed --status--> ended
+//!    \--supervisor killed from inside--> everything killed, said so, done
+//! ```
+
+use crate::exec::Ends;
+use crate::stream::Stream;
+use crate::tree;
+use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::statvfs;
+use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, write};
+use belljar_sys::rustix::process::{Pid, Signal, getpid, kill_process_group};
+use belljar_sys::spawn::Supervised;
+use belljar_sys::terminal;
+use belljar_wire::frame::{self, CHUNK, FrameReader, Tag};
+use belljar_wire::message::{self, Disk, Ending, ExecControl, ExecEvent};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// Where a command writes, and how its bytes are tagged.
+pub(crate) struct Output {
+    pipe: OwnedFd,
+    tag: Tag,
+}
+
+impl Output {
+    pub(crate) fn stdout(pipe: OwnedFd) -> Output {
+        Output { pipe, tag: Tag::Stdout }
+    }
+
+    pub(crate) fn stderr(pipe: OwnedFd) -> Output {
+        Output { pipe, tag: Tag::Stderr }
+    }
+}
+
+pub(crate) struct Relay {
+    socket: OwnedFd,
+    reader: FrameReader,
+    /// Bytes on their way to the host.
+    leaving: Vec<u8>,
+    supervised: Supervised,
+    terminal: Option<OwnedFd>,
+    outputs: Vec<Output>,
+    stdin: Option<OwnedFd>,
+    /// Bytes on their way to the command.
+    arriving: Vec<u8>,
+    /// No more of them will come.
+    stdin_closing: bool,
+    /// The host still has something to say.
+    host_open: bool,
+    state: State,
+}
+
+enum State {
+    Running,
+    Ended(ExecEvent),
+    Done,
+}
+
+impl Relay {
+    pub(crate) fn new(stream: Stream, supervised: Supervised, ends: Ends) -> io::Result<Relay> {
+        let (socket, reader) = stream.into_parts();
+        let Ends { stdin, outputs, terminal } = ends;
+        for fd in outputs.iter().map(|output| &output.pipe).chain([&socket, &stdin]) {
+            ioctl_fionbio(fd, true)?;
+        }
+        Ok(Relay {
+            socket,
+            reader,
+            leaving: Vec::new(),
+            supervised,
+            terminal,
+            outputs,
+            stdin: Some(stdin),
+            arriving: Vec::new(),
+            stdin_closing: false,
+            host_open: true,
+            state: State::Running,
+        })
+    }
+
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK];
+        let outcome = loop {
+            self.take_requests();
+            if let State::Done = self.state
+                && self.leaving.is_empty()
+            {
+                break Ok(());
+            }
+            match self.wait() {
+                Ok(ready) => {
+                    if let Err(error) = self.serve(&ready, &mut buffer) {
+                        break Err(error);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => break Err(errno.into()),
+            }
+        };
+        if outcome.is_err() {
+            // Nobody is listening: a command without its host is not to go on.
+            self.kill_tree();
+        }
+        outcome
+    }
+
+    /// Waits for the first thing that can be done.
+    fn wait(&self) -> Result<Ready, Errno> {
+        let mut interest = PollFlags::RDHUP;
+        if self.host_open && self.arriving.is_empty() {
+            interest |= PollFlags::IN;
+        }
+        if !self.leaving.is_empty() {
+            interest |= PollFlags::OUT;
+        }
+        // A direction that the host closed is ready for ever: it is looked at once.
+        let socket_matters = self.host_open || interest.contains(PollFlags::OUT);
+        let mut fds = vec![PollFd::new(&self.supervised.status, PollFlags::IN)];
+        if socket_matters {
+            let interest = if self.host_open { interest } else { interest - PollFlags::RDHUP };
+            fds.push(PollFd::new(&self.socket, interest));
+        }
+        let stdin_at = fds.len();
+        if let (Some(stdin), false) = (&self.stdin, self.arriving.is_empty()) {
+            fds.push(PollFd::new(stdin, PollFlags::OUT));
+        }
+        let outputs_at = fds.len();
+        if self.leaving.is_empty() {
+            fds.extend(self.outputs.iter().map(|output| PollFd::new(&output.pipe, PollFlags::IN)));
+        }
+        if !matches!(self.state, State::Running) {
+            // The end of the status pipe is known; only the rest matters, and all of that is at hand.
+            fds[0] = PollFd::new(&self.supervised.status, PollFlags::empty());
+        }
+        let timeout = (!matches!(self.state, State::Running) && self.leaving.is_empty())
+            .then(belljar_sys::rustix::time::Timespec::default);
+        poll(&mut fds, timeout.as_ref())?;
+        let happened = |index: usize| fds.get(index).map_or(PollFlags::empty(), PollFd::revents);
+        Ok(Ready {
+            status: matches!(self.state, State::Running) && !happened(0).is_empty(),
+            socket: if socket_matters { happened(1) } else { PollFlags::empty() },
+            stdin: stdin_at < outputs_at && !happened(stdin_at).is_empty(),
+            outputs: (outputs_at..fds.len()).map(|index| !happened(index).is_empty()).collect(),
+        })
+    }
+
+    fn serve(&mut self, ready: &Ready, buffer: &mut [u8]) -> io::Result<()> {
+        if ready.socket.intersects(PollFlags::ERR | PollFlags::HUP) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if ready.socket.contains(PollFlags::OUT) {
+            self.flush()?;
+        }
+        if ready.socket.contains(PollFlags::RDHUP) && self.host_open {
+            self.host_open = false;
+            self.kill_tree();
+        } else if ready.socket.contains(PollFlags::IN) {
+            match read(&self.socket, &mut *buffer) {
+                Ok(length) => self.reader.push(&buffer[..length]),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if ready.stdin {
+            self.feed();
+        }
+        self.collect(&ready.outputs, buffer);
+        if ready.status {
+            self.state = State::Ended(self.read_status());
+        }
+        if let State::Ended(event) = &self.state
+            && self.outputs.is_empty()
+        {
+            frame::encode(Tag::Message, &message::encode(event), &mut self.leaving);
+            self.state = State::Done;
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Obeys every frame that has arrived whole, up to one that must wait its turn.
+    fn take_requests(&mut self) {
+        while self.arriving.is_empty() {
+            let frame = match self.reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => {
+                    self.host_open = false;
+                    self.kill_tree();
+                    break;
+                }
+            };
+            match frame.tag {
+                Tag::Stdin if self.stdin.is_some() && !self.stdin_closing => {
+                    self.arriving = frame.payload;
+                    self.feed();
+                }
+                Tag::Message => self.obey(&frame.payload),
+                Tag::Stdin | Tag::Stdout | Tag::Stderr | Tag::Data => {}
+            }
+        }
+    }
+
+    fn obey(&mut self, payload: &[u8]) {
+        match message::decode(payload) {
+            Some(ExecControl::CloseStdin) => {
+                self.stdin_closing = true;
+                self.close_stdin();
+            }
+            Some(ExecControl::Resize(size)) => {
+                if let Some(terminal) = &self.terminal {
+                    let _ = terminal::set_size(terminal, size.rows, size.cols);
+                }
+            }
+            Some(ExecControl::Signal(number)) => {
+                let signal = Signal::from_named_raw(number);
+                if let (Some(group), Some(signal)) = (Pid::from_raw(self.supervised.command), signal) {
+                    let _ = kill_process_group(group, signal);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn feed(&mut self) {
+        let Some(stdin) = &self.stdin else { return };
+        match write(stdin, &self.arriving) {
+            Ok(length) => {
+                self.arriving.drain(..length);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // The command does not read any more: what it did not take is not for it.
+            Err(_) => {
+                self.arriving.clear();
+                self.stdin = None;
+            }
+        }
+        if self.stdin_closing {
+            self.close_stdin();
+        }
+    }
+
+    /// Closes standard input once everything before has been taken. A terminal has no such end: the key for it
+    /// is a byte like others.
+    fn close_stdin(&mut self) {
+        if self.arriving.is_empty() && self.terminal.is_none() {
+            self.stdin = None;
+        }
+    }
+
+    fn collect(&mut self, ready: &[bool], buffer: &mut [u8]) {
+        let ended = !matches!(self.state, State::Running);
+        let mut index = 0;
+        let leaving = &mut self.leaving;
+        self.outputs.retain(|output| {
+            let is_ready = ready.get(index).copied().unwrap_or(false);
+            index += 1;
+            // The first one that gave something: the next waits until that has left. After the end, what a pipe
+            // holds now is all that belonged to the command.
+            if !leaving.is_empty() {
+                return true;
+            }
+            if !is_ready {
+                return !ended;
+            }
+            match read(&output.pipe, &mut *buffer) {
+                Ok(0) => false,
+                Ok(length) => {
+                    frame::encode(output.tag, &buffer[..length], leaving);
+                    true
+                }
+                Err(Errno::AGAIN) => !ended,
+                Err(Errno::INTR) => true,
+                // A terminal without anybody in it.
+                Err(_) => false,
+            }
+        });
+        if !self.leaving.is_empty() {
+            let _ = self.flush();
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.leaving.is_empty() {
+            match write(&self.socket, &self.leaving) {
+                Ok(length) => {
+                    self.leaving.drain(..length);
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_status(&self) -> ExecEvent {
+        let mut bytes = [0; 4];
+        match read(&self.supervised.status, &mut bytes) {
+            Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: disk() },
+            _ => {
+                // Somebody inside killed the supervisor, perhaps to outlive it: nobody does.
+                tree::kill_below(getpid());
+                ExecEvent::SupervisorLost
+            }
+        }
+    }
+
+    fn kill_tree(&self) {
+        if let Some(supervisor) = Pid::from_raw(self.supervised.supervisor) {
+            tree::kill_below(supervisor);
+        }
+    }
+}
+
+struct Ready {
+    status: bool,
+    socket: PollFlags,
+    stdin: bool,
+    outputs: Vec<bool>,
+}
+
+/// The private filesystem, all of which is one: its temporary directory stands for it. Full is less than a page.
+fn disk() -> Disk {
+    match statvfs("/tmp") {
+        Ok(private) if private.f_blocks > 0 && private.f_bavail == 0 => Disk::Full,
+        _ => Disk::Free,
+    }
+}
+
+fn ending(status: i32) -> Ending {
+    let status = ExitStatus::from_raw(status);
+    match status.signal() {
+        Some(signal) => Ending::Signaled(signal),
+        None => Ending::Exited(status.code().unwrap_or(0)),
+    }
+}

@@ -1,0 +1,86 @@
+//! Closes what no command may have: limits, Landlock, capabilities, system calls. After this nothing can be
+//! opened again, by us either.
+
+use crate::stream::fault;
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use belljar_sys::{caps, seccomp};
+use belljar_wire::message::{self, Fault, Seal, Sealed, Syscalls};
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+/// Seals this process, which must have one thread, and with it all that it will start.
+pub(crate) fn seal(seal: &Seal) -> Result<Sealed, Fault> {
+    for (resource, value) in &seal.rlimits {
+        limit(*resource, *value).map_err(|errno| fault(format!("set resource limit {resource}"), errno))?;
+    }
+    seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
+    let landlock_abi = match &seal.landlock {
+        Some(rules) => {
+            restrict(rules).map_err(|error| fault(format!("apply Landlock: {error}"), Errno::INVAL))?
+        }
+        None => 0,
+    };
+    caps::drop_all().map_err(|errno| fault("drop capabilities", errno))?;
+    let filter = match seal.syscalls {
+        Syscalls::Default => Some(DEFAULT_FILTER),
+        Syscalls::Nested => Some(NESTED_FILTER),
+        Syscalls::Unfiltered => None,
+    };
+    if let Some(filter) = filter {
+        seccomp::install(filter).map_err(|errno| fault("install the seccomp filter", errno))?;
+    }
+    Ok(Sealed { landlock_abi })
+}
+
+/// Sets soft and hard limit, never above the hard limit that is there: raising it takes a power we don't need.
+fn limit(resource: u32, value: u64) -> Result<(), Errno> {
+    let resource = RESOURCES.iter().find(|(number, _)| *number == resource).map(|(_, known)| *known);
+    let resource = resource.ok_or(Errno::INVAL)?;
+    let value = getrlimit(resource).maximum.map_or(value, |hard| value.min(hard));
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+/// The second wall: whatever a mistake in the first one leaves writable, only these paths are; and, where the
+/// kernel can tell, no unix socket is reached that was not bound in here. Returns the Landlock version in force.
+fn restrict(rules: &message::Landlock) -> Result<u32, RulesetError> {
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    if rules.writable.is_some() {
+        ruleset = ruleset.handle_access(AccessFs::from_all(NEWEST))?;
+    }
+    let mut created = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;
+    if let Some(writable) = &rules.writable {
+        // Granted nowhere: sockets of our own domain are exempt.
+        let all = AccessFs::from_all(NEWEST) & !AccessFs::ResolveUnix;
+        let everywhere = [("/", AccessFs::from_read(NEWEST))];
+        for (path, access) in everywhere.into_iter().chain(writable.iter().map(|path| (path.as_str(), all))) {
+            // A path that does not exist needs no permission.
+            if let Ok(opened) = PathFd::new(path) {
+                created = created.add_rule(PathBeneath::new(opened, access))?;
+            }
+        }
+    }
+    Ok(match created.restrict_self()?.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi as u32,
+        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+    })
+}
+
+/// What the kernel does not know of it is left out.
+const NEWEST: ABI = ABI::V9;
+
+/// asm-generic/resource.h
+const RESOURCES: [(u32, Resource); 6] = [
+    (1, Resource::Fsize),
+    (2, Resource::Data),
+    (4, Resource::Core),
+    (6, Resource::Nproc),
+    (7, Resource::Nofile),
+    (8, Resource::Memlock),
+];
+
+/// Compiled by the build script from confine/syscalls.table.
+const DEFAULT_FILTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/default.bpf"));
+const NESTED_FILTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/nested.bpf"));

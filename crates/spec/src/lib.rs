@@ -1,0 +1,21 @@
+//! The nouns of belljar, valid by construction. No I/O: what depends on the machine is passed in.
+//!
+//! What a person or a file wrote is parsed once, here; a value of one of these types needs no further check.
+
+mod assurance;
+mod backend;
+mod command;
+mod error;
+mod id;
+mod limits;
+mod quantity;
+mod sandbox;
+
+pub use assurance::{Assurance, UnknownAssurance};
+pub use backend::{BackendChoice, BackendName, UnknownBackend};
+pub use command::{Command, CommandError, Stdin, WindowSize};
+pub use error::{ErrorKind, SandboxError};
+pub use id::SandboxId;
+pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
+pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
+pub use sandbox::{EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath};

@@ -1,0 +1,145 @@
+//! What a sandbox may use. Every limit has a default; docs/limits.md is the table for people.
+
+use crate::{ByteSize, Cpus};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// What was written: nothing means the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitsSpec {
+    pub memory: Option<ByteSize>,
+    pub cpus: Option<Cpus>,
+    pub pids: Option<u32>,
+    pub open_files: Option<u64>,
+    pub disk: Option<ByteSize>,
+    pub wall_time: Option<Duration>,
+    pub output: Option<ByteSize>,
+}
+
+/// What was understood: every limit with its value and where that came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// All processes of the sandbox together, its private files included.
+    pub memory: Limit<ByteSize>,
+    /// Processor time per second, all processes together.
+    pub cpus: Limit<Cpus>,
+    /// Processes and threads.
+    pub pids: Limit<u32>,
+    /// Open files, per process.
+    pub open_files: Limit<u64>,
+    /// Bytes in the private filesystem: home, temporary files, shared memory.
+    pub disk: Limit<ByteSize>,
+    /// How long one command may run.
+    pub wall_time: Limit<Duration>,
+    /// Bytes of one output stream of one command.
+    pub output: Limit<ByteSize>,
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+/// Where a limit's value came from: what was asked for is enforced or refused, never dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody asked: as well as this machine can.
+    Default,
+    /// The caller asked for it.
+    Asked,
+}
+
+/// What defaults depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    pub memory: ByteSize,
+    pub cpus: u32,
+}
+
+impl Limits {
+    /// Fills in the defaults.
+    pub fn understand(spec: &LimitsSpec, machine: Machine) -> Limits {
+        let half = ByteSize::bytes(machine.memory.as_u64() / 2);
+        Limits {
+            memory: limit(spec.memory, half),
+            cpus: limit(spec.cpus, Cpus::whole(machine.cpus)),
+            pids: limit(spec.pids, DEFAULT_PIDS),
+            open_files: limit(spec.open_files, DEFAULT_OPEN_FILES),
+            // Private files live in memory: never more of them than the memory there is for everything.
+            disk: limit(spec.disk, DEFAULT_DISK.min(half)),
+            wall_time: limit(spec.wall_time, DEFAULT_WALL_TIME),
+            output: limit(spec.output, DEFAULT_OUTPUT),
+        }
+    }
+}
+
+fn limit<T>(asked: Option<T>, default: T) -> Limit<T> {
+    match asked {
+        Some(value) => Limit { value, origin: Origin::Asked },
+        None => Limit { value: default, origin: Origin::Default },
+    }
+}
+
+/// The limit that a command ran into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitHit {
+    /// Wall time: the command and its tree were killed.
+    Timeout,
+    /// Memory: the kernel killed a process of the sandbox.
+    OomKilled,
+    /// Processes: a fork was refused.
+    PidsExhausted,
+    /// Private files: a write was refused.
+    DiskFull,
+    /// Output: what came after was dropped.
+    OutputTruncated,
+}
+
+impl LimitHit {
+    /// As it stands in results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LimitHit::Timeout => "timeout",
+            LimitHit::OomKilled => "oom_killed",
+            LimitHit::PidsExhausted => "pids_exhausted",
+            LimitHit::DiskFull => "disk_full",
+            LimitHit::OutputTruncated => "output_truncated",
+        }
+    }
+}
+
+impl fmt::Display for LimitHit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Enough for a parallel build, too few for a fork bomb to hurt.
+const DEFAULT_PIDS: u32 = 4096;
+/// What build tools and servers expect; the machine's own hard limit may be lower.
+const DEFAULT_OPEN_FILES: u64 = 65_536;
+/// Caches and temporary files of a build.
+const DEFAULT_DISK: ByteSize = ByteSize::mebibytes(4096);
+/// Longer than any command somebody waits for.
+const DEFAULT_WALL_TIME: Duration = Duration::from_secs(3600);
+/// A runaway printer, not a large archive.
+const DEFAULT_OUTPUT: ByteSize = ByteSize::mebibytes(1024);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_remembered_as_such() {
+        let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
+        let spec = LimitsSpec { memory: Some(ByteSize::mebibytes(100)), ..LimitsSpec::default() };
+        let limits = Limits::understand(&spec, machine);
+        assert_eq!(limits.memory, Limit { value: ByteSize::mebibytes(100), origin: Origin::Asked });
+        assert_eq!(limits.cpus, Limit { value: Cpus::whole(2), origin: Origin::Default });
+        assert_eq!(limits.disk.value, ByteSize::mebibytes(512), "never more than half of memory by default");
+    }
+}

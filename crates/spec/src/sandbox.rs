@@ -1,0 +1,97 @@
+//! A sandbox to make.
+
+use crate::{Assurance, BackendChoice, LimitsSpec};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What a caller wants. The rest has a default.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxSpec {
+    /// Which wall.
+    pub backend: BackendChoice,
+    /// The weakest wall that will do.
+    pub at_least: Option<Assurance>,
+    /// The folder to work on; without one the workspace is empty and goes away with the sandbox.
+    pub workspace: Option<PathBuf>,
+    /// Where the workspace is seen inside.
+    pub workspace_path: WorkspacePath,
+    /// More of the host, at the same paths inside.
+    pub shared: Vec<SharedPath>,
+    /// Added to the environment of every command.
+    pub env: Vec<(EnvName, OsString)>,
+    /// What it may use.
+    pub limits: LimitsSpec,
+    /// Whether it may make user namespaces.
+    pub nesting: Nesting,
+}
+
+/// Where the workspace is seen inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkspacePath {
+    /// `/workspace`.
+    #[default]
+    Standard,
+    /// Where it is on the host.
+    SameAsHost,
+}
+
+/// A path of the host that the sandbox sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedPath {
+    pub path: PathBuf,
+    pub permission: Permission,
+}
+
+/// What the sandbox may do with a shared path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Read and run.
+    Read,
+    /// Write too.
+    Write,
+}
+
+/// Whether commands may make user namespaces of their own. They widen what of the kernel can be attacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Nesting {
+    /// They may not.
+    #[default]
+    Denied,
+    /// They may: browsers and some build tools need it.
+    Allowed,
+}
+
+/// The name of an environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnvName(String);
+
+impl EnvName {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EnvName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the name of an environment variable: it must have letters, and no `=` or zero byte")]
+pub struct EnvNameError(String);
+
+impl FromStr for EnvName {
+    type Err = EnvNameError;
+
+    fn from_str(text: &str) -> Result<EnvName, EnvNameError> {
+        if text.is_empty() || text.contains(['=', '\0']) {
+            return Err(EnvNameError(text.to_string()));
+        }
+        Ok(EnvName(text.to_string()))
+    }
+}

@@ -1,0 +1,368 @@
+//! Starting a program in namespaces of its own.
+//!
+//! The child is a copy of this process that only makes system calls until it executes the program: it takes no
+//! lock and allocates nothing, so other threads of this process do not matter. It stops at a gate first, where
+//! asked, so that the parent can write its id maps.
+
+use crate::caps::{check, last_errno, prctl, raise_ambient};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::ffi::CStr;
+use std::io;
+
+/// The namespaces to make, as bits of clone(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespaces(u64);
+
+impl Namespaces {
+    /// Stay in those of the parent.
+    pub const NONE: Namespaces = Namespaces(0);
+    /// Own users.
+    pub const USER: Namespaces = Namespaces(libc::CLONE_NEWUSER as u64);
+    /// Own mounts.
+    pub const MOUNT: Namespaces = Namespaces(libc::CLONE_NEWNS as u64);
+    /// All that a sandbox has: user, mount, process, network, ipc, host name and cgroup.
+    pub const ALL: Namespaces = Namespaces(
+        (libc::CLONE_NEWUSER
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWNET
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWCGROUP) as u64,
+    );
+
+    /// Both.
+    pub const fn and(self, other: Namespaces) -> Namespaces {
+        Namespaces(self.0 | other.0)
+    }
+}
+
+/// What is executed.
+#[derive(Clone, Copy)]
+pub enum Program<'a> {
+    /// An open file, which need not have a name anywhere.
+    Open(BorrowedFd<'a>),
+    /// A path.
+    Path(&'a CStr),
+}
+
+/// Who the program runs as, in the new user namespace.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Groups,
+    pub capabilities: Capabilities,
+}
+
+/// What happens to capabilities when the user changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capabilities {
+    /// All of them survive, the exec too: those of a new user namespace.
+    Keep,
+    /// All of them go.
+    Drop,
+}
+
+/// What happens to supplementary groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Groups {
+    /// All dropped; needs the right to.
+    Drop,
+    /// Kept: an ordinary user cannot shed them.
+    Keep,
+}
+
+/// A program to start.
+pub struct Launch<'a> {
+    pub program: Program<'a>,
+    pub argv: &'a [&'a CStr],
+    pub env: &'a [&'a CStr],
+    pub namespaces: Namespaces,
+    /// Become this user.
+    pub identity: Option<Identity>,
+    /// Start inside this cgroup (v2 only).
+    pub cgroup: Option<BorrowedFd<'a>>,
+    /// Descriptors the program gets, numbered from 3 on; no other is inherited.
+    pub inherit: &'a [BorrowedFd<'a>],
+    /// Its standard error; the rest of its standard streams is /dev/null.
+    pub stderr: Option<BorrowedFd<'a>>,
+}
+
+/// A started program, still at its gate.
+pub struct Launched {
+    /// Its process id as we see it.
+    pub pid: u32,
+    /// A handle that never means another process.
+    pub pidfd: OwnedFd,
+    gate: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// Starts `launch`; it waits at the gate until [`Launched::open_gate`].
+pub fn launch(launch: &Launch<'_>) -> Result<Launched, Errno> {
+    if launch.inherit.len() > MAX_INHERITED {
+        return Err(Errno::TOOBIG);
+    }
+    let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
+    let argv = pointers(launch.argv);
+    let env = pointers(launch.env);
+    let signals = BlockedSignals::all();
+
+    let mut pidfd: libc::c_int = -1;
+    let mut flags = launch.namespaces.0 | libc::CLONE_PIDFD as u64;
+    let mut cgroup = 0;
+    if let Some(fd) = launch.cgroup {
+        flags |= CLONE_INTO_CGROUP;
+        cgroup = fd.as_raw_fd() as u64;
+    }
+    let args = libc::clone_args {
+        flags,
+        pidfd: &raw mut pidfd as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: libc::SIGCHLD as u64,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup,
+    };
+    // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound.
+    // `args` is live and of the size passed; `pidfd` outlives the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>()) };
+    if pid == 0 {
+        child(&ChildPlan {
+            launch,
+            argv: &argv,
+            env: &env,
+            gate: &gate_inside,
+            gate_of_parent: &gate,
+            failure: &failure_inside,
+        });
+    }
+    check(pid)?;
+    drop(signals);
+    // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Launched { pid: pid as u32, pidfd, gate, failure })
+}
+
+impl Launched {
+    /// Lets the program run.
+    pub fn open_gate(self) -> Result<Started, Errno> {
+        rustix::io::write(&self.gate, &[1])?;
+        Ok(Started { pidfd: self.pidfd, failure: self.failure })
+    }
+}
+
+/// The first descriptor that a launched program was given: number 3. To be called once, by that program.
+pub fn first_inherited() -> OwnedFd {
+    // SAFETY: `launch` put a descriptor there, and by the contract above nobody else owns it.
+    unsafe { OwnedFd::from_raw_fd(3) }
+}
+
+/// A program on its way.
+pub struct Started {
+    /// A handle that never means another process.
+    pub pidfd: OwnedFd,
+    failure: OwnedFd,
+}
+
+impl Started {
+    /// Waits until the program was executed, or says which step before that failed.
+    pub fn executed(&self) -> io::Result<Result<(), LaunchFailure>> {
+        let mut report = [0; 5];
+        let length = loop {
+            match rustix::io::read(&self.failure, &mut report) {
+                Err(Errno::INTR) => continue,
+                other => break other?,
+            }
+        };
+        if length == 0 {
+            return Ok(Ok(()));
+        }
+        let [step, a, b, c, d] = report;
+        let errno = Errno::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
+        let step = STEPS.get(usize::from(step)).copied().unwrap_or("start");
+        Ok(Err(LaunchFailure { step, errno }))
+    }
+}
+
+/// A program that never ran.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchFailure {
+    /// What was being done.
+    pub step: &'static str,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+struct ChildPlan<'a> {
+    launch: &'a Launch<'a>,
+    argv: &'a [*const libc::c_char],
+    env: &'a [*const libc::c_char],
+    gate: &'a OwnedFd,
+    gate_of_parent: &'a OwnedFd,
+    failure: &'a OwnedFd,
+}
+
+impl ChildPlan<'_> {
+    /// The first number that the program does not get.
+    fn first_free(&self) -> i32 {
+        3 + self.launch.inherit.len() as i32
+    }
+}
+
+/// The child: system calls only.
+fn child(plan: &ChildPlan<'_>) -> ! {
+    // Moved out of the way of the numbers that the program gets.
+    let failure = fcntl_dupfd_cloexec(plan.failure, plan.first_free());
+    let (step, errno) = match run_child(plan) {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    };
+    let [a, b, c, d] = errno.raw_os_error().to_ne_bytes();
+    if let Ok(failure) = &failure {
+        let _ = rustix::io::write(failure, &[step, a, b, c, d]);
+    }
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errno)> {
+    let at = |step: u8| move |errno: Errno| (step, errno);
+    // Our copy of the parent's end must go, or the gate would never report that the parent died.
+    // SAFETY: the descriptor is this process's own copy, and nothing uses it again.
+    check(unsafe { libc::close(plan.gate_of_parent.as_raw_fd()) }.into()).map_err(at(0))?;
+    let mut byte = [0];
+    if rustix::io::read(plan.gate, &mut byte).map_err(at(0))? == 0 {
+        return Err((0, Errno::PIPE));
+    }
+    if let Some(identity) = plan.launch.identity {
+        become_user(identity).map_err(at(1))?;
+    }
+    let open_program = match plan.launch.program {
+        Program::Open(file) => Some(fcntl_dupfd_cloexec(file, plan.first_free()).map_err(at(2))?),
+        Program::Path(_) => None,
+    };
+    arrange_descriptors(plan).map_err(at(2))?;
+    // A session of its own: ctrl-C in our terminal is for us, not for what we started.
+    rustix::process::setsid().map_err(at(2))?;
+    reset_signals();
+    let errno = match (plan.launch.program, &open_program) {
+        (Program::Path(path), _) => {
+            // SAFETY: path, argv and env are NUL-terminated strings and NULL-terminated arrays of them.
+            unsafe { libc::execve(path.as_ptr(), plan.argv.as_ptr(), plan.env.as_ptr()) };
+            last_errno()
+        }
+        (Program::Open(_), None) => Errno::BADF,
+        (Program::Open(_), Some(file)) => {
+            // SAFETY: the descriptor is open; argv and env as above.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_execveat,
+                    file.as_raw_fd(),
+                    c"".as_ptr(),
+                    plan.argv.as_ptr(),
+                    plan.env.as_ptr(),
+                    libc::AT_EMPTY_PATH,
+                )
+            };
+            last_errno()
+        }
+    };
+    Err((3, errno))
+}
+
+fn become_user(identity: Identity) -> Result<(), Errno> {
+    if identity.groups == Groups::Drop {
+        // SAFETY: an empty list may have any pointer.
+        check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) })?;
+    }
+    let Identity { uid, gid, capabilities, .. } = identity;
+    prctl(libc::PR_SET_KEEPCAPS, (capabilities == Capabilities::Keep).into(), 0)?;
+    // Raw calls: the C library would try to tell other threads, which this process does not have.
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
+    // SAFETY: plain integers.
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })?;
+    match capabilities {
+        Capabilities::Keep => raise_ambient(),
+        Capabilities::Drop => Ok(()),
+    }
+}
+
+/// 0, 1, 2 and the inherited ones from 3 on; everything else closes at exec.
+fn arrange_descriptors(plan: &ChildPlan<'_>) -> Result<(), Errno> {
+    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let above = plan.first_free();
+    let stderr = plan.launch.stderr.unwrap_or(null.as_fd());
+    // Sources are first moved above every target, so that none is overwritten before its turn.
+    let mut moved = [const { None }; 3 + MAX_INHERITED];
+    let sources = [null.as_fd(), null.as_fd(), stderr];
+    for (slot, source) in moved.iter_mut().zip(sources.iter().chain(plan.launch.inherit)) {
+        *slot = Some(fcntl_dupfd_cloexec(source, above)?);
+    }
+    for (target, source) in moved.iter().flatten().enumerate() {
+        // SAFETY: only numbers go in; what this process, a copy, had at the target is closed.
+        check(unsafe { libc::dup2(source.as_raw_fd(), target as i32) }.into())?;
+    }
+    // SAFETY: marks numbers only; they close at exec.
+    check(unsafe { libc::syscall(libc::SYS_close_range, above, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })
+}
+
+/// Handlers fall to their defaults at exec by themselves, ignored signals do not; and nothing stays blocked.
+fn reset_signals() {
+    // SAFETY: changing this process's own dispositions; failing for KILL and STOP is fine.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// No signal handler of the parent may run in the child, which is a copy of it until it executes.
+pub(crate) struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    pub(crate) fn all() -> BlockedSignals {
+        // SAFETY: both sets are live; blocking signals in the calling thread has no other effect.
+        unsafe {
+            let mut every: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut every);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every, &raw mut before);
+            BlockedSignals(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: restores the set that pthread_sigmask gave us.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut());
+        }
+    }
+}
+
+/// A NULL-terminated array for exec.
+pub(crate) fn pointers(strings: &[&CStr]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+const STEPS: [&str; 4] =
+    ["wait for the id maps", "become the sandbox's user", "arrange file descriptors", "execute the program"];
+/// Room for the descriptors of one launch.
+pub const MAX_INHERITED: usize = 16;
+/// linux/sched.h; not yet in the libc crate for every target.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;

@@ -1,0 +1,13 @@
+//! The kernel, safely. All `unsafe` of the project lives here, a system call a function, with owned descriptors
+//! going in and out; what rustix already offers safely is re-exported as it is. Knows nothing of sandboxes.
+
+pub mod caps;
+pub mod launch;
+pub mod mount;
+pub mod net;
+pub mod passing;
+pub mod seccomp;
+pub mod spawn;
+pub mod terminal;
+
+pub use rustix;

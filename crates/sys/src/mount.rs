@@ -1,0 +1,104 @@
+//! The new mount API: a mount is a descriptor first and gets its place last.
+
+use crate::caps::{check, last_errno};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
+use std::ffi::CStr;
+
+pub use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+pub use rustix::process::pivot_root;
+
+/// What [`set_attributes`] turns on: linux/mount.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes(u64);
+
+impl Attributes {
+    /// Nothing can be written through this mount.
+    pub const READ_ONLY: Attributes = Attributes(libc::MOUNT_ATTR_RDONLY);
+    /// Set-user-id bits and file capabilities mean nothing.
+    pub const NO_SUID: Attributes = Attributes(libc::MOUNT_ATTR_NOSUID);
+    /// Device nodes cannot be opened.
+    pub const NO_DEV: Attributes = Attributes(libc::MOUNT_ATTR_NODEV);
+
+    /// Both.
+    pub const fn and(self, other: Attributes) -> Attributes {
+        Attributes(self.0 | other.0)
+    }
+}
+
+/// A detached copy of the mount at `path`, with everything mounted below it.
+pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as u32;
+    let flags = if path.is_empty() { flags | libc::AT_EMPTY_PATH as u32 } else { flags };
+    // SAFETY: the descriptor is open and the path is NUL-terminated.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_fd().as_raw_fd(), path.as_ptr(), flags) };
+    check(fd)?;
+    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Puts a detached mount onto what `target` refers to.
+pub fn attach(tree: impl AsFd, target: impl AsFd) -> Result<(), Errno> {
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
+    // SAFETY: both descriptors are open, both paths are empty NUL-terminated strings.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            target.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+        )
+    })
+}
+
+/// Which mounts a change of attributes reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Only this one.
+    One,
+    /// Also everything mounted below.
+    Below,
+}
+
+/// Turns attributes on.
+pub fn set_attributes(mount: impl AsFd, attributes: Attributes, reach: Reach) -> Result<(), Errno> {
+    mount_setattr(mount.as_fd(), reach, libc::mount_attr { attr_set: attributes.0, ..NO_CHANGE })
+}
+
+/// Shows the files of a detached mount under other ids: those of `user_namespace`.
+pub fn map_ids(mount: impl AsFd, user_namespace: impl AsFd) -> Result<(), Errno> {
+    let userns_fd = user_namespace.as_fd().as_raw_fd() as u64;
+    let change = libc::mount_attr { attr_set: libc::MOUNT_ATTR_IDMAP, userns_fd, ..NO_CHANGE };
+    mount_setattr(mount.as_fd(), Reach::Below, change)
+}
+
+/// Lets no mount event travel between this mount namespace and the one it was copied from.
+pub fn make_private(mount: impl AsFd) -> Result<(), Errno> {
+    let change = libc::mount_attr { propagation: libc::MS_PRIVATE, ..NO_CHANGE };
+    mount_setattr(mount.as_fd(), Reach::Below, change)
+}
+
+fn mount_setattr(mount: BorrowedFd<'_>, reach: Reach, change: libc::mount_attr) -> Result<(), Errno> {
+    let recursive = match reach {
+        Reach::One => 0,
+        Reach::Below => libc::AT_RECURSIVE as u32,
+    };
+    // SAFETY: the descriptor is open, the path an empty NUL-terminated string, and `change` is a live struct of
+    // the size that is passed.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH as u32 | recursive,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if done == -1 { Err(last_errno()) } else { Ok(()) }
+}
+
+const NO_CHANGE: libc::mount_attr =
+    libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };

@@ -1,0 +1,14 @@
+//! What crosses the boundary between belljar and the guest, and nothing else.
+//!
+//! Every operation has a stream of its own. A stream carries [`frame`]s; a frame is either raw bytes (standard
+//! streams, file contents) or one [`message`]. The bytes are pinned by golden tests: a guest that is older or
+//! newer than its host is refused by [`message::VERSION`], never guessed at.
+//!
+//! Both sides treat what they read as hostile. Nothing here does I/O.
+
+pub mod frame;
+pub mod message;
+
+pub use frame::{Frame, FrameReader, Tag};
+pub use message::VERSION;
+pub use serde;

@@ -1,0 +1,357 @@
+//! The messages. `Setup` goes in once, on the first stream; then each stream carries one `Request` and what
+//! belongs to it. Field and variant order is the encoding: add at the end, and raise [`VERSION`].
+
+use serde::{Deserialize, Serialize};
+
+/// Both sides must say the same number.
+pub const VERSION: u16 = 1;
+
+// ---------------------------------------------------------------------------------------------------------
+// Setup: what the guest does before the first command exists.
+
+/// Everything the guest needs to know, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Must equal [`VERSION`].
+    pub version: u16,
+    /// Carried out in order.
+    pub steps: Vec<Step>,
+    /// What the guest closes behind itself.
+    pub seal: Seal,
+    /// Where file operations are held.
+    pub files: FileRoot,
+    /// The directory that relative paths start from.
+    pub workspace: String,
+}
+
+/// One step of building the sandbox's world. Targets are relative to the new root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Make an empty tmpfs the new root; every later target lies in it.
+    NewRoot,
+    /// A directory.
+    Dir { target: String, mode: u32 },
+    /// A file with this content.
+    File { target: String, mode: u32, content: Vec<u8> },
+    /// A symbolic link.
+    Symlink { target: String, to: String },
+    /// A tmpfs that holds at most this much.
+    Tmpfs { target: String, bytes: u64, inodes: u64 },
+    /// A part of the host's filesystem.
+    Bind { source: Source, target: String, kind: NodeKind, access: Access },
+    /// A directory of the new root, seen at a second place.
+    Share { from: String, target: String },
+    /// Take a mount of the new root away again; what was shared from it stays.
+    Unmount { target: String },
+    /// A proc filesystem of the sandbox's own.
+    Proc { target: String },
+    /// Pseudo-terminals of the sandbox's own.
+    DevPts { target: String },
+    /// Hide what is there, if it is there: nothing in it can be read, written or connected to.
+    Mask { target: String },
+    /// Make the new root `/`, and let go of the old one.
+    Pivot,
+    /// Let nobody write to `/` itself any more.
+    ReadOnlyRoot,
+    /// Set the host name.
+    Hostname { name: String },
+    /// Bring the loopback interface up.
+    LoopbackUp,
+    /// Write to a file of the new root (a sysctl), if it exists.
+    Write { target: String, content: String },
+    /// Become the reaper of all descendants, where the guest is not process 1.
+    Subreaper,
+}
+
+/// Where a bind comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// A path of the host.
+    Path(String),
+    /// The n-th mount that came with the setup stream (already detached, and mapped to the sandbox's user).
+    Passed(u8),
+}
+
+/// Whether a bind's target is a directory or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeKind {
+    /// A directory.
+    Directory,
+    /// Anything else.
+    File,
+}
+
+/// How a bind may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Reading and running.
+    ReadOnly,
+    /// Writing too.
+    ReadWrite,
+    /// A device node: read and write, and it stays a device.
+    Device,
+}
+
+/// What is closed after the steps, before the first command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Resource limits (number, value), soft and hard.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Which system calls stay.
+    pub syscalls: Syscalls,
+    /// A second wall around the filesystem, where the kernel has it.
+    pub landlock: Option<Landlock>,
+}
+
+/// The choice of seccomp filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Syscalls {
+    /// The allow-list.
+    Default,
+    /// The allow-list and what namespaces inside need.
+    Nested,
+    /// No filter: where there is no wall that it could be part of.
+    Unfiltered,
+}
+
+/// Paths inside that may be written; everything else may be read only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landlock {
+    /// Absolute paths inside. `None`: only signals and abstract sockets are scoped.
+    pub writable: Option<Vec<String>>,
+}
+
+/// Where file operations are held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileRoot {
+    /// The kernel holds them: all that is visible is the sandbox's.
+    Sandbox,
+    /// No wall around us: the kernel resolves every path beneath this directory or not at all.
+    Beneath(String),
+}
+
+/// The answer to `Setup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetupReply {
+    /// Sealed; requests are welcome.
+    Ready(Sealed),
+    /// This step failed.
+    Failed(Fault),
+}
+
+/// What the guest could close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// The Landlock ABI in force; 0 means that the kernel has none.
+    pub landlock_abi: u32,
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// Requests: one a stream.
+
+/// The first message of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Run a command; `ExecControl` and `Stdin` frames follow, `ExecEvent` and output frames come back. Closing
+    /// the host's direction of the stream kills the command and all that descends from it: that gets through
+    /// even when standard input is stuck.
+    Exec(Exec),
+    /// Send a file: `Reply::Opened`, `Data` frames, an empty one at the end.
+    Read { path: String },
+    /// Take a file: `Data` frames follow, an empty one at the end, then `Reply::Done`.
+    Write { path: String },
+    /// Make a directory.
+    Mkdir { path: String, recursive: bool },
+    /// List a directory: `Reply::Entries`, an empty one at the end.
+    ReadDir { path: String },
+    /// Remove a file or directory.
+    Remove { path: String, recursive: bool },
+    /// Describe a path without following a last link.
+    Stat { path: String },
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exec {
+    /// Program and arguments; never empty.
+    pub argv: Vec<Vec<u8>>,
+    /// All of its environment.
+    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where it starts; relative to the workspace.
+    pub cwd: String,
+    /// What its standard streams are.
+    pub stdio: Stdio,
+}
+
+/// A command's standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdio {
+    /// Three pipes.
+    Pipes,
+    /// One terminal of this size.
+    Terminal(WindowSize),
+}
+
+/// A terminal's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub cols: u16,
+}
+
+/// What the host says to a running command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecControl {
+    /// No more standard input.
+    CloseStdin,
+    /// The terminal has a new size.
+    Resize(WindowSize),
+    /// A signal for the command's process group.
+    Signal(i32),
+}
+
+/// What the guest says of a command. The last one ends the stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecEvent {
+    /// It ended.
+    Ended { ending: Ending, disk: Disk },
+    /// It never started.
+    NotStarted(Fault),
+    /// Its supervisor was killed from inside; the guest has killed every command.
+    SupervisorLost,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signaled(i32),
+}
+
+/// Whether the sandbox's private filesystem still takes bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Disk {
+    /// It does.
+    Free,
+    /// It is full.
+    Full,
+}
+
+/// What comes back for a file operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The file is open; its pieces follow.
+    Opened,
+    /// Some of a directory's entries.
+    Entries(Vec<Entry>),
+    /// What a path is.
+    Metadata(Metadata),
+    /// It could not be done.
+    Failed(Fault),
+}
+
+/// A directory's entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A socket, a device, a pipe.
+    Other,
+}
+
+/// The answer to `Stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the contents, in milliseconds since 1970.
+    pub mtime_ms: i64,
+}
+
+/// What went wrong, as the kernel said it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What was being done, with its object: "mount proc at /proc".
+    pub doing: String,
+    /// The kernel's error number; 0 when it was not the kernel that refused.
+    pub errno: i32,
+}
+
+/// A message as bytes.
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    // Every type of this module is finite and has a known length, which is all postcard asks for.
+    postcard::to_allocvec(message).expect("messages of this module always serialize")
+}
+
+/// A message from bytes; `None` for anything else, trailing bytes included.
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Some(message),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_messages() {
+        let exec = Request::Exec(Exec {
+            argv: vec![b"true".to_vec()],
+            env: vec![(b"A".to_vec(), b"b".to_vec())],
+            cwd: "/w".into(),
+            stdio: Stdio::Terminal(WindowSize { rows: 24, cols: 80 }),
+        });
+        assert_eq!(
+            encode(&exec),
+            [0, 1, 4, b't', b'r', b'u', b'e', 1, 1, b'A', 1, b'b', 2, b'/', b'w', 1, 24, 80]
+        );
+        assert_eq!(encode(&ExecEvent::Ended { ending: Ending::Exited(1), disk: Disk::Free }), [0, 0, 2, 0]);
+        assert_eq!(
+            encode(&ExecEvent::Ended { ending: Ending::Signaled(9), disk: Disk::Full }),
+            [0, 1, 18, 1]
+        );
+        assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
+        assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7 })), [0, 7]);
+    }
+
+    #[test]
+    fn trailing_bytes_are_not_a_message() {
+        let mut bytes = encode(&ExecControl::CloseStdin);
+        bytes.push(0);
+        assert_eq!(decode::<ExecControl>(&bytes), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..512)) {
+            let _ = decode::<ExecEvent>(&bytes);
+            let _ = decode::<Reply>(&bytes);
+            let _ = decode::<SetupReply>(&bytes);
+            let _ = decode::<Request>(&bytes);
+            let _ = decode::<Setup>(&bytes);
+        }
+    }
+}

@@ -36,11 +36,6 @@ impl Guest {
         self.door.send_setup(setup, mounts).map_err(|gone| self.process.cause_of_death().unwrap_or(gone))
     }
 
-    /// Moves it into its cgroup: before the first command, which inherits it.
-    pub(crate) fn attach_to_cgroup(&self) -> Result<(), SandboxError> {
-        self.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.attach(self.process.pid))
-    }
-
     /// Waits until it is sealed.
     pub(crate) fn finish(&mut self, pending: PendingSetup) -> Result<(), SetupFailure> {
         self.sealed = pending.wait().map_err(|failure| match (failure, self.process.launch_failure()) {
@@ -76,6 +71,15 @@ impl Guest {
     pub fn stop(self) {
         drop(self);
     }
+
+    /// Kills the guest and everything it started, and waits only where something has to be taken away after them. For
+    /// a process that is about to exit, and so leaves nobody unreaped.
+    pub fn abandon(mut self) {
+        if self.cgroup.is_none() && self.process.end == End::Killed {
+            let _ = pidfd_send_signal(&self.process.started.pidfd, Signal::KILL);
+            self.process.end = End::Over;
+        }
+    }
 }
 
 impl Drop for Guest {
@@ -90,7 +94,6 @@ impl Drop for Guest {
 
 /// The process of a guest, or of the program that started it.
 pub(crate) struct Process {
-    pid: u32,
     started: Started,
     end: End,
 }
@@ -108,13 +111,13 @@ enum End {
 
 impl Process {
     /// Process 1 of a namespace.
-    pub(crate) fn init(pid: u32, started: Started) -> Process {
-        Process { pid, started, end: End::Killed }
+    pub(crate) fn init(started: Started) -> Process {
+        Process { started, end: End::Killed }
     }
 
     /// A guest without a namespace.
-    pub(crate) fn without_namespace(pid: u32, started: Started) -> Process {
-        Process { pid, started, end: End::Leaves }
+    pub(crate) fn without_namespace(started: Started) -> Process {
+        Process { started, end: End::Leaves }
     }
 
     /// The step before the exec that failed, if one did. Waits for the exec.

@@ -28,30 +28,32 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
+    let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
+    let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launched = start(&Launch {
-        program: Program::Open(embedded::program()?),
+        program: Program::Open(embedded::begin()?),
         argv: &[c"belljar-guest"],
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::NONE,
         identity: None,
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
+        tasks_files: &tasks_files,
         inherit: &[their_door.as_fd()],
         stderr: None,
     })
     .map_err(|errno| failed(errno.to_string()))?;
-    let pid = launched.pid;
+    embedded::finish()?;
     let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
     drop(their_door);
-    let mut guest = Guest::starting(door, Process::without_namespace(pid, started), cgroup);
+    let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup);
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: vec![Step::Subreaper],
         seal: Seal { rlimits: rlimits(plan), syscalls: Syscalls::Unfiltered, landlock: None },
-        files: FileRoot::Beneath(plan.workspace().to_string()),
-        workspace: plan.workspace().to_string(),
+        files: FileRoot::Beneath(plan.workspace()?.to_string()),
+        workspace: plan.workspace()?.to_string(),
     };
     let pending = guest.send_setup(&setup, &[])?;
-    guest.attach_to_cgroup()?;
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),

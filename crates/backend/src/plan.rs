@@ -7,40 +7,59 @@ use belljar_spec::{
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Landlock, Seal, Syscalls};
 use std::ffi::OsString;
+use std::sync::OnceLock;
 
-/// One sandbox, decided.
+/// One sandbox, decided. What it sees is decided when it is first asked for, which lets a backend start its guest
+/// meanwhile.
 pub struct Plan {
     pub(crate) id: SandboxId,
-    pub(crate) layout: Layout,
     pub(crate) limits: Limits,
-    pub(crate) nesting: Nesting,
+    spec: SandboxSpec,
+    wall: Wall,
+    layout: OnceLock<Result<Layout, SandboxError>>,
+}
+
+/// Whether there is something between the sandbox and the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wall {
+    /// A root of its own.
+    Own,
+    /// None: the host's own paths.
+    Absent,
 }
 
 impl Plan {
-    /// Decides everything that can be decided before there is a wall.
-    pub fn new(id: SandboxId, spec: &SandboxSpec, limits: Limits) -> Result<Plan, SandboxError> {
-        let layout = Layout::for_host_root(id, spec)?;
-        Ok(Plan { id, layout, limits, nesting: spec.nesting })
+    /// A plan for this sandbox.
+    pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
+        Plan { id, limits, spec, wall, layout: OnceLock::new() }
     }
 
     /// Where commands start, inside.
-    pub fn workspace(&self) -> &str {
-        &self.layout.workspace
+    pub fn workspace(&self) -> Result<&str, SandboxError> {
+        Ok(&self.layout()?.workspace)
     }
 
     /// The environment that every command starts with.
-    pub fn environment(&self) -> &[(OsString, OsString)] {
-        &self.layout.environment
+    pub fn environment(&self) -> Result<&[(OsString, OsString)], SandboxError> {
+        Ok(&self.layout()?.environment)
     }
 
-    /// Without a wall, the workspace and the environment are those of the host.
-    pub fn without_wall(&mut self) {
-        self.layout = self.layout.without_root();
+    pub(crate) fn nesting(&self) -> Nesting {
+        self.spec.nesting
     }
 
-    pub(crate) fn seal(&self, enforcement: &Enforcement) -> Seal {
-        let (syscalls, writable) = match self.nesting {
-            Nesting::Denied => (Syscalls::Default, Some(self.layout.writable())),
+    /// What the sandbox sees, or why it cannot.
+    pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
+        let decide = || match self.wall {
+            Wall::Own => Layout::for_host_root(self.id, &self.spec),
+            Wall::Absent => Layout::without_root(&self.spec),
+        };
+        self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn seal(&self, layout: &Layout, enforcement: &Enforcement) -> Seal {
+        let (syscalls, writable) = match self.spec.nesting {
+            Nesting::Denied => (Syscalls::Default, Some(layout.writable())),
             // Landlock refuses every mount, which is what nesting is for.
             Nesting::Allowed => (Syscalls::Nested, None),
         };
@@ -52,7 +71,7 @@ impl Plan {
 pub(crate) fn trial() -> Result<Plan, SandboxError> {
     let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
     let limits = Limits::understand(&LimitsSpec::default(), machine);
-    Plan::new(new_id()?, &SandboxSpec::default(), limits)
+    Ok(Plan::new(new_id()?, SandboxSpec::default(), limits, Wall::Own))
 }
 
 /// A new sandbox's id.

@@ -38,7 +38,10 @@ impl HostStream {
 
     fn new(fd: BorrowedFd<'static>, interest: Interest) -> HostStream {
         let fd = Standard(fd);
-        HostStream { fd, readiness: AsyncFd::register_with_interest(fd, interest).ok() }
+        // The safe constructor is deprecated for descriptors that might be closed under it; these never are.
+        #[expect(deprecated, reason = "its replacement is unsafe, and our standard streams stay open")]
+        let readiness = AsyncFd::with_interest(fd, interest).ok();
+        HostStream { fd, readiness }
     }
 
     /// The next bytes; none at the end.

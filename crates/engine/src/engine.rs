@@ -1,7 +1,7 @@
 //! Choosing a wall and starting a sandbox behind it.
 
 use crate::{Sandbox, machine};
-use belljar_backend::{Backend, Plan, backend, new_id, sweep};
+use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
 use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorKind, Limits, SandboxError, SandboxSpec};
 use std::sync::OnceLock;
 
@@ -103,10 +103,8 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
 
 fn start(backend: &'static dyn Backend, spec: &SandboxSpec, limits: Limits) -> Result<Sandbox, SandboxError> {
     let id = new_id()?;
-    let mut plan = Plan::new(id, spec, limits.clone())?;
-    if backend.name().assurance() < Assurance::Namespace {
-        plan.without_wall();
-    }
+    let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
+    let plan = Plan::new(id, spec.clone(), limits.clone(), wall);
     let guest = backend.launch(&plan)?;
-    Ok(Sandbox::new(id, backend.name(), guest, &plan, limits))
+    Sandbox::new(id, backend.name(), guest, &plan, limits)
 }

@@ -26,16 +26,16 @@ impl Sandbox {
         guest: Guest,
         plan: &Plan,
         limits: Limits,
-    ) -> Sandbox {
-        Sandbox {
+    ) -> Result<Sandbox, SandboxError> {
+        Ok(Sandbox {
             id,
             backend,
-            workspace: plan.workspace().to_string(),
-            environment: plan.environment().to_vec(),
+            workspace: plan.workspace()?.to_string(),
+            environment: plan.environment()?.to_vec(),
             limits,
             landlock_abi: guest.landlock_abi(),
             guest: Mutex::new(Some(guest)),
-        }
+        })
     }
 
     /// Its name.
@@ -78,6 +78,13 @@ impl Sandbox {
     /// The same, on this thread.
     pub fn dispose_blocking(&self) {
         drop(self.take());
+    }
+
+    /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
+    pub fn abandon(&self) {
+        if let Some(guest) = self.take() {
+            guest.abandon();
+        }
     }
 
     pub(crate) fn environment(&self) -> &[(OsString, OsString)] {

@@ -5,10 +5,13 @@ use crate::stream::Stream;
 use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{DumpableBehavior, WaitOptions, getpid, set_dumpable_behavior, wait};
+use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
 use belljar_wire::message::{Fault, Request, Sealed, Setup, SetupReply};
 use std::io;
+use std::process::exit;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Serves until the door closes.
@@ -17,21 +20,52 @@ pub(crate) fn serve() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let door = launch::first_inherited();
     let Some(place) = open(&door)? else { return Ok(()) };
-    let place = Arc::new(place);
-    while let Some(descriptors) = passing::receive(&door)? {
-        reap();
-        for descriptor in descriptors {
-            let place = Arc::clone(&place);
-            // A thread that cannot be made drops the stream: the host sees it end without an answer.
-            let _ = thread::Builder::new().stack_size(STACK).spawn(move || {
-                // An error here is a host that hung up.
-                let _ = answer(&place, Stream::new(descriptor));
-            });
-        }
-    }
+    let post = Arc::new(Post { door, place, waiting: AtomicUsize::new(1) });
+    add_waiter(&post);
+    wait_at_door(&post);
     // Process 1 takes everybody along by ending; elsewhere it has to be done by hand.
     tree::kill_below(getpid());
-    Ok(())
+    exit(0);
+}
+
+/// The door and the threads that wait at it: one more than are needed, so that no request waits for a thread.
+struct Post {
+    door: OwnedFd,
+    place: Place,
+    waiting: AtomicUsize,
+}
+
+fn add_waiter(post: &Arc<Post>) {
+    post.waiting.fetch_add(1, Ordering::SeqCst);
+    let theirs = Arc::clone(post);
+    if thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs)).is_err() {
+        // As many as there can be; whoever is busy comes back.
+        post.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Takes requests until the door closes, or enough others wait.
+fn wait_at_door(post: &Arc<Post>) {
+    let is_first_thread = gettid() == getpid();
+    while let Ok(Some(descriptors)) = passing::receive(&post.door) {
+        if post.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
+            add_waiter(post);
+        }
+        reap();
+        for descriptor in descriptors {
+            // An error here is a host that hung up.
+            let _ = answer(&post.place, Stream::new(descriptor));
+        }
+        if post.waiting.fetch_add(1, Ordering::SeqCst) >= ENOUGH && !is_first_thread {
+            post.waiting.fetch_sub(1, Ordering::SeqCst);
+            return;
+        }
+    }
+    if !is_first_thread {
+        // The first thread may be busy with a request whose host is gone: all of us leave.
+        tree::kill_below(getpid());
+        exit(0);
+    }
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
@@ -78,5 +112,7 @@ fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
+/// Threads that wait while nothing happens.
+const ENOUGH: usize = 2;
 /// A request's thread: its buffers are on the heap.
 const STACK: usize = 256 * 1024;

@@ -1,50 +1,52 @@
 //! Carries out the steps of a setup, in order.
 //!
-//! All that comes from the host's filesystem is opened first, while it is still in sight; then the new root
-//! covers a directory of the old one. Targets are resolved beneath the new root by the kernel, so a link that
-//! some earlier agent left in a workspace leads nowhere else, and nothing is ever created outside the new root's
-//! own filesystems: a mount point that is missing in a workspace is an error, not a stub.
+//! All that comes from the host's filesystem is opened first, while it is still in sight; then the new root covers
+//! a directory of the old one. In directories that this setup made itself, paths are used as they are. Everywhere
+//! else the kernel resolves targets beneath the new root, so a link that some earlier agent left in a workspace leads
+//! nowhere else; and nothing is created there: a mount point that is missing in a workspace is an error, not a stub.
 
 use crate::stream::fault;
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
 use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
-    self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, symlinkat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, symlinkat, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, write};
-use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper};
+use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
 use belljar_wire::message::{Access, Fault, NodeKind, Source, Step};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 
 /// Carries out `steps`; `passed` are the mounts that came with them.
 pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<(), Fault> {
+    // Modes are meant as they are written; commands get the usual mask back.
+    umask(Mode::empty());
     let sources = open_sources(steps, passed)?;
-    let mut building = Building::in_current_root(sources).map_err(|errno| fault("open /", errno))?;
+    let mut building = Building::in_present_root(sources).map_err(|errno| fault("open /", errno))?;
     for step in steps {
         building.carry_out(step).map_err(|errno| fault(describe(step), errno))?;
     }
+    building.enter_network().map_err(|errno| fault(describe(&Step::Network), errno))?;
+    umask(Mode::from_raw_mode(0o022));
     Ok(())
 }
 
 /// Every bind's mount, in the order of the steps.
 fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd>, Fault> {
     if steps.contains(&Step::NewRoot) {
-        let root = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        root.and_then(mount::make_private).map_err(|errno| fault("make mounts private", errno))?;
+        let root = open_root().and_then(mount::make_private);
+        root.map_err(|errno| fault("make mounts private", errno))?;
     }
     let mut passed: Vec<Option<OwnedFd>> = passed.into_iter().map(Some).collect();
     let mut sources = VecDeque::new();
     for step in steps {
         let Step::Bind { source, .. } = step else { continue };
         let opened = match source {
-            Source::Path(path) => CString::new(path.as_str())
-                .map_err(|_| Errno::INVAL)
-                .and_then(|path| mount::clone_tree(CWD, &path)),
+            Source::Path(path) => c_string(path).and_then(|path| mount::clone_tree(CWD, &path)),
             Source::Passed(index) => {
                 passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
             }
@@ -57,40 +59,50 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
 struct Building {
     /// The root that targets are in: the present one, until there is a new one.
     root: OwnedFd,
-    /// The filesystems that this setup made.
-    own: Vec<u64>,
+    /// Directories that this setup made and nothing was mounted on.
+    own: HashSet<String>,
+    /// Filesystems that this setup made.
+    devices: Vec<u64>,
     sources: VecDeque<OwnedFd>,
+    private: VecDeque<OwnedFd>,
+    /// The network namespace that a thread is making.
+    network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
 }
 
 impl Building {
-    fn in_current_root(sources: VecDeque<OwnedFd>) -> Result<Building, Errno> {
-        let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let own = vec![fstat(&root)?.st_dev];
-        Ok(Building { root, own, sources })
+    fn in_present_root(sources: VecDeque<OwnedFd>) -> Result<Building, Errno> {
+        let root = open_root()?;
+        let devices = vec![fstat(&root)?.st_dev];
+        Ok(Building {
+            root,
+            own: HashSet::from([String::new()]),
+            devices,
+            sources,
+            private: VecDeque::new(),
+            network: None,
+        })
     }
 
     fn carry_out(&mut self, step: &Step) -> Result<(), Errno> {
         match step {
             Step::NewRoot => self.new_root(),
-            Step::Dir { target, mode } => self.directory(target, *mode).map(drop),
-            Step::File { target, mode, content } => self.file(target, *mode, content).map(drop),
+            Step::Dir { target, mode } => self.directory(target, *mode),
+            Step::File { target, mode, content } => self.file(target, *mode, content),
             Step::Symlink { target, to } => {
-                let (parent, name) = self.parent(target)?;
-                symlinkat(to, parent, name)
+                let parent = self.parent(target)?;
+                symlinkat(to, parent.as_ref().unwrap_or(&self.root), within(&parent, target))
             }
-            Step::Tmpfs { target, bytes, inodes } => self.tmpfs(target, *bytes, *inodes),
+            Step::Private { cover, bytes, inodes, modes } => self.private(cover, *bytes, *inodes, modes),
+            Step::PrivateDir { target } => {
+                let tree = self.private.pop_front().ok_or(Errno::BADF)?;
+                self.put(tree, target, NodeKind::Directory)
+            }
             Step::Bind { target, kind, access, .. } => self.bind(target, *kind, *access),
-            Step::Share { from, target } => {
-                let from = self.find(from)?;
-                let onto = self.directory(target, 0o755)?;
-                mount::attach(mount::clone_tree(from, c"")?, onto)
-            }
             Step::Unmount { target } => {
                 fchdir(self.find(target)?)?;
-                mount::unmount(".", UnmountFlags::DETACH)?;
-                let (parent, name) = self.parent(target)?;
-                unlinkat(parent, name, AtFlags::REMOVEDIR)
+                mount::unmount(".", UnmountFlags::DETACH)
             }
+            Step::RemoveDir { target } => unlinkat(&self.root, target, AtFlags::REMOVEDIR),
             Step::Proc { target } => {
                 self.mount_at(target, "proc", MountFlags::NODEV | MountFlags::NOEXEC, c"")
             }
@@ -105,7 +117,11 @@ impl Building {
                 mount::set_attributes(&self.root, attributes, Reach::One)
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
-            Step::LoopbackUp => net::loopback_up(),
+            Step::Network => {
+                let making = thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace);
+                self.network = Some(making.map_err(|_| Errno::AGAIN)?);
+                Ok(())
+            }
             Step::Write { target, content } => match self.open(target, OFlags::WRONLY) {
                 Ok(file) => write(file, content.as_bytes()).map(drop),
                 Err(Errno::NOENT) => Ok(()),
@@ -115,23 +131,36 @@ impl Building {
         }
     }
 
+    fn enter_network(&mut self) -> Result<(), Errno> {
+        match self.network.take() {
+            Some(making) => net::enter_namespace(making.join().unwrap_or(Err(Errno::IO))?),
+            None => Ok(()),
+        }
+    }
+
     /// Covers a directory that every Linux has. What lay below it was opened before.
     fn new_root(&mut self) -> Result<(), Errno> {
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
         let covered = ["/tmp", "/run", "/mnt", "/usr"];
         let place = covered.into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::NOENT)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount::mount("belljar", place, "tmpfs", flags, c"mode=755,size=16m")?;
-        let root = openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        self.own = vec![fstat(&root)?.st_dev];
-        self.root = root;
+        self.root = openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        self.devices.push(fstat(&self.root)?.st_dev);
         Ok(())
     }
 
-    fn tmpfs(&mut self, target: &str, bytes: u64, inodes: u64) -> Result<(), Errno> {
-        let options = format!("mode=755,size={bytes},nr_inodes={inodes}");
-        let options = CString::new(options).map_err(|_| Errno::INVAL)?;
-        self.mount_at(target, "tmpfs", MountFlags::NODEV, &options)?;
-        self.own.push(fstat(self.find(target)?)?.st_dev);
+    /// Mounts the private filesystem where it will be out of sight, and takes its directories from there.
+    fn private(&mut self, cover: &str, bytes: u64, inodes: u64, modes: &[u32]) -> Result<(), Errno> {
+        let options = c_string(&format!("mode=755,size={bytes},nr_inodes={inodes}"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount::mount("belljar", cover, "tmpfs", flags, options.as_c_str())?;
+        let root = openat(CWD, cover, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        self.devices.push(fstat(&root)?.st_dev);
+        for (index, mode) in modes.iter().enumerate() {
+            let name = c_string(&index.to_string())?;
+            mkdirat(&root, name.as_c_str(), Mode::from_raw_mode(*mode))?;
+            self.private.push_back(mount::clone_tree(&root, &name)?);
+        }
         Ok(())
     }
 
@@ -143,14 +172,33 @@ impl Building {
             Access::Device => Attributes::NO_SUID,
         };
         mount::set_attributes(&tree, attributes, Reach::Below)?;
-        let onto = match kind {
-            NodeKind::Directory => self.directory(target, 0o755)?,
-            NodeKind::File => self.file(target, 0o644, &[])?,
-        };
-        mount::attach(tree, onto)
+        self.put(tree, target, kind)
     }
 
-    fn mask(&self, target: &str) -> Result<(), Errno> {
+    /// Attaches a mount at `target`, which is made if it lies in a directory of ours.
+    fn put(&mut self, tree: OwnedFd, target: &str, kind: NodeKind) -> Result<(), Errno> {
+        match kind {
+            NodeKind::Directory => self.directory(target, 0o755)?,
+            NodeKind::File => self.file(target, 0o644, &[])?,
+        }
+        let is_ours = self.own.remove(target) || self.own.contains(parent_of(target));
+        if is_ours {
+            mount::attach_at(tree, &self.root, &c_string(target)?)
+        } else {
+            mount::attach(tree, self.find(target)?)
+        }
+    }
+
+    /// Mounts a filesystem onto the directory `target`. mount(2) takes a path: the one that no link can divert is
+    /// `.`.
+    fn mount_at(&mut self, target: &str, what: &str, flags: MountFlags, options: &CStr) -> Result<(), Errno> {
+        self.directory(target, 0o755)?;
+        self.own.remove(target);
+        fchdir(self.open(target, OFlags::PATH | OFlags::DIRECTORY)?)?;
+        mount::mount("belljar", ".", what, flags | MountFlags::NOSUID, options)
+    }
+
+    fn mask(&mut self, target: &str) -> Result<(), Errno> {
         let place = match self.find(target) {
             Err(Errno::NOENT) => return Ok(()),
             other => other?,
@@ -159,7 +207,7 @@ impl Building {
             let flags = MountFlags::NODEV | MountFlags::RDONLY;
             return self.mount_at(target, "tmpfs", flags, c"mode=555,size=4k,nr_inodes=1");
         }
-        mount::attach(mount::clone_tree(self.find("dev/null")?, c"")?, place)
+        mount::attach(mount::clone_tree(&self.root, c"dev/null")?, place)
     }
 
     fn pivot(&mut self) -> Result<(), Errno> {
@@ -167,10 +215,8 @@ impl Building {
         mount::pivot_root(".", ".")?;
         // The old root now lies on top of the new one; with it goes the host's whole filesystem.
         mount::unmount(".", UnmountFlags::DETACH)?;
-        let root = openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        fchdir(&root)?;
-        self.root = root;
-        Ok(())
+        self.root = open_root()?;
+        fchdir(&self.root)
     }
 
     fn open(&self, target: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -182,47 +228,79 @@ impl Building {
         self.open(target, OFlags::PATH)
     }
 
-    /// The directory `target`, made with its parents where it is missing.
-    fn directory(&self, target: &str, mode: u32) -> Result<OwnedFd, Errno> {
-        match self.open(target, OFlags::PATH | OFlags::DIRECTORY) {
-            Err(Errno::NOENT) => {}
-            other => return other,
+    /// Makes sure that `target` is a directory.
+    fn directory(&mut self, target: &str, mode: u32) -> Result<(), Errno> {
+        if self.own.contains(target) {
+            return Ok(());
         }
-        let (parent, name) = self.parent(target)?;
-        mkdirat(&parent, name, Mode::from_raw_mode(mode))?;
-        // Exactly this mode, whatever the mask of who started us.
-        let made = openat(&parent, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        fs::fchmod(&made, Mode::from_raw_mode(mode))?;
-        Ok(made)
+        let parent = self.parent(target)?;
+        match mkdirat(
+            parent.as_ref().unwrap_or(&self.root),
+            within(&parent, target),
+            Mode::from_raw_mode(mode),
+        ) {
+            Ok(()) => {
+                if parent.is_none() {
+                    self.own.insert(target.to_string());
+                }
+                Ok(())
+            }
+            Err(Errno::EXIST) => self.open(target, OFlags::PATH | OFlags::DIRECTORY).map(drop),
+            Err(errno) => Err(errno),
+        }
     }
 
-    /// The file `target`; an existing one is left as it is.
-    fn file(&self, target: &str, mode: u32, content: &[u8]) -> Result<OwnedFd, Errno> {
-        match self.find(target) {
-            Err(Errno::NOENT) => {}
-            other => return other,
-        }
-        let (parent, name) = self.parent(target)?;
+    /// Makes sure that `target` is a file; an existing one is left as it is.
+    fn file(&mut self, target: &str, mode: u32, content: &[u8]) -> Result<(), Errno> {
+        let parent = self.parent(target)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(parent, name, flags, Mode::from_raw_mode(mode))?;
-        if !content.is_empty() {
-            write(&file, content)?;
+        let within = within(&parent, target);
+        match openat(parent.as_ref().unwrap_or(&self.root), within, flags, Mode::from_raw_mode(mode)) {
+            Ok(_) if content.is_empty() => Ok(()),
+            Ok(file) => write(&file, content).map(drop),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
         }
-        Ok(file)
     }
 
-    /// Where `target` is to be created: only ever on filesystems that this setup made.
-    fn parent<'t>(&self, target: &'t str) -> Result<(OwnedFd, &'t str), Errno> {
-        let (parent, name) = target.rsplit_once('/').unwrap_or((".", target));
-        let parent = self.directory(parent, 0o755)?;
-        if self.own.contains(&fstat(&parent)?.st_dev) { Ok((parent, name)) } else { Err(Errno::NOENT) }
+    /// Where `target` may be created: `None` for a directory of ours, which is made where it is missing; else the
+    /// opened parent. One that is not on a filesystem of this setup only counts if `target` is there already, and
+    /// then nothing will be created.
+    fn parent(&mut self, target: &str) -> Result<Option<OwnedFd>, Errno> {
+        let parent = parent_of(target);
+        if self.own.contains(parent) {
+            return Ok(None);
+        }
+        if parent.is_empty() || self.directory(parent, 0o755).is_err() {
+            return Err(Errno::NOENT);
+        }
+        if self.own.contains(parent) {
+            return Ok(None);
+        }
+        let opened = self.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+        let ours = self.devices.contains(&fstat(&opened)?.st_dev);
+        if ours || self.find(target).is_ok() { Ok(Some(opened)) } else { Err(Errno::NOENT) }
     }
+}
 
-    /// Mounts onto the directory `target`. mount(2) takes a path: the one that no link can divert is `.`.
-    fn mount_at(&self, target: &str, what: &str, flags: MountFlags, options: &CStr) -> Result<(), Errno> {
-        fchdir(self.directory(target, 0o755)?)?;
-        mount::mount("belljar", ".", what, flags | MountFlags::NOSUID, options)
+/// How `target` is called from its opened parent, or from the root.
+fn within<'t>(parent: &Option<OwnedFd>, target: &'t str) -> &'t str {
+    match parent {
+        Some(_) => target.rsplit_once('/').map_or(target, |(_, name)| name),
+        None => target,
     }
+}
+
+fn parent_of(target: &str) -> &str {
+    target.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+fn open_root() -> Result<OwnedFd, Errno> {
+    openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn c_string(text: &str) -> Result<CString, Errno> {
+    CString::new(text).map_err(|_| Errno::INVAL)
 }
 
 /// What a step does, for the message when it fails.
@@ -232,18 +310,19 @@ fn describe(step: &Step) -> String {
         Step::Dir { target, .. } => format!("make the directory /{target}"),
         Step::File { target, .. } => format!("write /{target}"),
         Step::Symlink { target, .. } => format!("make the link /{target}"),
-        Step::Tmpfs { target, .. } => format!("mount a private filesystem at /{target}"),
+        Step::Private { .. } => "make the private filesystem".into(),
+        Step::PrivateDir { target } => format!("mount /{target}"),
         Step::Bind { source: Source::Path(path), target, .. } => format!("mount {path} at /{target}"),
         Step::Bind { target, .. } => format!("mount /{target}"),
-        Step::Share { target, .. } => format!("mount /{target}"),
         Step::Unmount { target } => format!("unmount /{target}"),
+        Step::RemoveDir { target } => format!("remove /{target}"),
         Step::Proc { target } => format!("mount proc at /{target}"),
         Step::DevPts { target } => format!("mount devpts at /{target}"),
         Step::Mask { target } => format!("hide /{target}"),
         Step::Pivot => "change to the new root".into(),
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),
-        Step::LoopbackUp => "bring the loopback interface up".into(),
+        Step::Network => "make a network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),
     }

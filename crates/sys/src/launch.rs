@@ -23,12 +23,12 @@ impl Namespaces {
     pub const USER: Namespaces = Namespaces(libc::CLONE_NEWUSER as u64);
     /// Own mounts.
     pub const MOUNT: Namespaces = Namespaces(libc::CLONE_NEWNS as u64);
-    /// All that a sandbox has: user, mount, process, network, ipc, host name and cgroup.
-    pub const ALL: Namespaces = Namespaces(
+    /// User, mount, process, ipc, host name and cgroup: all but the one that takes longest to make, which
+    /// [`crate::net::new_namespace`] makes.
+    pub const ALL_BUT_NETWORK: Namespaces = Namespaces(
         (libc::CLONE_NEWUSER
             | libc::CLONE_NEWNS
             | libc::CLONE_NEWPID
-            | libc::CLONE_NEWNET
             | libc::CLONE_NEWIPC
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP) as u64,
@@ -84,8 +84,11 @@ pub struct Launch<'a> {
     pub namespaces: Namespaces,
     /// Become this user.
     pub identity: Option<Identity>,
-    /// Start inside this cgroup (v2 only).
+    /// Start inside this cgroup (version 2).
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Move into these cgroups first (version 1): their `tasks` files, open for writing. A process of one thread
+    /// that moves itself takes no lock that the whole machine waits for, as moving another one does.
+    pub tasks_files: &'a [BorrowedFd<'a>],
     /// Descriptors the program gets, numbered from 3 on; no other is inherited.
     pub inherit: &'a [BorrowedFd<'a>],
     /// Its standard error; the rest of its standard streams is /dev/null.
@@ -240,6 +243,9 @@ fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errn
     // Our copy of the parent's end must go, or the gate would never report that the parent died.
     // SAFETY: the descriptor is this process's own copy, and nothing uses it again.
     check(unsafe { libc::close(plan.gate_of_parent.as_raw_fd()) }.into()).map_err(at(0))?;
+    for tasks in plan.launch.tasks_files {
+        rustix::io::write(tasks, b"0").map_err(at(4))?;
+    }
     let mut byte = [0];
     if rustix::io::read(plan.gate, &mut byte).map_err(at(0))? == 0 {
         return Err((0, Errno::PIPE));
@@ -360,8 +366,13 @@ pub(crate) fn pointers(strings: &[&CStr]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-const STEPS: [&str; 4] =
-    ["wait for the id maps", "become the sandbox's user", "arrange file descriptors", "execute the program"];
+const STEPS: [&str; 5] = [
+    "wait for the id maps",
+    "become the sandbox's user",
+    "arrange file descriptors",
+    "execute the program",
+    "enter its cgroup",
+];
 /// Room for the descriptors of one launch.
 pub const MAX_INHERITED: usize = 16;
 /// linux/sched.h; not yet in the libc crate for every target.

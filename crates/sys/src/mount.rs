@@ -39,16 +39,24 @@ pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
 
 /// Puts a detached mount onto what `target` refers to.
 pub fn attach(tree: impl AsFd, target: impl AsFd) -> Result<(), Errno> {
-    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH;
-    // SAFETY: both descriptors are open, both paths are empty NUL-terminated strings.
+    move_mount(tree.as_fd(), target.as_fd(), c"", libc::MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+/// Puts a detached mount onto `path` below `directory`; a link at its end is not followed.
+pub fn attach_at(tree: impl AsFd, directory: impl AsFd, path: &CStr) -> Result<(), Errno> {
+    move_mount(tree.as_fd(), directory.as_fd(), path, 0)
+}
+
+fn move_mount(tree: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: &CStr, flags: u32) -> Result<(), Errno> {
+    // SAFETY: both descriptors are open, both paths are NUL-terminated.
     check(unsafe {
         libc::syscall(
             libc::SYS_move_mount,
-            tree.as_fd().as_raw_fd(),
+            tree.as_raw_fd(),
             c"".as_ptr(),
-            target.as_fd().as_raw_fd(),
-            c"".as_ptr(),
-            flags,
+            directory.as_raw_fd(),
+            path.as_ptr(),
+            libc::MOVE_MOUNT_F_EMPTY_PATH | flags,
         )
     })
 }

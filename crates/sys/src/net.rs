@@ -1,12 +1,28 @@
-//! The one network device every namespace has.
+//! Network namespaces, and the one device that each of them has.
 
 use crate::caps::check;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+/// A new network namespace with its loopback device up, made by and for the calling thread alone.
+pub fn new_namespace() -> Result<OwnedFd, Errno> {
+    // SAFETY: only an integer goes in. The calling thread leaves its network namespace; descriptors, memory and other
+    // threads are as they were.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into())?;
+    loopback_up()?;
+    open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Moves the calling thread into a network namespace.
+pub fn enter_namespace(namespace: impl AsFd) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open; the kernel checks that it is a network namespace.
+    check(unsafe { libc::setns(namespace.as_fd().as_raw_fd(), libc::CLONE_NEWNET) }.into())
+}
+
 /// Brings `lo` of the current network namespace up.
-pub fn loopback_up() -> Result<(), Errno> {
+fn loopback_up() -> Result<(), Errno> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -35,14 +35,17 @@ pub enum Step {
     File { target: String, mode: u32, content: Vec<u8> },
     /// A symbolic link.
     Symlink { target: String, to: String },
-    /// A tmpfs that holds at most this much.
-    Tmpfs { target: String, bytes: u64, inodes: u64 },
+    /// One filesystem for all private directories, so that one number limits them together. Made before the new
+    /// root, over a directory (`cover`) that goes away with what is there now.
+    Private { cover: String, bytes: u64, inodes: u64, modes: Vec<u32> },
     /// A part of the host's filesystem.
     Bind { source: Source, target: String, kind: NodeKind, access: Access },
-    /// A directory of the new root, seen at a second place.
-    Share { from: String, target: String },
-    /// Take a mount of the new root away again; what was shared from it stays.
+    /// The next directory of the private filesystem.
+    PrivateDir { target: String },
+    /// Take the topmost mount at this place away.
     Unmount { target: String },
+    /// Take an empty directory away.
+    RemoveDir { target: String },
     /// A proc filesystem of the sandbox's own.
     Proc { target: String },
     /// Pseudo-terminals of the sandbox's own.
@@ -55,8 +58,9 @@ pub enum Step {
     ReadOnlyRoot,
     /// Set the host name.
     Hostname { name: String },
-    /// Bring the loopback interface up.
-    LoopbackUp,
+    /// A network namespace of the sandbox's own, with nothing in it but the loopback interface. Made beside the
+    /// other steps, entered after the last of them.
+    Network,
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.

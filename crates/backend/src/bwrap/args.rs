@@ -1,14 +1,13 @@
 //! A layout as words for bubblewrap.
 
-use crate::Plan;
-use crate::layout::{BindKind, BindOrigin, HOSTNAME, USER_ID};
+use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout, USER_ID};
 use crate::native::DEVICES;
 use belljar_wire::message::Source;
 
 /// Everything, with the guest as its program. The guest's descriptors: 3 is the door, 4 the guest itself. What has
 /// to lie over the guest's own mounts, and devices, is staged where the guest finds it; `sources` are changed to say
 /// so.
-pub(super) fn args(plan: &Plan, sources: &mut [Source]) -> Vec<String> {
+pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
     let id = USER_ID.to_string();
     let mut args: Vec<String> = [
         "bwrap",
@@ -32,7 +31,11 @@ pub(super) fn args(plan: &Plan, sources: &mut [Source]) -> Vec<String> {
     ]
     .map(str::to_string)
     .to_vec();
-    for bind in plan.layout.binds.iter().filter(|bind| bind.origin == BindOrigin::System) {
+    // Parents that bubblewrap makes by itself would be closed to others.
+    for directory in ["/etc", "/etc/ssl", "/sys", "/sys/devices", "/sys/devices/system"] {
+        args.extend(["--dir".into(), directory.into()]);
+    }
+    for bind in layout.binds.iter().filter(|bind| bind.origin == BindOrigin::System) {
         args.extend([
             "--ro-bind".into(),
             bind.source.to_string_lossy().into_owned(),
@@ -43,7 +46,7 @@ pub(super) fn args(plan: &Plan, sources: &mut [Source]) -> Vec<String> {
     for name in DEVICES {
         args.extend(["--dev-bind".into(), format!("/dev/{name}"), format!("{STAGED_DEVICES}/{name}")]);
     }
-    for (index, (bind, source)) in plan.layout.binds.iter().zip(sources).enumerate() {
+    for (index, (bind, source)) in layout.binds.iter().zip(sources).enumerate() {
         let Source::Path(path) = source else { continue };
         if bind.origin == BindOrigin::System {
             continue;

@@ -4,8 +4,8 @@ use super::args::{STAGE, STAGED_DEVICES, args};
 use super::check::program;
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
-use crate::layout::BindOrigin;
-use crate::native::{Identity, after_root, bind_steps, passed_mounts};
+use crate::layout::{BindOrigin, Layout};
+use crate::native::{Identity, after_root, bind_steps, passed_mounts, private_step};
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Groups, Launch, Namespaces, Program, launch as start};
@@ -41,13 +41,16 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let (complaints, their_stderr) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.to_string()))?;
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
-    let (mut sources, mounts) = passed_mounts(plan, identity)?;
-    let words: Vec<CString> = args(plan, &mut sources)
+    let layout = plan.layout()?;
+    let (mut sources, mounts) = passed_mounts(layout, identity)?;
+    let words: Vec<CString> = args(layout, &mut sources)
         .into_iter()
         .map(CString::new)
         .collect::<Result<_, _>>()
         .map_err(|error| failed(error.to_string()))?;
     let argv: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
+    let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
+    let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launched = start(&Launch {
         program: Program::Path(&path),
         argv: &argv,
@@ -63,25 +66,22 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
             }
         },
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
-        inherit: &[their_door.as_fd(), embedded::program()?],
+        tasks_files: &tasks_files,
+        inherit: &[their_door.as_fd(), embedded::begin()?],
         stderr: Some(their_stderr.as_fd()),
     })
     .map_err(|errno| failed(errno.to_string()))?;
-    let pid = launched.pid;
-    // Bubblewrap forks: its child must be in the cgroup before it exists.
-    if let Some(cgroup) = &cgroup {
-        cgroup.attach(pid)?;
-    }
+    embedded::finish()?;
     let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr));
-    let mut guest = Guest::starting(door, Process::init(pid, started), cgroup);
+    let mut guest = Guest::starting(door, Process::init(started), cgroup);
 
     let setup = Setup {
         version: belljar_wire::VERSION,
-        steps: steps(plan, &sources),
-        seal: plan.seal(&enforcement),
+        steps: steps(plan, layout, &sources),
+        seal: plan.seal(layout, &enforcement),
         files: FileRoot::Sandbox,
-        workspace: plan.workspace().to_string(),
+        workspace: layout.workspace.clone(),
     };
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
@@ -107,12 +107,16 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
 }
 
 /// The guest's part: what bubblewrap left to do in the root that it made.
-fn steps(plan: &Plan, sources: &[Source]) -> Vec<Step> {
-    let mut steps = after_root(plan, STAGED_DEVICES);
-    let rest = plan.layout.binds.iter().zip(sources).filter(|(bind, _)| bind.origin != BindOrigin::System);
+fn steps(plan: &Plan, layout: &Layout, sources: &[Source]) -> Vec<Step> {
+    let mut steps = vec![private_step(plan, layout, STAGE)];
+    steps.extend(after_root(plan, layout, STAGED_DEVICES));
+    let rest = layout.binds.iter().zip(sources).filter(|(bind, _)| bind.origin != BindOrigin::System);
     steps.extend(bind_steps(rest));
-    steps.extend(plan.layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
-    steps.push(Step::Unmount { target: STAGE.trim_start_matches('/').into() });
+    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    // The private filesystem, which covers the stage, and the stage itself.
+    let stage = || STAGE.trim_start_matches('/').to_string();
+    steps.extend([Step::Unmount { target: stage() }, Step::Unmount { target: stage() }]);
+    steps.push(Step::RemoveDir { target: stage() });
     steps.push(Step::ReadOnlyRoot);
     steps
 }

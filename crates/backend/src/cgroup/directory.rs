@@ -5,7 +5,7 @@ use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -42,11 +42,17 @@ impl Directory {
     }
 
     pub(super) fn write(&self, file: &str, value: &str) -> Result<(), SandboxError> {
-        let path = self.path.join(file);
-        fs::write(&path, value).map_err(|error| {
-            let message = format!("cannot write `{value}` to `{}`: {error}", path.display());
-            SandboxError::unavailable("cgroup", message).hint(super::DELEGATION_HINT)
-        })
+        fs::write(self.path.join(file), value).map_err(|error| self.failed(file, &error))
+    }
+
+    /// A file of it, for writing.
+    pub(super) fn open(&self, file: &str) -> Result<File, SandboxError> {
+        File::options().write(true).open(self.path.join(file)).map_err(|error| self.failed(file, &error))
+    }
+
+    fn failed(&self, file: &str, error: &io::Error) -> SandboxError {
+        let message = format!("cannot write to `{}`: {error}", self.path.join(file).display());
+        SandboxError::unavailable("cgroup", message).hint(super::DELEGATION_HINT)
     }
 
     pub(super) fn has(&self, file: &str) -> bool {

@@ -11,6 +11,7 @@ mod v2;
 use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use directory::Directory;
+use std::fs::File;
 use std::path::PathBuf;
 
 /// The cgroup of one sandbox.
@@ -67,14 +68,12 @@ impl Cgroup {
         }
     }
 
-    /// Moves a process in that could not be born here.
-    pub(crate) fn attach(&self, pid: u32) -> Result<(), SandboxError> {
-        if self.version == Version::One {
-            for directory in &self.directories {
-                directory.write("cgroup.procs", &pid.to_string())?;
-            }
+    /// What a process that cannot be born in it writes to, to move itself in.
+    pub(crate) fn tasks_files(&self) -> Result<Vec<File>, SandboxError> {
+        match self.version {
+            Version::One => self.directories.iter().map(|directory| directory.open("tasks")).collect(),
+            Version::Two => Ok(Vec::new()),
         }
-        Ok(())
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -35,9 +35,6 @@ pub(crate) struct Layout {
     pub(crate) workspace: String,
     /// What every command's environment holds.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// The same workspace, where there is no wall.
-    workspace_on_host: Option<PathBuf>,
-    asked_environment: Vec<(OsString, OsString)>,
 }
 
 /// A part of the host's filesystem.
@@ -105,36 +102,25 @@ impl Layout {
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
         masks.extend(sockets::below(&binds));
 
-        let asked: Vec<(OsString, OsString)> =
-            spec.env.iter().map(|(name, value)| (OsString::from(name.as_str()), value.clone())).collect();
-        let environment = environment::inside(&home.path, &home.variables, &asked);
-        Ok(Layout {
-            binds,
-            links,
-            files: etc.files,
-            private,
-            masks,
-            workspace,
-            environment,
-            workspace_on_host,
-            asked_environment: asked,
-        })
+        let environment = environment::inside(&home.path, &home.variables, &asked_environment(spec));
+        Ok(Layout { binds, links, files: etc.files, private, masks, workspace, environment })
     }
 
     /// Where there is no wall: the host's own paths, and still an environment that starts empty.
-    pub(crate) fn without_root(&self) -> Layout {
-        let workspace = self.workspace_on_host.clone().unwrap_or_else(|| std::env::temp_dir());
-        Layout {
+    pub(crate) fn without_root(spec: &SandboxSpec) -> Result<Layout, SandboxError> {
+        let workspace = match &spec.workspace {
+            Some(path) => shared::workspace(path)?,
+            None => std::env::temp_dir(),
+        };
+        Ok(Layout {
             binds: Vec::new(),
             links: Vec::new(),
             files: Vec::new(),
             private: Vec::new(),
             masks: Vec::new(),
-            environment: environment::on_host(&workspace, &self.asked_environment),
-            workspace: workspace.to_string_lossy().into_owned(),
-            workspace_on_host: self.workspace_on_host.clone(),
-            asked_environment: self.asked_environment.clone(),
-        }
+            environment: environment::on_host(&workspace, &asked_environment(spec)),
+            workspace: text(&workspace)?.to_string(),
+        })
     }
 
     /// The absolute paths inside that may be written.
@@ -145,6 +131,10 @@ impl Layout {
         let devices = ["dev".to_string(), "proc".to_string()];
         private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
     }
+}
+
+fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {
+    spec.env.iter().map(|(name, value)| (OsString::from(name.as_str()), value.clone())).collect()
 }
 
 fn private_directories() -> Vec<PrivateDir> {

@@ -106,6 +106,7 @@ fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
         namespaces: Namespaces::USER,
         identity: None,
         cgroup: None,
+        tasks_files: &[],
         inherit: &[],
         stderr: None,
     })?;

@@ -34,39 +34,43 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup);
 
-    let (sources, mounts) = passed_mounts(plan, identity)?;
+    // The guest is starting: time to decide what it will see.
+    let layout = plan.layout()?;
+    let (sources, mounts) = passed_mounts(layout, identity)?;
     let setup = Setup {
         version: belljar_wire::VERSION,
-        steps: steps(plan, &sources),
-        seal: plan.seal(&enforcement),
+        steps: steps(plan, layout, &sources),
+        seal: plan.seal(layout, &enforcement),
         files: FileRoot::Sandbox,
-        workspace: plan.workspace().to_string(),
+        workspace: layout.workspace.clone(),
     };
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
-    guest.attach_to_cgroup()?;
     guest.finish(pending).map_err(setup_failed)?;
     Ok(guest)
 }
 
 fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> Result<Process, SandboxError> {
+    let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
+    let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launched = start(&Launch {
-        program: Program::Open(embedded::program()?),
+        program: Program::Open(embedded::begin()?),
         argv: &[c"belljar-guest"],
         // One heap for all threads of the guest: it is mostly asleep.
         env: &[c"MALLOC_ARENA_MAX=1"],
-        namespaces: Namespaces::ALL,
+        namespaces: Namespaces::ALL_BUT_NETWORK,
         identity: Some(identity.inside()),
         cgroup: cgroup.and_then(Cgroup::birthplace),
+        tasks_files: &tasks_files,
         inherit: &[door.as_fd()],
         stderr: None,
     })
     .map_err(|errno| refused("make namespaces", errno))?;
     let mapped = identity.write_maps(launched.pid);
-    let pid = launched.pid;
+    embedded::finish()?;
     let started = match mapped.and_then(|()| launched.open_gate()) {
         Ok(started) => started,
         Err(errno) => return Err(refused("map the sandbox's users", errno)),
     };
-    Ok(Process::init(pid, started))
+    Ok(Process::init(started))
 }

@@ -13,26 +13,26 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 /// The whole of it: from an empty root to a finished one.
-pub(super) fn steps(plan: &Plan, sources: &[Source]) -> Vec<Step> {
-    let mut steps = vec![Step::NewRoot];
+pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &[Source]) -> Vec<Step> {
+    let mut steps = vec![Step::Network, private_step(plan, layout, "/tmp"), Step::NewRoot];
     let (system, rest): (Vec<_>, Vec<_>) =
-        plan.layout.binds.iter().zip(sources).partition(|(bind, _)| bind.origin == BindOrigin::System);
+        layout.binds.iter().zip(sources).partition(|(bind, _)| bind.origin == BindOrigin::System);
     steps.extend(system.iter().map(|(bind, source)| step(bind, source)));
     steps.push(Step::Proc { target: "proc".into() });
-    steps.extend(after_root(plan, "/dev"));
+    steps.extend(after_root(plan, layout, "/dev"));
     steps.extend(rest.iter().map(|(bind, source)| step(bind, source)));
-    steps.extend(plan.layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
-    steps.push(Step::LoopbackUp);
     steps.push(Step::Pivot);
     steps.push(Step::ReadOnlyRoot);
     steps
 }
 
 /// What every root gets, whoever made it: private files, devices (from where they are seen), our own files.
-pub(crate) fn after_root(plan: &Plan, devices: &str) -> Vec<Step> {
-    let Layout { links, files, private, .. } = &plan.layout;
-    let mut steps = private_steps(plan.limits.disk.value.as_u64(), private);
+pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Step> {
+    let Layout { links, files, private, .. } = layout;
+    let mut steps: Vec<Step> =
+        private.iter().map(|directory| Step::PrivateDir { target: directory.target.into() }).collect();
     steps.extend(device_steps(devices));
     steps.extend(links.iter().map(|(target, to)| Step::Symlink { target: target.clone(), to: to.clone() }));
     steps.extend(files.iter().map(|(target, content)| Step::File {
@@ -40,7 +40,7 @@ pub(crate) fn after_root(plan: &Plan, devices: &str) -> Vec<Step> {
         mode: 0o644,
         content: content.clone(),
     }));
-    if plan.nesting == Nesting::Denied {
+    if plan.nesting() == Nesting::Denied {
         // A second lock beside the seccomp filter's.
         steps.push(Step::Write { target: "proc/sys/user/max_user_namespaces".into(), content: "0".into() });
     }
@@ -55,12 +55,12 @@ pub(crate) fn bind_steps<'a>(binds: impl Iterator<Item = (&'a Bind, &'a Source)>
 /// Opens what the guest cannot open itself: as root, everything under homes and everything that was named. The
 /// result says for each bind where it comes from.
 pub(crate) fn passed_mounts(
-    plan: &Plan,
+    layout: &Layout,
     identity: Identity,
 ) -> Result<(Vec<Source>, Vec<OwnedFd>), SandboxError> {
     let mut mounts = Vec::new();
     let mut sources = Vec::new();
-    for bind in &plan.layout.binds {
+    for bind in &layout.binds {
         let mount = match (identity, bind.origin) {
             (Identity::Own { .. }, _) | (_, BindOrigin::System) => None,
             (Identity::Range { .. }, BindOrigin::Home) => Some(plain_mount(bind)?),
@@ -94,17 +94,12 @@ fn step(bind: &Bind, source: &Source) -> Step {
     Step::Bind { source: source.clone(), target: bind.target.clone(), kind, access }
 }
 
-/// One filesystem for all private files, so that one number limits them together.
-fn private_steps(bytes: u64, directories: &[crate::layout::PrivateDir]) -> Vec<Step> {
+/// The private filesystem: made first, over a directory (`cover`) that goes away with what is there now.
+pub(crate) fn private_step(plan: &Plan, layout: &Layout, cover: &str) -> Step {
+    let bytes = plan.limits.disk.value.as_u64();
     let inodes = (bytes / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
-    let mut steps = vec![Step::Tmpfs { target: PRIVATE.into(), bytes, inodes }];
-    for (index, directory) in directories.iter().enumerate() {
-        let from = format!("{PRIVATE}/{index}");
-        steps.push(Step::Dir { target: from.clone(), mode: directory.mode });
-        steps.push(Step::Share { from, target: directory.target.into() });
-    }
-    steps.push(Step::Unmount { target: PRIVATE.into() });
-    steps
+    let modes = layout.private.iter().map(|directory| directory.mode).collect();
+    Step::Private { cover: cover.into(), bytes, inodes, modes }
 }
 
 fn device_steps(devices: &str) -> Vec<Step> {
@@ -126,8 +121,6 @@ fn device_steps(devices: &str) -> Vec<Step> {
     steps
 }
 
-/// Where the private filesystem is while it is being divided up.
-const PRIVATE: &str = ".private";
 /// Devices that hold nothing of anybody's.
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const DEVICE_LINKS: [(&str, &str); 5] = [

@@ -33,7 +33,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
             let timeout = Some(sandbox.limits().wall_time.value);
             in_foreground(&sandbox, command, size, timeout).await
         };
-        sandbox.dispose_blocking();
+        sandbox.abandon();
         outcome
     })
 }

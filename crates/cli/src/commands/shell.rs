@@ -30,7 +30,7 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
             );
         }
         let outcome = in_foreground(&sandbox, command, size, options.limits.timeout()).await;
-        sandbox.dispose_blocking();
+        sandbox.abandon();
         outcome
     })
 }

@@ -1,7 +1,9 @@
 //! Builds the guest, statically, and embeds it: a plain `cargo build` gives one file that is a whole install.
 //!
 //! The guest has a profile and flags of its own, so it is built by a cargo of its own, into a directory that all
-//! profiles share. Everything it depends on is in the same lock file, so nothing is fetched.
+//! profiles share. Everything it depends on is in the same lock file, so nothing is fetched. Where the musl target is
+//! installed (`rustup target add`), the guest uses it: half the size, and it starts in half the time; else glibc,
+//! statically.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ fn main() {
 }
 
 fn build(crates: &Path, target_directory: &Path) -> PathBuf {
-    let target = variable("TARGET");
+    let target = target();
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .current_dir(crates)
@@ -43,6 +45,18 @@ fn build(crates: &Path, target_directory: &Path) -> PathBuf {
         Ok(status) if status.success() => target_directory.join(target).join("guest/belljar-guest"),
         Ok(status) => fail(&format!("building the guest ended with {status}")),
         Err(error) => fail(&format!("cannot run cargo to build the guest: {error}")),
+    }
+}
+
+/// The musl twin of the target if its standard library is installed, else the target itself.
+fn target() -> String {
+    let target = variable("TARGET");
+    let musl = target.replace("-gnu", "-musl");
+    let listed = Command::new(variable("RUSTC")).args(["--print", "target-libdir", "--target", &musl]).output();
+    let directory = listed.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
+    match directory {
+        Ok(directory) if Path::new(&directory).is_dir() => musl,
+        _ => target,
     }
 }
 

@@ -13,6 +13,11 @@ use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
+/// Begins, for who will need it soon; an error shows when it is needed.
+pub fn warm_up() {
+    let _ = begin();
+}
+
 /// The program's file, perhaps not whole yet.
 pub(crate) fn begin() -> Result<BorrowedFd<'static>, SandboxError> {
     match FILE.get_or_init(create) {

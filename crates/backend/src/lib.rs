@@ -25,6 +25,7 @@ use plan::Enforcement;
 
 pub use cgroup::{Counters, sweep};
 pub use container::around_us as container_around_us;
+pub use embedded::warm_up;
 pub use contract::{Backend, backend};
 pub use guest::Guest;
 pub use layout::shell;

@@ -5,7 +5,7 @@ use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::{Origin, SandboxError};
-use belljar_sys::launch::{Launch, Namespaces, Program, launch as start};
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{FileRoot, Seal, Setup, Step, Syscalls};
 
@@ -36,6 +36,7 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::NONE,
         identity: None,
+        capabilities: Capabilities::Usual,
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
         inherit: &[their_door.as_fd()],

@@ -18,6 +18,12 @@ pub struct WallReport {
     pub outcome: Result<(), SandboxError>,
 }
 
+/// Begins what every sandbox of this process needs, in the background: worth calling early in a program that will make
+/// one at once.
+pub fn warm_up() {
+    belljar_backend::warm_up();
+}
+
 impl Engine {
     /// An engine.
     pub fn new() -> Engine {
@@ -50,8 +56,6 @@ impl Engine {
 }
 
 fn create(spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
-    static SWEPT: OnceLock<usize> = OnceLock::new();
-    SWEPT.get_or_init(sweep);
     let limits = Limits::understand(&spec.limits, machine());
     match spec.backend {
         BackendChoice::Named(name) => {
@@ -105,6 +109,10 @@ fn start(backend: &'static dyn Backend, spec: &SandboxSpec, limits: Limits) -> R
     let id = new_id()?;
     let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
     let plan = Plan::new(id, spec.clone(), limits.clone(), wall);
-    let guest = backend.launch(&plan)?;
+    let guest = backend.launch(&plan);
+    // The first start of a process also takes away what earlier ones left, however they ended.
+    static SWEPT: OnceLock<usize> = OnceLock::new();
+    SWEPT.get_or_init(sweep);
+    let guest = guest?;
     Sandbox::new(id, backend.name(), guest, &plan, limits)
 }

@@ -2,12 +2,12 @@
 
 use belljar_spec::{ByteSize, Machine};
 use belljar_sys::rustix::system::sysinfo;
-use std::thread;
+use belljar_sys::rustix::thread::sched_getaffinity;
 
 /// This machine.
 pub fn machine() -> Machine {
     let info = sysinfo();
     let memory = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)));
-    let cpus = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let cpus = sched_getaffinity(None).map_or(1, |set| set.count().max(1));
     Machine { memory: ByteSize::bytes(memory), cpus }
 }

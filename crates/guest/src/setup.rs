@@ -6,6 +6,7 @@
 //! nowhere else; and nothing is created there: a mount point that is missing in a workspace is an error, not a stub.
 
 use crate::stream::fault;
+use belljar_sys::launch::{Identity, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
 use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
@@ -117,6 +118,7 @@ impl Building {
                 mount::set_attributes(&self.root, attributes, Reach::One)
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
+            Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
             Step::Network => {
                 let making = thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace);
                 self.network = Some(making.map_err(|_| Errno::AGAIN)?);
@@ -322,6 +324,7 @@ fn describe(step: &Step) -> String {
         Step::Pivot => "change to the new root".into(),
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),
+        Step::BecomeUser { .. } => "become the sandbox's user".into(),
         Step::Network => "make a network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),

@@ -4,7 +4,7 @@
 //! lock and allocates nothing, so other threads of this process do not matter. It stops at a gate first, where
 //! asked, so that the parent can write its id maps.
 
-use crate::caps::{check, last_errno, prctl, raise_ambient};
+use crate::caps::{check, last_errno, raise_ambient};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -49,31 +49,20 @@ pub enum Program<'a> {
     Path(&'a CStr),
 }
 
-/// Who the program runs as, in the new user namespace.
+/// A user and its group.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
     pub uid: u32,
     pub gid: u32,
-    pub groups: Groups,
-    pub capabilities: Capabilities,
 }
 
-/// What happens to capabilities when the user changes.
+/// What happens to capabilities at the exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// All of them survive, the exec too: those of a new user namespace.
+    /// All of them survive it, whoever the user is.
     Keep,
-    /// All of them go.
-    Drop,
-}
-
-/// What happens to supplementary groups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Groups {
-    /// All dropped; needs the right to.
-    Drop,
-    /// Kept: an ordinary user cannot shed them.
-    Keep,
+    /// What the kernel's rules say.
+    Usual,
 }
 
 /// A program to start.
@@ -82,8 +71,10 @@ pub struct Launch<'a> {
     pub argv: &'a [&'a CStr],
     pub env: &'a [&'a CStr],
     pub namespaces: Namespaces,
-    /// Become this user.
+    /// Become this user, without any capability.
     pub identity: Option<Identity>,
+    /// What the capabilities of a new user namespace are worth to the program.
+    pub capabilities: Capabilities,
     /// Start inside this cgroup (version 2).
     pub cgroup: Option<BorrowedFd<'a>>,
     /// Move into these cgroups first (version 1): their `tasks` files, open for writing. A process of one thread
@@ -253,6 +244,9 @@ fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errn
     if let Some(identity) = plan.launch.identity {
         become_user(identity).map_err(at(1))?;
     }
+    if plan.launch.capabilities == Capabilities::Keep {
+        raise_ambient().map_err(at(1))?;
+    }
     let open_program = match plan.launch.program {
         Program::Open(file) => Some(fcntl_dupfd_cloexec(file, plan.first_free()).map_err(at(2))?),
         Program::Path(_) => None,
@@ -286,22 +280,16 @@ fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errn
     Err((3, errno))
 }
 
-fn become_user(identity: Identity) -> Result<(), Errno> {
-    if identity.groups == Groups::Drop {
-        // SAFETY: an empty list may have any pointer.
-        check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) })?;
-    }
-    let Identity { uid, gid, capabilities, .. } = identity;
-    prctl(libc::PR_SET_KEEPCAPS, (capabilities == Capabilities::Keep).into(), 0)?;
-    // Raw calls: the C library would try to tell other threads, which this process does not have.
+/// Becomes another user for good, and leaves every group behind. The process must have one thread; raw calls, since the
+/// C library would try to tell others. In a new user namespace, capabilities stay: nobody was its root before.
+pub fn become_user(identity: Identity) -> Result<(), Errno> {
+    let Identity { uid, gid } = identity;
+    // SAFETY: an empty list may have any pointer.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) })?;
     // SAFETY: plain integers.
     check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
     // SAFETY: plain integers.
-    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })?;
-    match capabilities {
-        Capabilities::Keep => raise_ambient(),
-        Capabilities::Drop => Ok(()),
-    }
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })
 }
 
 /// 0, 1, 2 and the inherited ones from 3 on; everything else closes at exec.

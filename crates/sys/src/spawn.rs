@@ -10,6 +10,7 @@ use crate::launch::{BlockedSignals, pointers};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
 /// A command, with everything that allocates already done.
@@ -57,6 +58,7 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
         env: &as_strs(command.env),
         status: &status_inside,
         report: &report_inside,
+        stack: RefCell::new(vec![0; COMMAND_STACK]),
     };
     let signals = BlockedSignals::all();
     // SAFETY: the child is a copy that only makes system calls until it executes or ends.
@@ -90,17 +92,15 @@ struct Prepared<'a> {
     env: &'a [*const libc::c_char],
     status: &'a OwnedFd,
     report: &'a OwnedFd,
+    /// For the command until its exec.
+    stack: RefCell<Vec<u8>>,
 }
 
 /// The supervisor. Every signal that can be blocked is (by the caller of fork).
 fn supervise(prepared: &Prepared<'_>) -> ! {
     let _ = prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0);
     let _ = prctl(libc::PR_SET_NAME, c"belljar-exec".as_ptr() as u64, 0);
-    // SAFETY: as above: the child only makes system calls.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        become_command(prepared);
-    }
+    let pid = start_command(prepared);
     if pid < 0 {
         write_report(prepared.report, FAILED, last_errno().raw_os_error());
         exit(1);
@@ -118,6 +118,24 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
         } else if reaped < 0 && last_errno() == Errno::CHILD {
             exit(0);
         }
+    }
+}
+
+/// A child that shares our memory and runs while we stand still, as posix_spawn(3) does it: nothing is copied for a
+/// process that is about to become another.
+fn start_command(prepared: &Prepared<'_>) -> i32 {
+    extern "C" fn run(prepared: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `start_command` passes a live `Prepared` and does not go on before this process executed or ended.
+        become_command(unsafe { &*prepared.cast::<Prepared<'_>>() })
+    }
+    let mut stack = prepared.stack.borrow_mut();
+    let end = stack.len() - stack.as_ptr().wrapping_add(stack.len()).addr() % 16;
+    // SAFETY: the stack is ours alone, large enough for `execute`, aligned to 16 bytes and used downwards from its end;
+    // with CLONE_VFORK it stays until the child does not need it any more.
+    unsafe {
+        let top = stack.as_mut_ptr().add(end);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        libc::clone(run, top.cast(), flags, std::ptr::from_ref(prepared).cast_mut().cast())
     }
 }
 
@@ -209,6 +227,8 @@ fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Far more than a chain of system calls needs.
+const COMMAND_STACK: usize = 32 * 1024;
 /// A report of the command's process id.
 const COMMAND_STARTED: i32 = 0;
 /// A report of an error number.

@@ -58,6 +58,8 @@ pub enum Step {
     ReadOnlyRoot,
     /// Set the host name.
     Hostname { name: String },
+    /// Become this user of the sandbox, and leave every group behind.
+    BecomeUser { uid: u32, gid: u32 },
     /// A network namespace of the sandbox's own, with nothing in it but the loopback interface. Made beside the
     /// other steps, entered after the last of them.
     Network,

@@ -8,7 +8,7 @@ use crate::layout::{BindOrigin, Layout};
 use crate::native::{Identity, after_root, bind_steps, passed_mounts, private_step};
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
-use belljar_sys::launch::{Capabilities, Groups, Launch, Namespaces, Program, launch as start};
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_wire::message::{FileRoot, Setup, Source, Step};
@@ -61,10 +61,10 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
             Identity::Own { .. } => None,
             Identity::Range { .. } => {
                 let (uid, gid) = identity.user_on_host();
-                let (groups, capabilities) = (Groups::Drop, Capabilities::Drop);
-                Some(belljar_sys::launch::Identity { uid, gid, groups, capabilities })
+                Some(belljar_sys::launch::Identity { uid, gid })
             }
         },
+        capabilities: Capabilities::Usual,
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
         inherit: &[their_door.as_fd(), embedded::begin()?],

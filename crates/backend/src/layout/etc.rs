@@ -21,6 +21,12 @@ pub(super) fn files(id: SandboxId) -> Etc {
             if let Some(to) = fs::read_link(&source).ok().and_then(|to| to.to_str().map(str::to_string)) {
                 etc.links.push((target, to));
             }
+        } else if found.is_file()
+            && found.len() <= COPIED
+            && let Ok(content) = fs::read(&source)
+        {
+            // A copy costs less than a mount.
+            etc.files.push((target, content));
         } else if found.is_dir() || found.is_file() {
             let (kind, origin) = (BindKind::ReadOnly, BindOrigin::System);
             etc.binds.push(Bind { source, target, kind, origin });
@@ -68,6 +74,8 @@ pub(super) fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str
 pub(super) const PROMPT: &str = r"(belljar) \w \$ ";
 /// The sandbox's host name.
 pub(crate) const HOSTNAME: &str = "belljar";
+/// Files up to this size are copied.
+const COPIED: u64 = 64 * 1024;
 const TABLE: &str = include_str!("etc.table");
 
 #[cfg(test)]

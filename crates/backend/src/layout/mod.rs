@@ -81,6 +81,7 @@ impl Layout {
         let etc = etc::files(id);
         binds.extend(etc.binds);
         links.extend(etc.links);
+        links.push(("var/tmp".into(), "../tmp".into()));
         let home = home::visible();
         binds.extend(home.binds);
 
@@ -140,9 +141,7 @@ fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {
 fn private_directories() -> Vec<PrivateDir> {
     vec![
         PrivateDir { target: "tmp", mode: 0o1777 },
-        PrivateDir { target: "var/tmp", mode: 0o1777 },
         PrivateDir { target: relative(HOME), mode: 0o755 },
-        PrivateDir { target: "run", mode: 0o755 },
         PrivateDir { target: "dev/shm", mode: 0o1777 },
     ]
 }

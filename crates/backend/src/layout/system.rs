@@ -24,7 +24,7 @@ pub(super) fn directories() -> (Vec<Bind>, Vec<(String, String)>) {
 }
 
 /// What a sandbox sees of the host's `/`, with the reason.
-const DIRECTORIES: [(&str, &str); 13] = [
+const DIRECTORIES: [(&str, &str); 12] = [
     ("usr", "programs and libraries"),
     ("bin", "programs; a link into usr on most systems"),
     ("sbin", "programs; a link into usr on most systems"),
@@ -37,20 +37,15 @@ const DIRECTORIES: [(&str, &str); 13] = [
     ("gnu/store", "programs on Guix: all of them"),
     ("run/current-system", "NixOS: the link to the present system"),
     ("sys/devices/system/cpu", "how many processors there are, and of what kind"),
-    ("sys/devices/system/node", "how memory is laid out"),
 ];
 
-/// What is hidden, with the reason. Most of it is closed to the sandbox's user anyway: this is the second lock.
-pub(super) const MASKS: [(&str, &str); 11] = [
+/// What is hidden of the sandbox's own /proc, with the reason. What the kernel closes to everybody but root (kcore,
+/// timer_list, sysrq-trigger and the like) is closed already: nobody in a sandbox is the host's root.
+pub(super) const MASKS: [(&str, &str); 6] = [
     ("proc/acpi", "the machine's power management"),
     ("proc/asound", "the machine's sound devices"),
     ("proc/interrupts", "timing of the host's devices, and so of its users' keystrokes"),
-    ("proc/kcore", "the kernel's memory"),
     ("proc/key-users", "the host's keyrings"),
     ("proc/keys", "the host's keyrings"),
-    ("proc/latency_stats", "timing of the host"),
-    ("proc/sched_debug", "names of the host's processes"),
     ("proc/scsi", "the machine's disks"),
-    ("proc/sysrq-trigger", "restarts the machine"),
-    ("proc/timer_list", "timing of the host"),
 ];

@@ -2,7 +2,8 @@
 
 use crate::layout::USER_ID;
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::launch::{Capabilities, Groups, Launch, Launched, Namespaces, Program, launch};
+use belljar_sys::launch::{Capabilities, Launch, Launched, Namespaces, Program, launch};
+use belljar_wire::message::Step;
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
@@ -43,14 +44,13 @@ impl Identity {
         }
     }
 
-    /// The same user inside a namespace that has this identity's maps.
-    pub(crate) fn inside(self) -> belljar_sys::launch::Identity {
-        let groups = match self {
-            Identity::Own { .. } => Groups::Keep,
-            Identity::Range { .. } => Groups::Drop,
-        };
-        let capabilities = Capabilities::Keep;
-        belljar_sys::launch::Identity { uid: USER_ID, gid: USER_ID, groups, capabilities }
+    /// What a process has to do to be the sandbox's user in a namespace that has this identity's maps.
+    pub(super) fn step(self) -> Option<Step> {
+        match self {
+            // The map has made it so; its groups an ordinary user cannot shed.
+            Identity::Own { .. } => None,
+            Identity::Range { .. } => Some(Step::BecomeUser { uid: USER_ID, gid: USER_ID }),
+        }
     }
 
     /// Writes the maps of a namespace that waits at its gate.
@@ -105,6 +105,7 @@ fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
         env: &[],
         namespaces: Namespaces::USER,
         identity: None,
+        capabilities: Capabilities::Usual,
         cgroup: None,
         tasks_files: &[],
         inherit: &[],

@@ -7,7 +7,7 @@ use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
-use belljar_sys::launch::{Launch, Namespaces, Program, launch as start};
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup};
 
@@ -39,7 +39,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let (sources, mounts) = passed_mounts(layout, identity)?;
     let setup = Setup {
         version: belljar_wire::VERSION,
-        steps: steps(plan, layout, &sources),
+        steps: steps(plan, layout, identity, &sources),
         seal: plan.seal(layout, &enforcement),
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
@@ -59,18 +59,19 @@ fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> R
         // One heap for all threads of the guest: it is mostly asleep.
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::ALL_BUT_NETWORK,
-        identity: Some(identity.inside()),
+        identity: None,
+        capabilities: Capabilities::Keep,
         cgroup: cgroup.and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
         inherit: &[door.as_fd()],
         stderr: None,
     })
     .map_err(|errno| refused("make namespaces", errno))?;
-    let mapped = identity.write_maps(launched.pid);
     embedded::finish()?;
-    let started = match mapped.and_then(|()| launched.open_gate()) {
-        Ok(started) => started,
-        Err(errno) => return Err(refused("map the sandbox's users", errno)),
-    };
-    Ok(Process::init(started))
+    let pid = launched.pid;
+    let started = launched.open_gate().map_err(|errno| refused("start the guest", errno))?;
+    let process = Process::init(started);
+    // It needs them only when it gets its setup.
+    identity.write_maps(pid).map_err(|errno| refused("map the sandbox's users", errno))?;
+    Ok(process)
 }

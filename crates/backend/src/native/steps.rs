@@ -13,8 +13,9 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 /// The whole of it: from an empty root to a finished one.
-pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &[Source]) -> Vec<Step> {
-    let mut steps = vec![Step::Network, private_step(plan, layout, "/tmp"), Step::NewRoot];
+pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &[Source]) -> Vec<Step> {
+    let mut steps = Vec::from_iter(identity.step());
+    steps.extend([Step::Network, private_step(plan, layout, "/tmp"), Step::NewRoot]);
     let (system, rest): (Vec<_>, Vec<_>) =
         layout.binds.iter().zip(sources).partition(|(bind, _)| bind.origin == BindOrigin::System);
     steps.extend(system.iter().map(|(bind, source)| step(bind, source)));

@@ -52,7 +52,8 @@ fn build(crates: &Path, target_directory: &Path) -> PathBuf {
 fn target() -> String {
     let target = variable("TARGET");
     let musl = target.replace("-gnu", "-musl");
-    let listed = Command::new(variable("RUSTC")).args(["--print", "target-libdir", "--target", &musl]).output();
+    let listed =
+        Command::new(variable("RUSTC")).args(["--print", "target-libdir", "--target", &musl]).output();
     let directory = listed.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
     match directory {
         Ok(directory) if Path::new(&directory).is_dir() => musl,

@@ -1,6 +1,8 @@
 //! A guest as its host sees it: a process, and a door through which streams are opened.
 
+use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
+use crate::layout::Layout;
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::passing;
@@ -19,12 +21,13 @@ pub struct Guest {
     process: Process,
     cgroup: Option<Cgroup>,
     sealed: Sealed,
+    first: Option<UnixStream>,
 }
 
 impl Guest {
     /// A guest that was just started and knows nothing yet.
     pub(crate) fn starting(door: Door, process: Process, cgroup: Option<Cgroup>) -> Guest {
-        Guest { door, process, cgroup, sealed: Sealed { landlock_abi: 0 } }
+        Guest { door, process, cgroup, sealed: Sealed { landlock_abi: 0 }, first: None }
     }
 
     /// Tells it everything, with the mounts that belong to it.
@@ -34,6 +37,21 @@ impl Guest {
         mounts: &[BorrowedFd<'_>],
     ) -> Result<PendingSetup, SandboxError> {
         self.door.send_setup(setup, mounts).map_err(|gone| self.process.cause_of_death().unwrap_or(gone))
+    }
+
+    /// Sends the plan's first request, if it has one, behind the setup.
+    pub(crate) fn send_first(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
+        if let Some(request) = plan.first_request(layout) {
+            let mut stream = self.open_stream()?;
+            stream.write_all(&request).map_err(|_| guest_gone())?;
+            self.first = Some(stream);
+        }
+        Ok(())
+    }
+
+    /// The stream of the plan's first request.
+    pub fn take_first(&mut self) -> Option<UnixStream> {
+        self.first.take()
     }
 
     /// Waits until it is sealed.

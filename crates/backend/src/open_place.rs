@@ -30,7 +30,9 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let launched = start(&Launch {
+    embedded::begin()?;
+    embedded::finish()?;
+    let started = start(&Launch {
         program: Program::Open(embedded::begin()?),
         argv: &[c"belljar-guest"],
         env: &[c"MALLOC_ARENA_MAX=1"],
@@ -43,8 +45,6 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         stderr: None,
     })
     .map_err(|errno| failed(errno.to_string()))?;
-    embedded::finish()?;
-    let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
     drop(their_door);
     let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup);
     let setup = Setup {
@@ -55,6 +55,7 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         workspace: plan.workspace()?.to_string(),
     };
     let pending = guest.send_setup(&setup, &[])?;
+    guest.send_first(plan, plan.layout()?)?;
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),

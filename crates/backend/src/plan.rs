@@ -16,8 +16,12 @@ pub struct Plan {
     pub(crate) limits: Limits,
     spec: SandboxSpec,
     wall: Wall,
+    first: Option<FirstRequest>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
+
+/// Makes a request, as bytes for a stream, from the environment and the workspace.
+pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + Send + Sync>;
 
 /// Whether there is something between the sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +35,18 @@ pub enum Wall {
 impl Plan {
     /// A plan for this sandbox.
     pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
-        Plan { id, limits, spec, wall, layout: OnceLock::new() }
+        Plan { id, limits, spec, wall, first: None, layout: OnceLock::new() }
+    }
+
+    /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from
+    /// the environment and the workspace.
+    pub fn with_first(mut self, request: FirstRequest) -> Plan {
+        self.first = Some(request);
+        self
+    }
+
+    pub(crate) fn first_request(&self, layout: &Layout) -> Option<Vec<u8>> {
+        self.first.as_ref().map(|request| request(&layout.environment, &layout.workspace))
     }
 
     /// Where commands start, inside.

@@ -1,8 +1,11 @@
 //! Choosing a wall and starting a sandbox behind it.
 
+use crate::exec::request;
 use crate::{Sandbox, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
-use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorKind, Limits, SandboxError, SandboxSpec};
+use belljar_spec::{
+    Assurance, BackendChoice, BackendName, Command, ErrorKind, Limits, SandboxError, SandboxSpec,
+};
 use std::sync::OnceLock;
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
@@ -33,7 +36,7 @@ impl Engine {
     /// Makes a sandbox.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         // Building a wall blocks for some milliseconds.
-        match tokio::task::spawn_blocking(move || create(&spec)).await {
+        match tokio::task::spawn_blocking(move || create(&spec, None)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(SandboxError::runtime("start_failed", "starting the sandbox was interrupted")),
         }
@@ -41,7 +44,12 @@ impl Engine {
 
     /// The same, on this thread.
     pub fn create_blocking(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
-        create(spec)
+        create(spec, None)
+    }
+
+    /// Makes a sandbox whose first command starts with it; [`Sandbox::first_command`] has it.
+    pub fn create_running(&self, spec: &SandboxSpec, command: &Command) -> Result<Sandbox, SandboxError> {
+        create(spec, Some(command))
     }
 
     /// Tries every wall.
@@ -55,26 +63,26 @@ impl Engine {
     }
 }
 
-fn create(spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
+fn create(spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
     let limits = Limits::understand(&spec.limits, machine());
     match spec.backend {
         BackendChoice::Named(name) => {
             strong_enough(name, spec)?;
-            start(backend(name), spec, limits)
+            start(backend(name), spec, limits, first)
         }
-        BackendChoice::Auto => auto(spec, limits),
+        BackendChoice::Auto => auto(spec, limits, first),
     }
 }
 
 /// The strongest wall that works here; a wall that does not is no reason to go on without one.
-fn auto(spec: &SandboxSpec, limits: Limits) -> Result<Sandbox, SandboxError> {
+fn auto(spec: &SandboxSpec, limits: Limits, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
     let mut refusals = Vec::new();
     for name in BackendName::AUTO {
         if let Err(refusal) = strong_enough(name, spec) {
             refusals.push((name, refusal));
             continue;
         }
-        match start(backend(name), spec, limits.clone()) {
+        match start(backend(name), spec, limits.clone(), first) {
             Err(refusal) if refusal.kind == ErrorKind::Unavailable && refusal.code != "limit_unavailable" => {
                 refusals.push((name, refusal));
             }
@@ -105,10 +113,19 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
     }
 }
 
-fn start(backend: &'static dyn Backend, spec: &SandboxSpec, limits: Limits) -> Result<Sandbox, SandboxError> {
+fn start(
+    backend: &'static dyn Backend,
+    spec: &SandboxSpec,
+    limits: Limits,
+    first: Option<&Command>,
+) -> Result<Sandbox, SandboxError> {
     let id = new_id()?;
     let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
-    let plan = Plan::new(id, spec.clone(), limits.clone(), wall);
+    let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall);
+    if let Some(command) = first.cloned() {
+        plan = plan
+            .with_first(Box::new(move |environment, workspace| request(&command, environment, workspace)));
+    }
     let guest = backend.launch(&plan);
     // The first start of a process also takes away what earlier ones left, however they ended.
     static SWEPT: OnceLock<usize> = OnceLock::new();

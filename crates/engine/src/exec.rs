@@ -12,9 +12,9 @@ use belljar_backend::Counters;
 use belljar_spec::{ByteSize, Command, LimitHit, SandboxError, Stdin, WindowSize};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::Signal;
-use belljar_wire::frame::{CHUNK, Frame, Tag};
-use belljar_wire::message::{self, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, Request};
-use std::ffi::OsStr;
+use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
+use belljar_wire::message::{self, Bytes, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, Request};
+use std::ffi::{OsStr, OsString};
 use std::future::{Future, pending};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -161,28 +161,41 @@ impl Sandbox {
     pub async fn spawn(&self, command: &Command) -> Result<Running<'_>, SandboxError> {
         let before = self.counters();
         let (mut to, from) = self.open_stream()?;
-        to.send_message(&Request::Exec(self.on_the_wire(command))).await?;
+        to.send_frame(&request(command, self.environment(), self.workspace())).await?;
         Ok(Running { events: Events { sandbox: self, from, before }, inputs: Inputs { to } })
     }
 
-    fn on_the_wire(&self, command: &Command) -> Exec {
-        let bytes = |text: &OsStr| text.as_bytes().to_vec();
-        let mut env: Vec<(Vec<u8>, Vec<u8>)> =
-            self.environment().iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
-        for (name, value) in &command.env {
-            env.retain(|(known, _)| known != name.as_str().as_bytes());
-            env.push((name.as_str().as_bytes().to_vec(), bytes(value)));
-        }
-        Exec {
-            argv: command.argv().iter().map(|arg| bytes(arg)).collect(),
-            env,
-            cwd: command.cwd.clone().unwrap_or_else(|| self.workspace().to_string()),
-            stdio: match command.terminal {
-                None => message::Stdio::Pipes,
-                Some(size) => message::Stdio::Terminal(on_the_wire(size)),
-            },
-        }
+    /// The command that the sandbox was made with, once.
+    pub fn first_command(&self) -> Result<Running<'_>, SandboxError> {
+        let (to, from) = self.take_first()?;
+        Ok(Running {
+            events: Events { sandbox: self, from, before: Counters::default() },
+            inputs: Inputs { to },
+        })
     }
+}
+
+/// A command as the first frame of a stream.
+pub(crate) fn request(command: &Command, environment: &[(OsString, OsString)], workspace: &str) -> Vec<u8> {
+    let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
+    let mut env: Vec<(Bytes, Bytes)> =
+        environment.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
+    for (name, value) in &command.env {
+        env.retain(|(known, _)| known.0 != name.as_str().as_bytes());
+        env.push((Bytes(name.as_str().as_bytes().to_vec()), bytes(value)));
+    }
+    let exec = Exec {
+        argv: command.argv().iter().map(|arg| bytes(arg)).collect(),
+        env,
+        cwd: command.cwd.clone().unwrap_or_else(|| workspace.to_string()),
+        stdio: match command.terminal {
+            None => message::Stdio::Pipes,
+            Some(size) => message::Stdio::Terminal(on_the_wire(size)),
+        },
+    };
+    let mut frame = Vec::new();
+    encode(Tag::Message, &message::encode(&Request::Exec(exec)), &mut frame);
+    frame
 }
 
 impl Events<'_> {
@@ -301,11 +314,11 @@ impl<'i> Feeding<'i> {
             self.frame.clear();
             self.sent = 0;
             match self.pieces.next() {
-                Some(piece) => belljar_wire::frame::encode(Tag::Stdin, piece, &mut self.frame),
+                Some(piece) => encode(Tag::Stdin, piece, &mut self.frame),
                 None if self.end => {
                     self.end = false;
                     let message = message::encode(&ExecControl::CloseStdin);
-                    belljar_wire::frame::encode(Tag::Message, &message, &mut self.frame);
+                    encode(Tag::Message, &message, &mut self.frame);
                 }
                 None => {
                     self.done = true;

@@ -80,12 +80,10 @@ impl Sandbox {
         loop {
             match from.receive_message().await? {
                 Reply::Entries(some) if some.is_empty() => return Ok(entries),
-                Reply::Entries(some) => {
-                    entries.extend(some.into_iter().map(|entry| FileEntry {
-                        name: OsString::from_vec(entry.name),
-                        kind: kind(entry.kind),
-                    }))
-                }
+                Reply::Entries(some) => entries.extend(some.into_iter().map(|entry| FileEntry {
+                    name: OsString::from_vec(entry.name.0),
+                    kind: kind(entry.kind),
+                })),
                 Reply::Failed(fault) => return Err(faults::file(&fault)),
                 _ => return Err(broken_stream()),
             }

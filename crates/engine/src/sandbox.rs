@@ -99,6 +99,17 @@ impl Sandbox {
         stream::open(stream)
     }
 
+    pub(crate) fn take_first(&self) -> Result<(ToGuest, FromGuest), SandboxError> {
+        let mut guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
+        match guest.as_mut().map(Guest::take_first) {
+            Some(Some(first)) => stream::open(first),
+            Some(None) => {
+                Err(SandboxError::runtime("no_first_command", "the sandbox was made without a command"))
+            }
+            None => Err(disposed()),
+        }
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         let guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
         guest.as_ref().map(Guest::counters).unwrap_or_default()

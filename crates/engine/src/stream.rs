@@ -62,7 +62,12 @@ impl ToGuest {
     pub(crate) async fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), SandboxError> {
         let mut bytes = Vec::with_capacity(payload.len() + 8);
         frame::encode(tag, payload, &mut bytes);
-        self.socket.write_all(&bytes).await.map_err(|_| broken_stream())
+        self.send_frame(&bytes).await
+    }
+
+    /// Sends bytes that are a frame already.
+    pub(crate) async fn send_frame(&mut self, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.socket.write_all(bytes).await.map_err(|_| broken_stream())
     }
 
     pub(crate) async fn send_message<T: Serialize>(&mut self, message: &T) -> Result<(), SandboxError> {

@@ -8,7 +8,7 @@ use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_sys::spawn::{Command, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
-use belljar_wire::message::{Exec, ExecEvent, Fault, Stdio};
+use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
 use std::ffi::CString;
 use std::io;
 
@@ -30,14 +30,14 @@ pub(crate) struct Ends {
 
 fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
     let program = request.argv.first().ok_or_else(|| fault("run an empty command", Errno::INVAL))?;
-    let name = String::from_utf8_lossy(program);
+    let name = String::from_utf8_lossy(&program.0);
     let strings = |list: &mut dyn Iterator<Item = Vec<u8>>| -> Result<Vec<CString>, Fault> {
         list.map(|bytes| CString::new(bytes).map_err(|_| fault(format!("run {name}"), Errno::INVAL)))
             .collect()
     };
-    let argv = strings(&mut request.argv.iter().cloned())?;
-    let env = strings(&mut request.env.iter().map(|(key, value)| [key, &b"="[..], value].concat()))?;
-    let candidates = strings(&mut candidates(program, &request.env).into_iter())?;
+    let argv = strings(&mut request.argv.iter().map(|arg| arg.0.clone()))?;
+    let env = strings(&mut request.env.iter().map(|(key, value)| [&key.0, &b"="[..], &value.0].concat()))?;
+    let candidates = strings(&mut candidates(&program.0, &request.env).into_iter())?;
     let cwd =
         place.directory(&request.cwd).map_err(|errno| fault(format!("enter {}", request.cwd), errno))?;
     let doing = |errno: Errno| fault(format!("run {name}"), errno);
@@ -57,11 +57,12 @@ fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
 }
 
 /// Where to look for a program, in order: as a shell does.
-fn candidates(program: &[u8], env: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
+fn candidates(program: &[u8], env: &[(Bytes, Bytes)]) -> Vec<Vec<u8>> {
     if program.contains(&b'/') {
         return vec![program.to_vec()];
     }
-    let path = env.iter().find(|(key, _)| key == b"PATH").map_or(&b"/usr/bin:/bin"[..], |(_, value)| value);
+    let path =
+        env.iter().find(|(key, _)| key.0 == b"PATH").map_or(&b"/usr/bin:/bin"[..], |(_, value)| &value.0);
     path.split(|byte| *byte == b':')
         .filter(|directory| !directory.is_empty())
         .map(|directory| [directory, b"/", program].concat())

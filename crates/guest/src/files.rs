@@ -8,7 +8,7 @@ use belljar_sys::rustix::fs::{
 };
 use belljar_sys::rustix::io::{Errno, read, write};
 use belljar_wire::frame::{CHUNK, Tag};
-use belljar_wire::message::{Entry, EntryKind, Fault, FileRoot, Metadata, Reply, Request};
+use belljar_wire::message::{Bytes, Entry, EntryKind, Fault, FileRoot, Metadata, Reply, Request};
 use std::io;
 
 /// Where paths start, and what holds them.
@@ -214,7 +214,7 @@ fn list(directory: OwnedFd) -> Result<Vec<Entry>, Errno> {
             FileType::Unknown => kind(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?),
             known => kind_of(known),
         };
-        entries.push(Entry { name: name.to_bytes().to_vec(), kind });
+        entries.push(Entry { name: Bytes(name.to_bytes().to_vec()), kind });
     }
     Ok(entries)
 }

@@ -1,14 +1,18 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
 use crate::files::Place;
+use crate::setup::MakingNetwork;
 use crate::stream::Stream;
 use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{DumpableBehavior, WaitOptions, getpid, set_dumpable_behavior, wait};
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
+use belljar_wire::OWN_NETWORK;
 use belljar_wire::message::{Fault, Request, Sealed, Setup, SetupReply};
+use std::env;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +22,10 @@ use std::thread;
 pub(crate) fn serve() -> io::Result<()> {
     // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let own_network = env::args_os().nth(1).is_some_and(|arg| arg.as_bytes() == OWN_NETWORK.to_bytes());
+    let network = if own_network { setup::make_network() } else { None };
     let door = launch::first_inherited();
-    let Some(place) = open(&door)? else { return Ok(()) };
+    let Some(place) = open(&door, network)? else { return Ok(()) };
     let post = Arc::new(Post { door, place, waiting: AtomicUsize::new(1) });
     add_waiter(&post);
     wait_at_door(&post);
@@ -69,13 +75,13 @@ fn wait_at_door(post: &Arc<Post>) {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd) -> io::Result<Option<Place>> {
+fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<Place>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
     let mut descriptors = descriptors.into_iter();
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(setup, descriptors.collect()) {
+    match build(setup, descriptors.collect(), network) {
         Ok((place, sealed)) => {
             stream.send_message(&SetupReply::Ready(sealed))?;
             Ok(Some(place))
@@ -87,14 +93,18 @@ fn open(door: &OwnedFd) -> io::Result<Option<Place>> {
     }
 }
 
-fn build(setup: Setup, passed: Vec<OwnedFd>) -> Result<(Place, Sealed), Fault> {
+fn build(
+    setup: Setup,
+    passed: Vec<OwnedFd>,
+    network: Option<MakingNetwork>,
+) -> Result<(Place, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
             errno: 0,
         });
     }
-    setup::carry_out(&setup.steps, passed)?;
+    setup::carry_out(&setup.steps, passed, network)?;
     let place = Place::open(setup.files, setup.workspace)?;
     let sealed = seal::seal(&setup.seal)?;
     Ok((place, sealed))

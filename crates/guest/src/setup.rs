@@ -22,16 +22,27 @@ use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+/// A network namespace that a thread is making.
+pub(crate) type MakingNetwork = JoinHandle<Result<OwnedFd, Errno>>;
+
+/// Starts to make a network namespace: it takes longer than everything else.
+pub(crate) fn make_network() -> Option<MakingNetwork> {
+    thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace).ok()
+}
+
 /// Carries out `steps`; `passed` are the mounts that came with them.
-pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<(), Fault> {
+pub(crate) fn carry_out(
+    steps: &[Step],
+    passed: Vec<OwnedFd>,
+    network: Option<MakingNetwork>,
+) -> Result<(), Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
     let sources = open_sources(steps, passed)?;
-    let mut building = Building::in_present_root(sources).map_err(|errno| fault("open /", errno))?;
+    let mut building = Building::in_present_root(sources, network).map_err(|errno| fault("open /", errno))?;
     for step in steps {
         building.carry_out(step).map_err(|errno| fault(describe(step), errno))?;
     }
-    building.enter_network().map_err(|errno| fault(describe(&Step::Network), errno))?;
     umask(Mode::from_raw_mode(0o022));
     Ok(())
 }
@@ -67,11 +78,14 @@ struct Building {
     sources: VecDeque<OwnedFd>,
     private: VecDeque<OwnedFd>,
     /// The network namespace that a thread is making.
-    network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
+    network: Option<MakingNetwork>,
 }
 
 impl Building {
-    fn in_present_root(sources: VecDeque<OwnedFd>) -> Result<Building, Errno> {
+    fn in_present_root(
+        sources: VecDeque<OwnedFd>,
+        network: Option<MakingNetwork>,
+    ) -> Result<Building, Errno> {
         let root = open_root()?;
         let devices = vec![fstat(&root)?.st_dev];
         Ok(Building {
@@ -80,7 +94,7 @@ impl Building {
             devices,
             sources,
             private: VecDeque::new(),
-            network: None,
+            network,
         })
     }
 
@@ -88,7 +102,7 @@ impl Building {
         match step {
             Step::NewRoot => self.new_root(),
             Step::Dir { target, mode } => self.directory(target, *mode),
-            Step::File { target, mode, content } => self.file(target, *mode, content),
+            Step::File { target, mode, content } => self.file(target, *mode, &content.0),
             Step::Symlink { target, to } => {
                 let parent = self.parent(target)?;
                 symlinkat(to, parent.as_ref().unwrap_or(&self.root), within(&parent, target))
@@ -119,10 +133,9 @@ impl Building {
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
-            Step::Network => {
-                let making = thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace);
-                self.network = Some(making.map_err(|_| Errno::AGAIN)?);
-                Ok(())
+            Step::EnterNetwork => {
+                let making = self.network.take().ok_or(Errno::BADF)?;
+                net::enter_namespace(making.join().unwrap_or(Err(Errno::IO))?)
             }
             Step::Write { target, content } => match self.open(target, OFlags::WRONLY) {
                 Ok(file) => write(file, content.as_bytes()).map(drop),
@@ -130,13 +143,6 @@ impl Building {
                 Err(errno) => Err(errno),
             },
             Step::Subreaper => set_child_subreaper(Some(getpid())),
-        }
-    }
-
-    fn enter_network(&mut self) -> Result<(), Errno> {
-        match self.network.take() {
-            Some(making) => net::enter_namespace(making.join().unwrap_or(Err(Errno::IO))?),
-            None => Ok(()),
         }
     }
 
@@ -325,7 +331,7 @@ fn describe(step: &Step) -> String {
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
-        Step::Network => "make a network namespace".into(),
+        Step::EnterNetwork => "make a network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),
     }

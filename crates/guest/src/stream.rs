@@ -19,7 +19,7 @@ impl Stream {
 
     /// The next frame; `None` when the host closed its direction.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Frame>> {
-        let mut buffer = [0; 8 * 1024];
+        let mut buffer = [0; 16 * 1024];
         loop {
             if let Some(frame) = self.reader.next_frame().map_err(io::Error::other)? {
                 return Ok(Some(frame));

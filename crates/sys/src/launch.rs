@@ -1,8 +1,7 @@
 //! Starting a program in namespaces of its own.
 //!
 //! The child is a copy of this process that only makes system calls until it executes the program: it takes no
-//! lock and allocates nothing, so other threads of this process do not matter. It stops at a gate first, where
-//! asked, so that the parent can write its id maps.
+//! lock and allocates nothing, so other threads of this process do not matter.
 
 use crate::caps::{check, last_errno, raise_ambient};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -86,18 +85,35 @@ pub struct Launch<'a> {
     pub stderr: Option<BorrowedFd<'a>>,
 }
 
-/// A started program, still at its gate.
+/// A process that waits at its gate before it executes.
 pub struct Launched {
     /// Its process id as we see it.
     pub pid: u32,
     /// A handle that never means another process.
     pub pidfd: OwnedFd,
-    gate: OwnedFd,
+    /// Open as long as this is: then the process ends.
+    _gate: OwnedFd,
     failure: OwnedFd,
 }
 
-/// Starts `launch`; it waits at the gate until [`Launched::open_gate`].
-pub fn launch(launch: &Launch<'_>) -> Result<Launched, Errno> {
+/// Starts `launch` at once.
+pub fn launch(launch: &Launch<'_>) -> Result<Started, Errno> {
+    let Launched { pid, pidfd, failure, .. } = start(launch, Gate::Open)?;
+    Ok(Started { pid, pidfd, failure })
+}
+
+/// Makes the process of `launch`, which then only waits: for a namespace that needs a process to exist.
+pub fn hold(launch: &Launch<'_>) -> Result<Launched, Errno> {
+    start(launch, Gate::Closed)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Closed,
+}
+
+fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
     if launch.inherit.len() > MAX_INHERITED {
         return Err(Errno::TOOBIG);
     }
@@ -135,6 +151,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Launched, Errno> {
             launch,
             argv: &argv,
             env: &env,
+            at_gate,
             gate: &gate_inside,
             gate_of_parent: &gate,
             failure: &failure_inside,
@@ -144,15 +161,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Launched, Errno> {
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Launched { pid: pid as u32, pidfd, gate, failure })
-}
-
-impl Launched {
-    /// Lets the program run.
-    pub fn open_gate(self) -> Result<Started, Errno> {
-        rustix::io::write(&self.gate, &[1])?;
-        Ok(Started { pidfd: self.pidfd, failure: self.failure })
-    }
+    Ok(Launched { pid: pid as u32, pidfd, _gate: gate, failure })
 }
 
 /// The first descriptor that a launched program was given: number 3. To be called once, by that program.
@@ -163,6 +172,8 @@ pub fn first_inherited() -> OwnedFd {
 
 /// A program on its way.
 pub struct Started {
+    /// Its process id as we see it.
+    pub pid: u32,
     /// A handle that never means another process.
     pub pidfd: OwnedFd,
     failure: OwnedFd,
@@ -201,6 +212,7 @@ struct ChildPlan<'a> {
     launch: &'a Launch<'a>,
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
+    at_gate: Gate,
     gate: &'a OwnedFd,
     gate_of_parent: &'a OwnedFd,
     failure: &'a OwnedFd,
@@ -231,14 +243,15 @@ fn child(plan: &ChildPlan<'_>) -> ! {
 
 fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errno)> {
     let at = |step: u8| move |errno: Errno| (step, errno);
-    // Our copy of the parent's end must go, or the gate would never report that the parent died.
-    // SAFETY: the descriptor is this process's own copy, and nothing uses it again.
-    check(unsafe { libc::close(plan.gate_of_parent.as_raw_fd()) }.into()).map_err(at(0))?;
     for tasks in plan.launch.tasks_files {
         rustix::io::write(tasks, b"0").map_err(at(4))?;
     }
-    let mut byte = [0];
-    if rustix::io::read(plan.gate, &mut byte).map_err(at(0))? == 0 {
+    if plan.at_gate == Gate::Closed {
+        // Our copy of the parent's end must go, or the gate would never report that the parent died.
+        // SAFETY: the descriptor is this process's own copy, and nothing uses it again.
+        check(unsafe { libc::close(plan.gate_of_parent.as_raw_fd()) }.into()).map_err(at(0))?;
+        let mut byte = [0];
+        let _ = rustix::io::read(plan.gate, &mut byte);
         return Err((0, Errno::PIPE));
     }
     if let Some(identity) = plan.launch.identity {
@@ -355,7 +368,7 @@ pub(crate) fn pointers(strings: &[&CStr]) -> Vec<*const libc::c_char> {
 }
 
 const STEPS: [&str; 5] = [
-    "wait for the id maps",
+    "wait",
     "become the sandbox's user",
     "arrange file descriptors",
     "execute the program",

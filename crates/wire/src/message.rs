@@ -1,7 +1,9 @@
 //! The messages. `Setup` goes in once, on the first stream; then each stream carries one `Request` and what
 //! belongs to it. Field and variant order is the encoding: add at the end, and raise [`VERSION`].
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 
 /// Both sides must say the same number.
 pub const VERSION: u16 = 1;
@@ -32,7 +34,7 @@ pub enum Step {
     /// A directory.
     Dir { target: String, mode: u32 },
     /// A file with this content.
-    File { target: String, mode: u32, content: Vec<u8> },
+    File { target: String, mode: u32, content: Bytes },
     /// A symbolic link.
     Symlink { target: String, to: String },
     /// One filesystem for all private directories, so that one number limits them together. Made before the new
@@ -60,9 +62,9 @@ pub enum Step {
     Hostname { name: String },
     /// Become this user of the sandbox, and leave every group behind.
     BecomeUser { uid: u32, gid: u32 },
-    /// A network namespace of the sandbox's own, with nothing in it but the loopback interface. Made beside the
-    /// other steps, entered after the last of them.
-    Network,
+    /// Enter the network namespace that was made since the guest started ([`crate::OWN_NETWORK`]): the sandbox's own,
+    /// with nothing in it but the loopback interface.
+    EnterNetwork,
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
@@ -180,9 +182,9 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exec {
     /// Program and arguments; never empty.
-    pub argv: Vec<Vec<u8>>,
+    pub argv: Vec<Bytes>,
     /// All of its environment.
-    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    pub env: Vec<(Bytes, Bytes)>,
     /// Where it starts; relative to the workspace.
     pub cwd: String,
     /// What its standard streams are.
@@ -266,7 +268,7 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
-    pub name: Vec<u8>,
+    pub name: Bytes,
     /// What it is.
     pub kind: EntryKind,
 }
@@ -304,6 +306,36 @@ pub struct Fault {
     pub errno: i32,
 }
 
+/// Bytes that are taken as a whole: serde would take a `Vec<u8>` one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bytes(pub Vec<u8>);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        deserializer.deserialize_bytes(BytesVisitor)
+    }
+}
+
+struct BytesVisitor;
+
+impl Visitor<'_> for BytesVisitor {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bytes")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+        Ok(Bytes(bytes.to_vec()))
+    }
+}
+
 /// A message as bytes.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     // Every type of this module is finite and has a known length, which is all postcard asks for.
@@ -325,8 +357,8 @@ mod tests {
     #[test]
     fn golden_bytes_of_messages() {
         let exec = Request::Exec(Exec {
-            argv: vec![b"true".to_vec()],
-            env: vec![(b"A".to_vec(), b"b".to_vec())],
+            argv: vec![Bytes(b"true".to_vec())],
+            env: vec![(Bytes(b"A".to_vec()), Bytes(b"b".to_vec()))],
             cwd: "/w".into(),
             stdio: Stdio::Terminal(WindowSize { rows: 24, cols: 80 }),
         });

@@ -51,7 +51,9 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let argv: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let launched = start(&Launch {
+    embedded::begin()?;
+    embedded::finish()?;
+    let started = start(&Launch {
         program: Program::Path(&path),
         argv: &argv,
         env: &[],
@@ -71,8 +73,6 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         stderr: Some(their_stderr.as_fd()),
     })
     .map_err(|errno| failed(errno.to_string()))?;
-    embedded::finish()?;
-    let started = launched.open_gate().map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr));
     let mut guest = Guest::starting(door, Process::init(started), cgroup);
 
@@ -85,7 +85,10 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     };
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
-        Ok(pending) => guest.finish(pending),
+        Ok(pending) => match guest.send_first(plan, layout) {
+            Ok(()) => guest.finish(pending),
+            Err(_) => Err(SetupFailure::Silent),
+        },
         Err(_) => Err(SetupFailure::Silent),
     };
     match outcome {

@@ -2,8 +2,7 @@
 
 use crate::layout::USER_ID;
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::launch::{Capabilities, Launch, Launched, Namespaces, Program, launch};
-use belljar_wire::message::Step;
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, hold};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
@@ -11,6 +10,7 @@ use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
     Signal, WaitId, WaitIdOptions, getegid, geteuid, pidfd_send_signal, waitid,
 };
+use belljar_wire::message::Step;
 use std::ffi::CString;
 use std::fs;
 use std::os::fd::AsFd;
@@ -98,8 +98,8 @@ pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, S
 
 /// A user namespace that exists only to name a mapping.
 fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
-    let holder: Launched = launch(&Launch {
-        // Never gets there: it is killed at its gate.
+    let holder = hold(&Launch {
+        // Never gets there.
         program: Program::Path(c"/"),
         argv: &[],
         env: &[],

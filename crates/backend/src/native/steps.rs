@@ -8,14 +8,14 @@ use belljar_spec::{Nesting, SandboxError};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::CWD;
-use belljar_wire::message::{Access, NodeKind, Source, Step};
+use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 /// The whole of it: from an empty root to a finished one.
 pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &[Source]) -> Vec<Step> {
     let mut steps = Vec::from_iter(identity.step());
-    steps.extend([Step::Network, private_step(plan, layout, "/tmp"), Step::NewRoot]);
+    steps.extend([private_step(plan, layout, "/tmp"), Step::NewRoot]);
     let (system, rest): (Vec<_>, Vec<_>) =
         layout.binds.iter().zip(sources).partition(|(bind, _)| bind.origin == BindOrigin::System);
     steps.extend(system.iter().map(|(bind, source)| step(bind, source)));
@@ -24,6 +24,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &
     steps.extend(rest.iter().map(|(bind, source)| step(bind, source)));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
+    steps.push(Step::EnterNetwork);
     steps.push(Step::Pivot);
     steps.push(Step::ReadOnlyRoot);
     steps
@@ -34,12 +35,13 @@ pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Ste
     let Layout { links, files, private, .. } = layout;
     let mut steps: Vec<Step> =
         private.iter().map(|directory| Step::PrivateDir { target: directory.target.into() }).collect();
+    steps.push(Step::Dir { target: "run".into(), mode: 0o755 });
     steps.extend(device_steps(devices));
     steps.extend(links.iter().map(|(target, to)| Step::Symlink { target: target.clone(), to: to.clone() }));
     steps.extend(files.iter().map(|(target, content)| Step::File {
         target: target.clone(),
         mode: 0o644,
-        content: content.clone(),
+        content: Bytes(content.clone()),
     }));
     if plan.nesting() == Nesting::Denied {
         // A second lock beside the seccomp filter's.

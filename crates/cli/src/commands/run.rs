@@ -3,9 +3,12 @@
 use super::{block_on, exit_code};
 use crate::args::{self, RunArgs, Tty};
 use crate::failure::TIMED_OUT;
-use crate::foreground::{attend, terminal_size};
+use crate::foreground::{Ended, attend, terminal_size};
 use belljar_engine::{Engine, ExecResult, Sandbox};
-use belljar_spec::{Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, Stdin, WindowSize};
+use belljar_spec::{
+    BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
+    WindowSize,
+};
 use serde::Serialize;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -19,47 +22,49 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");
     }
-    block_on(async {
-        let sandbox = Engine::new().create_blocking(&spec)?;
-        warn_of_weak_wall(&sandbox);
-        let outcome = if options.json {
-            collected(&sandbox, command).await
-        } else {
-            let size = match options.tty {
-                Tty::Auto => terminal_size(),
-                Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
-                Tty::Never => None,
-            };
-            let timeout = Some(sandbox.limits().wall_time.value);
-            in_foreground(&sandbox, command, size, timeout).await
-        };
-        sandbox.abandon();
-        outcome
+    if options.json {
+        return block_on(async {
+            let sandbox = Engine::new().create_blocking(&spec)?;
+            warn_of_weak_wall(&sandbox);
+            let outcome = collected(&sandbox, command).await;
+            sandbox.abandon();
+            outcome
+        });
+    }
+    let size = match options.tty {
+        Tty::Auto => terminal_size(),
+        Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
+        Tty::Never => None,
+    };
+    in_foreground(&spec, command, size, |sandbox| {
+        warn_of_weak_wall(sandbox);
+        Some(sandbox.limits().wall_time.value)
     })
 }
 
 /// A wall that is none must not pass for one.
 pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
     match sandbox.backend() {
-        belljar_spec::BackendName::Host => {
+        BackendName::Host => {
             eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");
         }
-        belljar_spec::BackendName::Container => {
+        BackendName::Container => {
             let kind = belljar_engine::container_around_us().unwrap_or("a container");
             eprintln!(
                 "belljar: the only wall is the container around us ({kind}); only the environment is cleaned"
             );
         }
-        belljar_spec::BackendName::Native | belljar_spec::BackendName::Bwrap => {}
+        BackendName::Native | BackendName::Bwrap => {}
     }
 }
 
-/// Runs a command with our streams; also what a shell does.
-pub(super) async fn in_foreground(
-    sandbox: &Sandbox,
+/// Makes a sandbox and runs a command in it with our streams; also what a shell does. `announce` sees the sandbox
+/// first, and says how long the command may run.
+pub(super) fn in_foreground(
+    spec: &SandboxSpec,
     mut command: Command,
     size: Option<WindowSize>,
-    timeout: Option<Duration>,
+    announce: impl FnOnce(&Sandbox) -> Option<Duration>,
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
     command.terminal = size;
@@ -69,9 +74,16 @@ pub(super) async fn in_foreground(
     {
         command.env.push((name, value));
     }
+    let sandbox = Engine::new().create_running(spec, &command)?;
+    let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
-    let running = sandbox.spawn(&command).await?;
-    let ended = attend(running, size.is_some(), timeout, cap).await?;
+    let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
+    sandbox.abandon();
+    say_end(&ended?, timeout)
+}
+
+/// Says what belljar has to say of a command's end, and gives the exit code.
+fn say_end(ended: &Ended, timeout: Option<Duration>) -> Result<u8, SandboxError> {
     if let Some(why) = &ended.output.not_started {
         eprintln!("belljar: {why}");
     }
@@ -123,7 +135,7 @@ async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, Sandbo
 #[derive(Serialize)]
 struct Report {
     sandbox: belljar_spec::SandboxId,
-    backend: belljar_spec::BackendName,
+    backend: BackendName,
     assurance: belljar_spec::Assurance,
     exit_code: Option<i32>,
     signal: Option<String>,

@@ -1,10 +1,8 @@
 //! `belljar shell`: a shell in a sandbox.
 
-use super::block_on;
 use super::run::{in_foreground, warn_of_weak_wall};
 use crate::args::{self, ShellArgs};
 use crate::foreground::terminal_size;
-use belljar_engine::Engine;
 use belljar_spec::{Command, SandboxError};
 
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
@@ -18,9 +16,8 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
         None => Command::new([belljar_engine::shell()])
             .map_err(|error| SandboxError::runtime("shell", error.to_string()))?,
     };
-    block_on(async {
-        let sandbox = Engine::new().create_blocking(&spec)?;
-        warn_of_weak_wall(&sandbox);
+    in_foreground(&spec, command, size, |sandbox| {
+        warn_of_weak_wall(sandbox);
         if size.is_some() {
             eprintln!(
                 "belljar: you are inside ({}, {}); this folder is {}, there is no network; exit with ctrl-D",
@@ -29,8 +26,6 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
                 sandbox.workspace()
             );
         }
-        let outcome = in_foreground(&sandbox, command, size, options.limits.timeout()).await;
-        sandbox.abandon();
-        outcome
+        options.limits.timeout()
     })
 }

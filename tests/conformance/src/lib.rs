@@ -1,0 +1,1 @@
+//! See `tests/`: one file a subject.

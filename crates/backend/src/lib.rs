@@ -26,7 +26,6 @@ use plan::Enforcement;
 pub use cgroup::{Counters, sweep};
 pub use container::around_us as container_around_us;
 pub use contract::{Backend, backend};
-pub use embedded::warm_up;
 pub use guest::Guest;
 pub use layout::shell;
 pub use plan::{FirstRequest, Plan, Wall, new_id};

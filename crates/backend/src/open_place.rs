@@ -30,10 +30,8 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    embedded::begin()?;
-    embedded::finish()?;
     let started = start(&Launch {
-        program: Program::Open(embedded::begin()?),
+        program: Program::Open(embedded::program()?),
         argv: &[c"belljar-guest"],
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::NONE,

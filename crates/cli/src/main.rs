@@ -12,7 +12,6 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    belljar_engine::warm_up();
     let args = args::Args::parse();
     let outcome = match args.command {
         None => commands::shell::shell(args.shell),

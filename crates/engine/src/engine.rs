@@ -21,12 +21,6 @@ pub struct WallReport {
     pub outcome: Result<(), SandboxError>,
 }
 
-/// Begins what every sandbox of this process needs, in the background: worth calling early in a program that will make
-/// one at once.
-pub fn warm_up() {
-    belljar_backend::warm_up();
-}
-
 impl Engine {
     /// An engine.
     pub fn new() -> Engine {

@@ -25,7 +25,7 @@ mod machine;
 mod sandbox;
 mod stream;
 
-pub use engine::{Engine, WallReport, warm_up};
+pub use engine::{Engine, WallReport};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;

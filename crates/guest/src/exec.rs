@@ -12,10 +12,13 @@ use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
 use std::ffi::CString;
 use std::io;
 
-/// Runs a command to its end over `stream`.
-pub(crate) fn run(place: &Place, request: Exec, mut stream: Stream) -> io::Result<()> {
+/// Runs a command to its end over `stream`. Calls `started` when it is on its way.
+pub(crate) fn run(place: &Place, request: Exec, mut stream: Stream, started: impl FnOnce()) -> io::Result<()> {
     match start(place, &request) {
-        Ok((supervised, ends)) => Relay::new(stream, supervised, ends)?.run(),
+        Ok((supervised, ends)) => {
+            started();
+            Relay::new(stream, supervised, ends)?.run()
+        }
         Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
     }
 }

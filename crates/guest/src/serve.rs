@@ -27,21 +27,41 @@ pub(crate) fn serve() -> io::Result<()> {
     let door = launch::first_inherited();
     let Some(place) = open(&door, network)? else { return Ok(()) };
     let post = Arc::new(Post { door, place, waiting: AtomicUsize::new(1) });
-    add_waiter(&post);
     wait_at_door(&post);
-    // Process 1 takes everybody along by ending; elsewhere it has to be done by hand.
-    tree::kill_below(getpid());
-    exit(0);
+    leave();
 }
 
-/// The door and the threads that wait at it: one more than are needed, so that no request waits for a thread.
+/// The door, and the threads that wait at it.
 struct Post {
     door: OwnedFd,
     place: Place,
     waiting: AtomicUsize,
 }
 
-fn add_waiter(post: &Arc<Post>) {
+/// Takes requests until the door closes, or enough others wait.
+fn wait_at_door(post: &Arc<Post>) {
+    let is_first_thread = gettid() == getpid();
+    while let Ok(Some(descriptors)) = passing::receive(&post.door) {
+        post.waiting.fetch_sub(1, Ordering::SeqCst);
+        reap();
+        for descriptor in descriptors {
+            // An error here is a host that hung up.
+            let _ = answer(post, Stream::new(descriptor));
+        }
+        if post.waiting.fetch_add(1, Ordering::SeqCst) >= ENOUGH && !is_first_thread {
+            post.waiting.fetch_sub(1, Ordering::SeqCst);
+            return;
+        }
+    }
+    // The first thread may be busy with a request whose host is gone: whoever sees the door closed ends all of us.
+    leave();
+}
+
+/// Makes sure that somebody waits at the door while the caller is busy.
+fn keep_watch(post: &Arc<Post>) {
+    if post.waiting.load(Ordering::SeqCst) > 0 {
+        return;
+    }
     post.waiting.fetch_add(1, Ordering::SeqCst);
     let theirs = Arc::clone(post);
     if thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs)).is_err() {
@@ -50,28 +70,10 @@ fn add_waiter(post: &Arc<Post>) {
     }
 }
 
-/// Takes requests until the door closes, or enough others wait.
-fn wait_at_door(post: &Arc<Post>) {
-    let is_first_thread = gettid() == getpid();
-    while let Ok(Some(descriptors)) = passing::receive(&post.door) {
-        if post.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
-            add_waiter(post);
-        }
-        reap();
-        for descriptor in descriptors {
-            // An error here is a host that hung up.
-            let _ = answer(&post.place, Stream::new(descriptor));
-        }
-        if post.waiting.fetch_add(1, Ordering::SeqCst) >= ENOUGH && !is_first_thread {
-            post.waiting.fetch_sub(1, Ordering::SeqCst);
-            return;
-        }
-    }
-    if !is_first_thread {
-        // The first thread may be busy with a request whose host is gone: all of us leave.
-        tree::kill_below(getpid());
-        exit(0);
-    }
+/// The host is gone. Process 1 takes everybody along by ending; elsewhere it has to be done by hand.
+fn leave() -> ! {
+    tree::kill_below(getpid());
+    exit(0);
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
@@ -110,10 +112,14 @@ fn build(
     Ok((place, sealed))
 }
 
-fn answer(place: &Place, mut stream: Stream) -> io::Result<()> {
+fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
-        Request::Exec(request) => exec::run(place, request, stream),
-        other => files::answer(place, other, &mut stream),
+        // The command first: a new thread would only delay it.
+        Request::Exec(request) => exec::run(&post.place, request, stream, || keep_watch(post)),
+        other => {
+            keep_watch(post);
+            files::answer(&post.place, other, &mut stream)
+        }
     }
 }
 

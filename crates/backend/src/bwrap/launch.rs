@@ -51,8 +51,6 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let argv: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    embedded::begin()?;
-    embedded::finish()?;
     let started = start(&Launch {
         program: Program::Path(&path),
         argv: &argv,
@@ -69,7 +67,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         capabilities: Capabilities::Usual,
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
-        inherit: &[their_door.as_fd(), embedded::begin()?],
+        inherit: &[their_door.as_fd(), embedded::program()?],
         stderr: Some(their_stderr.as_fd()),
     })
     .map_err(|errno| failed(errno.to_string()))?;

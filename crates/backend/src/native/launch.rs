@@ -5,14 +5,12 @@ use super::identity::Identity;
 use super::steps::{passed_mounts, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
-use crate::layout::Layout;
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::OWN_NETWORK;
-use belljar_wire::message::{FileRoot, Setup, Source};
-use std::thread;
+use belljar_wire::message::{FileRoot, Setup};
 
 pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
@@ -32,19 +30,13 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         return Err(refusal);
     }
     let (door, their_door) = Door::new()?;
-    // What it will see is decided while it starts.
-    let (process, view) = thread::scope(|scope| {
-        let view = scope.spawn(|| View::decide(plan, identity));
-        let process = start_guest(identity, cgroup.as_ref(), &their_door);
-        (process, view.join())
-    });
+    let process = start_guest(identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.
-    let mut guest = Guest::starting(door, process?, cgroup);
-    let View { layout, sources, mounts } = match view {
-        Ok(view) => view?,
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
+    let mut guest = Guest::starting(door, process, cgroup);
+    // The guest is starting: time to decide what it will see.
+    let layout = plan.layout()?;
+    let (sources, mounts) = passed_mounts(layout, identity)?;
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, identity, &sources),
@@ -59,28 +51,11 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     Ok(guest)
 }
 
-/// What the sandbox will see, and the mounts that only we can open.
-struct View<'p> {
-    layout: &'p Layout,
-    sources: Vec<Source>,
-    mounts: Vec<OwnedFd>,
-}
-
-impl View<'_> {
-    fn decide(plan: &Plan, identity: Identity) -> Result<View<'_>, SandboxError> {
-        let layout = plan.layout()?;
-        let (sources, mounts) = passed_mounts(layout, identity)?;
-        Ok(View { layout, sources, mounts })
-    }
-}
-
 fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> Result<Process, SandboxError> {
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let program = embedded::begin()?;
-    embedded::finish()?;
     let started = start(&Launch {
-        program: Program::Open(program),
+        program: Program::Open(embedded::program()?),
         argv: &[c"belljar-guest", OWN_NETWORK],
         // One heap for all threads of the guest: it is mostly asleep.
         env: &[c"MALLOC_ARENA_MAX=1"],

@@ -13,7 +13,12 @@ use std::ffi::CString;
 use std::io;
 
 /// Runs a command to its end over `stream`. Calls `started` when it is on its way.
-pub(crate) fn run(place: &Place, request: Exec, mut stream: Stream, started: impl FnOnce()) -> io::Result<()> {
+pub(crate) fn run(
+    place: &Place,
+    request: Exec,
+    mut stream: Stream,
+    started: impl FnOnce(),
+) -> io::Result<()> {
     match start(place, &request) {
         Ok((supervised, ends)) => {
             started();

@@ -1,9 +1,10 @@
 //! Starting a program in namespaces of its own.
 //!
-//! The child is a copy of this process that only makes system calls until it executes the program: it takes no
-//! lock and allocates nothing, so other threads of this process do not matter.
+//! The child only makes system calls until it executes the program: it takes no lock and allocates nothing, so other
+//! threads of this process do not matter, and it can borrow our memory where we wait for it.
 
 use crate::caps::{check, last_errno, raise_ambient};
+use crate::clone3;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -123,45 +124,30 @@ fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
     let env = pointers(launch.env);
     let signals = BlockedSignals::all();
 
-    let mut pidfd: libc::c_int = -1;
-    let mut flags = launch.namespaces.0 | libc::CLONE_PIDFD as u64;
-    let mut cgroup = 0;
-    if let Some(fd) = launch.cgroup {
-        flags |= CLONE_INTO_CGROUP;
-        cgroup = fd.as_raw_fd() as u64;
-    }
-    let args = libc::clone_args {
-        flags,
-        pidfd: &raw mut pidfd as u64,
-        child_tid: 0,
-        parent_tid: 0,
-        exit_signal: libc::SIGCHLD as u64,
-        stack: 0,
-        stack_size: 0,
-        tls: 0,
-        set_tid: 0,
-        set_tid_size: 0,
-        cgroup,
+    let plan = ChildPlan {
+        launch,
+        argv: &argv,
+        env: &env,
+        at_gate,
+        gate: &gate_inside,
+        gate_of_parent: &gate,
+        failure: &failure_inside,
     };
-    // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound.
-    // `args` is live and of the size passed; `pidfd` outlives the call.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>()) };
-    if pid == 0 {
-        child(&ChildPlan {
-            launch,
-            argv: &argv,
-            env: &env,
-            at_gate,
-            gate: &gate_inside,
-            gate_of_parent: &gate,
-            failure: &failure_inside,
-        });
+    let mut pidfd: libc::c_int = -1;
+    let mut args = clone3::Args::new(launch.namespaces.0, &mut pidfd);
+    if let Some(cgroup) = launch.cgroup {
+        args.into_cgroup(cgroup);
     }
-    check(pid)?;
+    let pid = match at_gate {
+        // We stand still until it executes, so it can use our memory instead of a copy.
+        Gate::Open => clone3::run_borrowing(args, &plan, child),
+        Gate::Closed => clone3::run_in_copy(args, &plan, child),
+    };
+    let pid = pid?;
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Launched { pid: pid as u32, pidfd, _gate: gate, failure })
+    Ok(Launched { pid, pidfd, _gate: gate, failure })
 }
 
 /// The first descriptor that a launched program was given: number 3. To be called once, by that program.
@@ -376,5 +362,3 @@ const STEPS: [&str; 5] = [
 ];
 /// Room for the descriptors of one launch.
 pub const MAX_INHERITED: usize = 16;
-/// linux/sched.h; not yet in the libc crate for every target.
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;

@@ -75,7 +75,7 @@ pub(super) const PROMPT: &str = r"(belljar) \w \$ ";
 /// The sandbox's host name.
 pub(crate) const HOSTNAME: &str = "belljar";
 /// Files up to this size are copied.
-const COPIED: u64 = 64 * 1024;
+const COPIED: u64 = 8 * 1024;
 const TABLE: &str = include_str!("etc.table");
 
 #[cfg(test)]

@@ -1,0 +1,119 @@
+//! clone3(2), in the two ways that we need it.
+
+use crate::caps::last_errno;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use std::arch::asm;
+
+/// What kind of process is made.
+pub(crate) struct Args(libc::clone_args);
+
+impl Args {
+    /// A child with these namespaces; a handle to it is stored in `pidfd`, which must outlive the call that is made
+    /// with this.
+    pub(crate) fn new(namespaces: u64, pidfd: &mut libc::c_int) -> Args {
+        Args(libc::clone_args {
+            flags: namespaces | libc::CLONE_PIDFD as u64,
+            pidfd: std::ptr::from_mut(pidfd) as u64,
+            child_tid: 0,
+            parent_tid: 0,
+            exit_signal: libc::SIGCHLD as u64,
+            stack: 0,
+            stack_size: 0,
+            tls: 0,
+            set_tid: 0,
+            set_tid_size: 0,
+            cgroup: 0,
+        })
+    }
+
+    /// Born in this cgroup (version 2).
+    pub(crate) fn into_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
+        self.0.flags |= CLONE_INTO_CGROUP;
+        self.0.cgroup = cgroup.as_raw_fd() as u64;
+    }
+}
+
+/// Runs `child` in a process that is a copy of this one. Signals must be blocked.
+pub(crate) fn run_in_copy<T>(args: Args, arg: &T, child: fn(&T) -> !) -> Result<u32, Errno> {
+    // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound. The
+    // struct is live and of the size passed.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args.0, size_of::<libc::clone_args>()) };
+    match pid {
+        0 => child(arg),
+        -1 => Err(last_errno()),
+        pid => Ok(pid as u32),
+    }
+}
+
+/// Runs `child` in a process that borrows this one's memory, on a stack of its own, while the calling thread stands
+/// still until the child executes a program or ends: as posix_spawn(3) does it. Nothing is copied, which is most of the
+/// price of a fork. Signals must be blocked, and `child` must not touch what other threads may be using: no allocation,
+/// no locks.
+pub(crate) fn run_borrowing<T>(mut args: Args, arg: &T, child: fn(&T) -> !) -> Result<u32, Errno> {
+    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    args.0.flags |= (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+    args.0.stack = stack.as_mut_ptr() as u64;
+    args.0.stack_size = STACK as u64;
+    let returned = clone3_onto_stack(&args.0, std::ptr::from_ref(arg).cast(), child as *const ());
+    drop(stack);
+    if returned < 0 { Err(Errno::from_raw_os_error(-returned as i32)) } else { Ok(returned as u32) }
+}
+
+/// In the parent, returns what the kernel returned. In the child, calls `child(arg)` on the new stack.
+#[cfg(target_arch = "x86_64")]
+fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) -> isize {
+    let returned: isize;
+    // SAFETY: the kernel reads a live struct of the size passed. The child starts behind the system call with the new,
+    // empty, 16-byte aligned stack and calls a function that never returns; the parent's registers are as the kernel
+    // leaves them, which is what is declared, and its stack is not touched.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 as isize => returned,
+            in("rdi") std::ptr::from_ref(args),
+            in("rsi") size_of::<libc::clone_args>(),
+            in("r12") arg,
+            in("r13") child,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    returned
+}
+
+/// In the parent, returns what the kernel returned. In the child, calls `child(arg)` on the new stack.
+#[cfg(target_arch = "aarch64")]
+fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) -> isize {
+    let returned: isize;
+    // SAFETY: as on x86_64.
+    unsafe {
+        asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x20",
+            "blr x21",
+            "brk #1",
+            "2:",
+            in("x8") libc::SYS_clone3,
+            inlateout("x0") std::ptr::from_ref(args) => returned,
+            in("x1") size_of::<libc::clone_args>(),
+            in("x20") arg,
+            in("x21") child,
+        );
+    }
+    returned
+}
+
+/// Far more than a chain of system calls needs.
+const STACK: usize = 64 * 1024;
+/// linux/sched.h; not in the libc crate for every target.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;

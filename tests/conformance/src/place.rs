@@ -1,0 +1,120 @@
+//! A sandbox with a workspace of its own, both gone when it is dropped.
+
+use belljar_engine::{Engine, ExecResult, Sandbox};
+use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A sandbox and the folder it works on.
+pub struct Place {
+    // Dropped in this order.
+    sandbox: Sandbox,
+    folder: TempDir,
+}
+
+impl Place {
+    /// With all the defaults.
+    pub async fn new(backend: BackendName) -> Place {
+        Place::with(backend, |_| {}).await
+    }
+
+    /// With some of its specification changed.
+    pub async fn with(backend: BackendName, change: impl FnOnce(&mut SandboxSpec)) -> Place {
+        match Place::try_with(backend, change).await {
+            Ok(place) => place,
+            Err(error) => panic!("no sandbox: {error} ({})", error.code),
+        }
+    }
+
+    /// The same, where it may be refused.
+    pub async fn try_with(
+        backend: BackendName,
+        change: impl FnOnce(&mut SandboxSpec),
+    ) -> Result<Place, SandboxError> {
+        let folder = TempDir::new().expect("there is room for a workspace");
+        let mut spec = SandboxSpec { workspace: Some(folder.path().into()), ..spec(backend) };
+        change(&mut spec);
+        let sandbox = Engine::new().create(spec).await?;
+        Ok(Place { sandbox, folder })
+    }
+
+    /// The sandbox, to be dropped by itself; the workspace stays until the second value goes.
+    pub fn into_parts(self) -> (Sandbox, TempDir) {
+        (self.sandbox, self.folder)
+    }
+
+    /// The workspace, on the host.
+    pub fn on_host(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Something in the workspace, on the host.
+    pub fn host(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Something in the workspace, as an absolute path inside.
+    pub fn inside(&self, name: &str) -> String {
+        format!("{}/{name}", self.sandbox.workspace())
+    }
+
+    /// Runs a command to its end.
+    pub async fn run(&self, command: &Command) -> ExecResult {
+        match self.sandbox.exec(command).await {
+            Ok(result) => result,
+            Err(error) => panic!("{:?}: {error} ({})", command.argv(), error.code),
+        }
+    }
+
+    /// Runs a shell script to its end.
+    pub async fn sh(&self, script: &str) -> ExecResult {
+        self.run(&sh(script)).await
+    }
+
+    /// What a shell script wrote, without the end of its last line; it must succeed.
+    pub async fn answer(&self, script: &str) -> String {
+        let result = self.sh(script).await;
+        assert_eq!(result.exit_code, Some(0), "{script}: {}", text(&result.stderr));
+        text(&result.stdout).trim_end_matches('\n').to_string()
+    }
+}
+
+impl Deref for Place {
+    type Target = Sandbox;
+
+    fn deref(&self) -> &Sandbox {
+        &self.sandbox
+    }
+}
+
+/// A specification with nothing but its backend.
+pub fn spec(backend: BackendName) -> SandboxSpec {
+    SandboxSpec { backend: BackendChoice::Named(backend), ..SandboxSpec::default() }
+}
+
+/// Whether the sandbox has a root and private files of its own.
+pub fn has_wall(backend: BackendName) -> bool {
+    match backend {
+        BackendName::Native | BackendName::Bwrap => true,
+        BackendName::Container | BackendName::Host => false,
+    }
+}
+
+/// A command that may take long enough for any machine, and not for ever.
+pub fn command<const N: usize>(argv: [&str; N]) -> Command {
+    let mut command = Command::new(argv).expect("the command has words");
+    command.timeout = Some(Duration::from_secs(60));
+    command
+}
+
+/// A shell script.
+pub fn sh(script: &str) -> Command {
+    command(["sh", "-c", script])
+}
+
+/// Bytes as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

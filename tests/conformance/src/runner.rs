@@ -1,0 +1,90 @@
+//! From one function to a test for every backend.
+
+use belljar_engine::Engine;
+use belljar_spec::{BackendName, ErrorKind};
+use std::env;
+use std::future::Future;
+use std::panic;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// One `#[test]` for each backend and function, in a module with the backend's name.
+#[macro_export]
+macro_rules! for_every_backend {
+    ($($name:ident),* $(,)?) => {
+        $crate::for_every_backend!(@module native Native $($name)*);
+        $crate::for_every_backend!(@module bwrap Bwrap $($name)*);
+        $crate::for_every_backend!(@module container Container $($name)*);
+        $crate::for_every_backend!(@module host Host $($name)*);
+    };
+    (@module $module:ident $backend:ident $($name:ident)*) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                $crate::run($crate::BackendName::$backend, super::$name);
+            })*
+        }
+    };
+}
+
+/// Runs one test with one backend, if it is wanted and works here.
+pub fn run<T, F>(backend: BackendName, test: T)
+where
+    T: FnOnce(BackendName) -> F + Send + 'static,
+    F: Future<Output = ()>,
+{
+    let (tell, told) = mpsc::channel();
+    // On a thread of its own, so that a hang in blocking code fails too.
+    let body = thread::spawn(move || {
+        if usable(backend) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime starts").block_on(test(backend));
+        }
+        let _ = tell.send(());
+    });
+    match told.recv_timeout(PATIENCE) {
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            panic!("{backend}: nothing happened for {PATIENCE:?}: it hangs")
+        }
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {}
+    }
+    if let Err(reason) = body.join() {
+        panic::resume_unwind(reason);
+    }
+}
+
+/// Runs the test `name` of this executable again, as a process of its own, started by a shell after `preparation`.
+/// The test knows itself by the variable `BELLJAR_AGAIN`, whose value is `role`.
+pub fn again(name: &str, role: &str, preparation: &str) -> Command {
+    let own = env::current_exe().expect("we know our own executable");
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{preparation}; exec \"$0\" \"$@\"")]).arg(own);
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("BELLJAR_AGAIN", role);
+    command
+}
+
+/// Whether this test is wanted and its backend works here; says so if not.
+#[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
+fn usable(backend: BackendName) -> bool {
+    let wanted = env::var("BELLJAR_BACKENDS").unwrap_or_default();
+    if !wanted.is_empty() && !wanted.split(',').any(|name| name.trim() == backend.as_str()) {
+        eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
+        return false;
+    }
+    match Engine::new().create_blocking(&crate::spec(backend)) {
+        Ok(sandbox) => {
+            sandbox.dispose_blocking();
+            true
+        }
+        Err(refusal) if refusal.kind == ErrorKind::Unavailable && env::var("CI").as_deref() != Ok("true") => {
+            eprintln!("skipped: {backend}: {refusal}");
+            false
+        }
+        Err(refusal) => panic!("{backend} does not work here: {refusal}"),
+    }
+}
+
+/// Far longer than the slowest test takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,0 +1,35 @@
+//! Reading from a running command.
+
+use crate::text;
+use belljar_engine::{ExecOutput, Output, Running};
+
+/// Reads until the command's output holds `expected`; returns all of it so far.
+pub async fn read_until(running: &mut Running<'_>, expected: &str) -> String {
+    let mut seen = Vec::new();
+    while !text(&seen).contains(expected) {
+        match running.events.next().await {
+            Ok(Output::Stdout(bytes) | Output::Stderr(bytes)) => seen.extend(bytes),
+            Ok(Output::Ended(ended)) => panic!("no `{expected}` in `{}` before {ended:?}", text(&seen)),
+            Err(error) => panic!("no `{expected}` in `{}` before {error}", text(&seen)),
+        }
+    }
+    text(&seen)
+}
+
+/// Reads to the end: standard output, standard error, and how it ended.
+pub async fn drain(running: &mut Running<'_>) -> (Vec<u8>, Vec<u8>, ExecOutput) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match running.events.next().await {
+            Ok(Output::Stdout(bytes)) => stdout.extend(bytes),
+            Ok(Output::Stderr(bytes)) => stderr.extend(bytes),
+            Ok(Output::Ended(ended)) => return (stdout, stderr, ended),
+            Err(error) => panic!("{error} ({}) after `{}`", error.code, text(&stdout)),
+        }
+    }
+}
+
+/// How a command ended, whatever it wrote.
+pub async fn end(running: &mut Running<'_>) -> ExecOutput {
+    drain(running).await.2
+}

@@ -1,0 +1,312 @@
+//! Ending a command ends all that descends from it, however it tries to stay. Judged by the host's list of processes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use belljar_engine::{ExecResult, Output};
+use belljar_spec::{BackendName, Command, ErrorKind, LimitHit};
+use belljar_tests_conformance::*;
+use std::fs;
+use std::time::Duration;
+
+for_every_backend![
+    a_timeout_kills_the_whole_tree,
+    a_timeout_kills_what_forked_twice,
+    a_timeout_kills_what_began_a_session,
+    a_timeout_kills_what_cleared_its_environment,
+    a_timeout_kills_what_ignores_signals,
+    a_timeout_kills_what_is_stopped,
+    a_timeout_kills_what_changed_its_name,
+    a_timeout_kills_what_the_command_left_behind,
+    a_timeout_keeps_what_was_written_before,
+    a_timeout_ends_only_its_own_command,
+    an_abort_kills_the_whole_tree,
+    an_abort_before_the_start_ends_it,
+    the_first_of_timeout_and_abort_is_named,
+    a_dropped_future_kills_the_tree,
+    a_dropped_command_kills_the_tree,
+    dropped_events_kill_the_tree,
+    dropped_inputs_kill_the_tree,
+    a_kill_is_followed_by_the_end,
+    a_file_stops_growing_after_a_timeout,
+    a_fork_bomb_is_ended,
+    a_chain_of_forks_is_ended,
+    killing_the_supervisor_saves_nobody,
+    killing_everything_in_reach_leaves_a_working_sandbox,
+    a_very_long_timeout_is_fine,
+];
+
+/// A script that runs on until it is killed.
+fn lasting(marker: &Marker) -> String {
+    format!("sh -c 'while :; do sleep 0.1; done' {marker}")
+}
+
+/// Runs a script until `count` marked processes are there, lets time run out, and returns what became of it.
+async fn timed_out(backend: BackendName, count: usize, script: impl Fn(&Marker) -> String) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let mut command = sh(&script(&marker));
+    // Long enough for all of them to be there, or the test would show nothing.
+    command.timeout = Some(Duration::from_millis(1500));
+    let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
+    assert_killed(&result);
+    assert_eq!(marker.processes(), [], "they outlived the timeout");
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+fn assert_killed(result: &ExecResult) {
+    assert!(result.timed_out && !result.aborted, "{result:?}");
+    assert_eq!(result.limit, Some(LimitHit::Timeout));
+    assert_eq!((result.exit_code, result.signal.as_deref()), (None, Some("SIGKILL")));
+}
+
+async fn a_timeout_kills_the_whole_tree(backend: BackendName) {
+    let three =
+        |marker: &Marker| format!("{0} & sh -c '{1} & wait' & {0}; :", lasting(marker), nested(marker));
+    timed_out(backend, 3, three).await;
+}
+
+/// For within single quotes.
+fn nested(marker: &Marker) -> String {
+    format!("sh -c \"while :; do sleep 0.1; done\" {marker}")
+}
+
+async fn a_timeout_kills_what_forked_twice(backend: BackendName) {
+    timed_out(backend, 1, |marker| format!("(({} &) &); sleep 60; :", lasting(marker))).await;
+}
+
+async fn a_timeout_kills_what_began_a_session(backend: BackendName) {
+    timed_out(backend, 1, |marker| format!("(setsid {} &); sleep 60; :", lasting(marker))).await;
+}
+
+async fn a_timeout_kills_what_cleared_its_environment(backend: BackendName) {
+    timed_out(backend, 1, |marker| format!("(env -i setsid /bin/{} &); sleep 60; :", lasting(marker))).await;
+}
+
+async fn a_timeout_kills_what_ignores_signals(backend: BackendName) {
+    let script = |marker: &Marker| {
+        format!(
+            "trap '' HUP INT QUIT TERM USR1 USR2 PIPE CHLD TSTP TTIN TTOU; setsid nohup {} >/dev/null & \
+             while :; do sleep 0.1; done",
+            lasting(marker)
+        )
+    };
+    timed_out(backend, 1, script).await;
+}
+
+async fn a_timeout_kills_what_is_stopped(backend: BackendName) {
+    timed_out(backend, 1, |marker| format!("{} & kill -STOP $!; kill -STOP $$", lasting(marker))).await;
+}
+
+async fn a_timeout_kills_what_changed_its_name(backend: BackendName) {
+    // Parentheses and line ends in a process's name are there to confuse who reads /proc.
+    let script = |marker: &Marker| {
+        format!(
+            "cp /bin/sh ') R 1 1 1 (\n1' && (setsid './) R 1 1 1 (\n1' -c 'while :; do sleep 0.1; done' {marker} &); \
+             sleep 60; :"
+        )
+    };
+    timed_out(backend, 1, script).await;
+}
+
+async fn a_timeout_kills_what_the_command_left_behind(backend: BackendName) {
+    // The command's own process is gone for long; a grandchild keeps nothing open that belongs to it.
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = format!("(setsid {} </dev/null >/dev/null 2>&1 &); sleep 60", lasting(&marker));
+    let mut command = sh(&script);
+    command.timeout = Some(Duration::from_millis(1500));
+    let (result, ()) = tokio::join!(place.run(&command), marker.appears(1));
+    assert_killed(&result);
+    assert_eq!(marker.processes(), []);
+}
+
+async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("echo out; echo err >&2; echo file > file; sleep 60");
+    command.timeout = Some(Duration::from_millis(1000));
+    let result = place.run(&command).await;
+    assert_killed(&result);
+    assert_eq!((text(&result.stdout).as_str(), text(&result.stderr).as_str()), ("out\n", "err\n"));
+    assert_eq!(fs::read(place.host("file")).unwrap(), b"file\n");
+}
+
+async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let (ours, other) = (Marker::new(), Marker::new());
+    let running = place.spawn(&sh(&format!("{}; :", lasting(&other)))).await.unwrap();
+    other.wait_for(1);
+    let mut command = sh(&format!("{}; :", lasting(&ours)));
+    command.timeout = Some(Duration::from_millis(500));
+    assert_killed(&place.run(&command).await);
+    assert_eq!(ours.processes(), []);
+    assert!(!other.processes().is_empty(), "a neighbour was killed too");
+    drop(running);
+}
+
+async fn an_abort_kills_the_whole_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = format!("(setsid {0} &); {0} & {0}; :", lasting(&marker));
+    let result = place.exec_until(&sh(&script), marker.appears(3)).await.unwrap();
+    assert!(result.aborted && !result.timed_out);
+    assert_eq!((result.exit_code, result.signal.as_deref(), result.limit), (None, Some("SIGKILL"), None));
+    assert_eq!(marker.processes(), []);
+}
+
+async fn an_abort_before_the_start_ends_it(backend: BackendName) {
+    let place = Place::new(backend).await;
+    for _ in 0..20 {
+        let marker = Marker::new();
+        let result = place.exec_until(&sh(&format!("{}; :", lasting(&marker))), async {}).await.unwrap();
+        assert!(result.aborted);
+        assert_eq!(marker.processes(), []);
+    }
+}
+
+async fn the_first_of_timeout_and_abort_is_named(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("sleep 60");
+    command.timeout = Some(Duration::from_millis(100));
+    let later = tokio::time::sleep(Duration::from_secs(50));
+    let result = place.exec_until(&command, later).await.unwrap();
+    assert_eq!((result.timed_out, result.aborted), (true, false));
+    command.timeout = Some(Duration::from_secs(50));
+    let sooner = tokio::time::sleep(Duration::from_millis(100));
+    let result = place.exec_until(&command, sooner).await.unwrap();
+    assert_eq!((result.timed_out, result.aborted), (false, true));
+}
+
+async fn a_dropped_future_kills_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let command = sh(&format!("(setsid {0} &); {0}; :", lasting(&marker)));
+    tokio::select! {
+        result = place.exec(&command) => panic!("{result:?}"),
+        () = marker.appears(2) => {}
+    }
+    marker.wait_for_none();
+}
+
+async fn a_dropped_command_kills_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let running = place.spawn(&sh(&format!("(setsid {0} &); {0}; :", lasting(&marker)))).await.unwrap();
+    marker.wait_for(2);
+    drop(running);
+    marker.wait_for_none();
+}
+
+async fn dropped_events_kill_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let running = place.spawn(&sh(&format!("{}; :", lasting(&marker)))).await.unwrap();
+    marker.wait_for(1);
+    let belljar_engine::Running { events, inputs } = running;
+    drop(events);
+    marker.wait_for_none();
+    drop(inputs);
+}
+
+async fn dropped_inputs_kill_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let running = place.spawn(&sh(&format!("{}; :", lasting(&marker)))).await.unwrap();
+    marker.wait_for(1);
+    let belljar_engine::Running { events, inputs } = running;
+    drop(inputs);
+    marker.wait_for_none();
+    drop(events);
+}
+
+async fn a_kill_is_followed_by_the_end(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = format!("echo before; (setsid {0} &); {0}; :", lasting(&marker));
+    let mut running = place.spawn(&sh(&script)).await.unwrap();
+    assert_eq!(running.events.next().await.unwrap(), Output::Stdout(b"before\n".to_vec()));
+    marker.wait_for(2);
+    running.inputs.kill().await;
+    let ended = end(&mut running).await;
+    assert_eq!((ended.exit_code, ended.signal.as_deref()), (None, Some("SIGKILL")));
+    assert_eq!(marker.processes(), []);
+}
+
+async fn a_file_stops_growing_after_a_timeout(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command =
+        sh("(setsid env -i /bin/sh -c 'while :; do echo >> grows; sleep 0.02; done' &); sleep 60");
+    command.timeout = Some(Duration::from_millis(1000));
+    assert_killed(&place.run(&command).await);
+    let size = || fs::metadata(place.host("grows")).unwrap().len();
+    let at_the_end = size();
+    assert!(at_the_end > 0);
+    assert_eq!(settles(size), at_the_end);
+}
+
+async fn a_fork_bomb_is_ended(backend: BackendName) {
+    let place = Place::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
+    let place = match place {
+        // Nobody starts a fork bomb where nothing holds it.
+        Err(refusal) if refusal.code == "limit_unavailable" && !cgroup_can_be_ours("pids") => return,
+        place => place.unwrap_or_else(|error| panic!("{error}")),
+    };
+    let marker = Marker::new();
+    let mut command =
+        Command::new(["sh", "-c", "bomb() { bomb & bomb & wait; }; bomb", marker.to_string().as_str()])
+            .unwrap();
+    command.timeout = Some(Duration::from_millis(1500));
+    let (result, ()) = tokio::join!(place.exec(&command), marker.appears(30));
+    let result = result.unwrap_or_else(|error| panic!("{error} ({})", error.code));
+    // Where the first shell gives up by itself its children go on: that is the next test's.
+    if result.timed_out {
+        assert_eq!(marker.processes(), []);
+    }
+    place.dispose().await;
+    assert_eq!(marker.processes(), []);
+}
+
+async fn a_chain_of_forks_is_ended(backend: BackendName) {
+    // Every process starts the next and ends: at each look it is another one.
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    fs::write(place.host("chain"), "[ -e stop ] || sh ./chain \"$1\" &\n").unwrap();
+    let mut command = sh(&format!("for i in 1 2 3 4; do sh ./chain {marker} & done; sleep 60"));
+    command.timeout = Some(Duration::from_millis(700));
+    let result = place.exec(&command).await;
+    let left = marker.processes();
+    fs::write(place.host("stop"), "").unwrap();
+    assert_killed(&result.unwrap_or_else(|error| panic!("{error} ({})", error.code)));
+    assert_eq!(left, []);
+}
+
+async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = format!("(setsid {0} &); kill -KILL $PPID; {0}; :", lasting(&marker));
+    match place.exec(&sh(&script)).await {
+        Ok(result) => assert!(result.timed_out || result.signal.is_some(), "{result:?}"),
+        Err(error) => assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "supervisor_killed")),
+    }
+    marker.wait_for_none();
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+async fn killing_everything_in_reach_leaves_a_working_sandbox(backend: BackendName) {
+    if !has_wall(backend) {
+        return; // There everything in reach is ours.
+    }
+    let place = Place::new(backend).await;
+    let mut command = sh("kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; sleep 60");
+    command.timeout = Some(Duration::from_secs(20));
+    // It may take its own supervisor along, which is an error of its own.
+    let _ = place.exec(&command).await;
+    assert_eq!(place.answer("echo alive").await, "alive");
+    place.write_file("file", b"alive").await.unwrap();
+}
+
+async fn a_very_long_timeout_is_fine(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("exit 3");
+    command.timeout = Some(Duration::MAX);
+    assert_eq!(place.run(&command).await.exit_code, Some(3));
+}

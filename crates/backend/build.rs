@@ -1,7 +1,7 @@
 //! Builds the guest, statically, and embeds it: a plain `cargo build` gives one file that is a whole install.
 //!
 //! The guest has a profile and flags of its own, so it is built by a cargo of its own, into a directory that all
-//! profiles share. Everything it depends on is in the same lock file, so nothing is fetched. Where the musl target is
+//! profiles share. Everything it depends on is in the same lock file. Where the musl target is
 //! installed (`rustup target add`), the guest uses it: half the size, and it starts in half the time; else glibc,
 //! statically.
 
@@ -28,7 +28,7 @@ fn build(crates: &Path, target_directory: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .current_dir(crates)
-        .args(["build", "--package", "belljar-guest", "--profile", "guest", "--offline", "--target", &target])
+        .args(["build", "--package", "belljar-guest", "--profile", "guest", "--locked", "--target", &target])
         .arg("--target-dir")
         .arg(target_directory)
         .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")

@@ -104,9 +104,8 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.door.close();
         self.process.end();
-        if let Some(cgroup) = self.cgroup.take() {
-            cgroup.remove();
-        }
+        // Only now can it be removed.
+        self.cgroup = None;
     }
 }
 

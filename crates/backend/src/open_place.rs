@@ -7,7 +7,7 @@ use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::{Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
-use belljar_wire::message::{FileRoot, Seal, Setup, Step, Syscalls};
+use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 
 pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let cgroup = Cgroup::create(plan.id, &plan.limits)?;
@@ -19,12 +19,7 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         own_user_namespace: false,
         own_filesystem: false,
     };
-    if let Err(refusal) = enforcement.accept(&plan.limits) {
-        if let Some(cgroup) = cgroup {
-            cgroup.remove();
-        }
-        return Err(refusal);
-    }
+    enforcement.accept(&plan.limits)?;
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
@@ -48,7 +43,12 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: vec![Step::Subreaper],
-        seal: Seal { rlimits: rlimits(plan), syscalls: Syscalls::Unfiltered, landlock: None },
+        seal: Seal {
+            rlimits: rlimits(plan),
+            privileges: Privileges::Kept,
+            syscalls: Syscalls::Default,
+            landlock: None,
+        },
         files: FileRoot::Beneath(plan.workspace()?.to_string()),
         workspace: plan.workspace()?.to_string(),
     };

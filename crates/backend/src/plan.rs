@@ -4,8 +4,9 @@ use crate::layout::Layout;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
 };
+use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
-use belljar_wire::message::{Landlock, Seal, Syscalls};
+use belljar_wire::message::{Landlock, Privileges, Seal, Syscalls};
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
@@ -78,7 +79,12 @@ impl Plan {
             // Landlock refuses every mount, which is what nesting is for.
             Nesting::Allowed => (Syscalls::Nested, None),
         };
-        Seal { rlimits: enforcement.rlimits(&self.limits), syscalls, landlock: Some(Landlock { writable }) }
+        Seal {
+            rlimits: enforcement.rlimits(&self.limits),
+            privileges: Privileges::Dropped,
+            syscalls,
+            landlock: Some(Landlock { writable }),
+        }
     }
 }
 
@@ -117,6 +123,13 @@ impl Enforcement {
     /// Refuses what was asked for and cannot be held.
     pub(crate) fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
         let asked = |origin: Origin| origin == Origin::Asked;
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        if asked(limits.open_files.origin) && limits.open_files.value > most {
+            let message =
+                format!("a process may have at most {most} open files here, not {}", limits.open_files.value);
+            return Err(SandboxError::unavailable("limit_unavailable", message)
+                .hint("ask for less, or raise the hard limit that belljar is started with (`ulimit -Hn`)"));
+        }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
             ("cpus", asked(limits.cpus.origin) && !self.cpus_by_cgroup),

@@ -19,12 +19,23 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Without a command, `belljar` opens a shell in a sandbox of the current folder.\n\
-    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused; 127 not found.")]
+    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) shell: ShellArgs,
+}
+
+impl Args {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.command {
+            Some(Command::Run(options)) => options.json,
+            Some(Command::Doctor(options)) => options.json,
+            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,13 +70,13 @@ pub(crate) struct RunArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-    /// Start in this folder, relative to the workspace
+    /// Start in this folder; a relative one starts at the workspace
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     /// Whether the command gets a terminal
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) tty: Tty,
-    /// Collect what the command writes, and print one JSON object with it and the result
+    /// Read standard input to its end, collect what the command writes, and print one JSON object with the result
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
@@ -105,7 +116,7 @@ pub(crate) struct SandboxArgs {
     /// The wall: auto, native, bwrap, container or host (no wall)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
-    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm
+    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm (no wall of the last two yet)
     #[arg(long, value_name = "LEVEL")]
     at_least: Option<Assurance>,
     /// The folder to work on [default: the current one]
@@ -153,7 +164,7 @@ pub(crate) struct LimitArgs {
     /// Open files of one process [default: 65536]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
     open_files: Option<u64>,
-    /// Private files: home, /tmp, /run, /dev/shm together [default: 4g, or half of memory]
+    /// Private files: home, /tmp, /dev/shm together [default: 4g, or half of memory]
     #[arg(long, value_name = "SIZE")]
     disk: Option<ByteSize>,
     /// Bytes of one output stream; what comes after is dropped [default: 1g; with --json 16m]
@@ -218,7 +229,7 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
     };
     let name: EnvName =
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::policy("bad_variable", error.to_string())
+            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
     let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
         SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))

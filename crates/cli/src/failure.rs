@@ -12,6 +12,22 @@ pub(crate) fn say(error: &SandboxError) -> ExitCode {
     ExitCode::from(exit_code(error))
 }
 
+/// The same, for a program.
+pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
+    let SandboxError { kind, code, message, hint } = error;
+    let report =
+        serde_json::json!({ "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
+    println!("{report:#}");
+    ExitCode::from(exit_code(error))
+}
+
+/// Words that belljar does not understand; also where help and version come from.
+pub(crate) fn say_usage(error: &clap::Error) -> ExitCode {
+    // Nothing better can be done about a terminal that went away.
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { FAILED } else { 0 })
+}
+
 /// As docker and timeout do it, so that scripts need not learn anything.
 pub(crate) fn exit_code(error: &SandboxError) -> u8 {
     match error.kind {

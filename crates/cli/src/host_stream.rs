@@ -1,8 +1,10 @@
 //! Our own standard streams, waited for without blocking the rest. Nothing about them is changed: they are shared
 //! with whoever started us.
 
+use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use belljar_sys::rustix::io::{Errno, read, write};
+use belljar_sys::rustix::time::Timespec;
 use std::io;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -47,16 +49,8 @@ impl HostStream {
     /// The next bytes; none at the end.
     pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let ready = match &self.readiness {
-                Some(readiness) => Some(readiness.readable().await?),
-                None => None,
-            };
-            let outcome = read(self.fd.0.as_fd(), &mut *buffer);
-            if let Some(mut ready) = ready {
-                // Another wait asks the kernel again: what we read may have been all there is.
-                ready.clear_ready();
-            }
-            match outcome {
+            self.ready(PollFlags::IN).await?;
+            match read(self.fd.0.as_fd(), &mut *buffer) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 other => return Ok(other?),
             }
@@ -66,20 +60,33 @@ impl HostStream {
     /// Writes all of it.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let ready = match &self.readiness {
-                Some(readiness) => Some(readiness.writable().await?),
-                None => None,
-            };
+            self.ready(PollFlags::OUT).await?;
             // A pipe that is ready takes this much without making us wait: pipe(7).
-            let piece = &bytes[..bytes.len().min(PIPE_BUF)];
-            let outcome = write(self.fd.0.as_fd(), piece);
-            if let Some(mut ready) = ready {
-                ready.clear_ready();
-            }
-            match outcome {
+            match write(self.fd.0.as_fd(), &bytes[..bytes.len().min(PIPE_BUF)]) {
                 Ok(length) => bytes = &bytes[length..],
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the kernel says that it is ready now. The stream blocks, so no call ever says that it would have to
+    /// wait; and the runtime hears of changes only. So the kernel is asked, before and after each wait.
+    async fn ready(&self, what: PollFlags) -> io::Result<()> {
+        let Some(readiness) = &self.readiness else { return Ok(()) };
+        let now = || -> io::Result<bool> {
+            let mut fds = [PollFd::new(&self.fd.0, what)];
+            poll(&mut fds, Some(&Timespec::default()))?;
+            Ok(!fds[0].revents().is_empty())
+        };
+        while !now()? {
+            let mut change = match what {
+                PollFlags::IN => readiness.readable().await?,
+                _ => readiness.writable().await?,
+            };
+            if !now()? {
+                change.clear_ready();
             }
         }
         Ok(())

@@ -12,7 +12,11 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return failure::say_usage(&error),
+    };
+    let as_json = args.wants_json();
     let outcome = match args.command {
         None => commands::shell::shell(args.shell),
         Some(args::Command::Shell(options)) => commands::shell::shell(options),
@@ -23,6 +27,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
+        Err(error) if as_json => failure::say_json(&error),
         Err(error) => failure::say(&error),
     }
 }

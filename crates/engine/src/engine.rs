@@ -3,9 +3,7 @@
 use crate::exec::request;
 use crate::{Sandbox, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
-use belljar_spec::{
-    Assurance, BackendChoice, BackendName, Command, ErrorKind, Limits, SandboxError, SandboxSpec,
-};
+use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::sync::OnceLock;
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
@@ -77,16 +75,25 @@ fn auto(spec: &SandboxSpec, limits: Limits, first: Option<&Command>) -> Result<S
             continue;
         }
         match start(backend(name), spec, limits.clone(), first) {
-            Err(refusal) if refusal.kind == ErrorKind::Unavailable && refusal.code != "limit_unavailable" => {
+            Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
                 refusals.push((name, refusal));
             }
             outcome => return outcome,
         }
     }
-    Err(no_wall(&refusals))
+    Err(no_wall(&refusals, spec))
 }
 
-fn no_wall(refusals: &[(BackendName, SandboxError)]) -> SandboxError {
+fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
+    if let Some(least) = spec.at_least
+        && refusals.iter().all(|(_, refusal)| refusal.code == TOO_WEAK)
+    {
+        let message = format!(
+            "no wall here has the assurance {least}: the strongest that belljar can choose is native (namespace)"
+        );
+        return SandboxError::unavailable(TOO_WEAK, message)
+            .hint("ask for less with `--at-least`, or use a machine that has a stronger wall");
+    }
     let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
     let message =
@@ -100,7 +107,7 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
         Some(least) if name.assurance() < least => {
             let message =
                 format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
-            Err(SandboxError::unavailable("assurance_too_low", message)
+            Err(SandboxError::unavailable(TOO_WEAK, message)
                 .hint("ask for less with `--at-least`, or use a machine that has a stronger wall"))
         }
         _ => Ok(()),
@@ -127,3 +134,8 @@ fn start(
     let guest = guest?;
     Sandbox::new(id, backend.name(), guest, &plan, limits)
 }
+
+/// Refusals of a wall as such. Any other is about what was asked for, and no weaker wall is the answer to that.
+const WALL_REFUSED: [&str; 4] = ["namespaces_refused", "bwrap_missing", "bwrap_failed", "not_in_container"];
+/// The code of a refusal because of `at_least`.
+const TOO_WEAK: &str = "assurance_too_low";

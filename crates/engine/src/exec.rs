@@ -363,6 +363,12 @@ fn signal_name(number: i32) -> String {
     }
 }
 
+/// The number of a signal that a result names.
+pub fn signal_number(name: &str) -> Option<i32> {
+    let named = NAMES.iter().find(|(_, known)| *known == name).map(|(signal, _)| signal.as_raw());
+    named.or_else(|| name.strip_prefix("signal ")?.parse().ok())
+}
+
 fn on_the_wire(size: WindowSize) -> message::WindowSize {
     message::WindowSize { rows: size.rows, cols: size.cols }
 }

@@ -26,7 +26,7 @@ mod sandbox;
 mod stream;
 
 pub use engine::{Engine, WallReport};
-pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running};
+pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;
 pub use sandbox::Sandbox;

@@ -1,11 +1,12 @@
 //! Starting a command: program, directory and standard streams; then the relay has it.
 
-use crate::files::Place;
 use crate::relay::{Output, Relay};
+use crate::serve::World;
 use crate::stream::{Stream, fault};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
+use belljar_sys::rustix::process::Resource;
 use belljar_sys::spawn::{Command, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
 use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
@@ -14,15 +15,15 @@ use std::io;
 
 /// Runs a command to its end over `stream`. Calls `started` when it is on its way.
 pub(crate) fn run(
-    place: &Place,
+    world: &World,
     request: Exec,
     mut stream: Stream,
     started: impl FnOnce(),
 ) -> io::Result<()> {
-    match start(place, &request) {
+    match start(world, &request) {
         Ok((supervised, ends)) => {
             started();
-            Relay::new(stream, supervised, ends)?.run()
+            Relay::new(stream, supervised, ends, world.place.is_private())?.run()
         }
         Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
     }
@@ -36,7 +37,7 @@ pub(crate) struct Ends {
     pub(crate) terminal: Option<OwnedFd>,
 }
 
-fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
+fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
     let program = request.argv.first().ok_or_else(|| fault("run an empty command", Errno::INVAL))?;
     let name = String::from_utf8_lossy(&program.0);
     let strings = |list: &mut dyn Iterator<Item = Vec<u8>>| -> Result<Vec<CString>, Fault> {
@@ -46,8 +47,10 @@ fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
     let argv = strings(&mut request.argv.iter().map(|arg| arg.0.clone()))?;
     let env = strings(&mut request.env.iter().map(|(key, value)| [&key.0, &b"="[..], &value.0].concat()))?;
     let candidates = strings(&mut candidates(&program.0, &request.env).into_iter())?;
-    let cwd =
-        place.directory(&request.cwd).map_err(|errno| fault(format!("enter {}", request.cwd), errno))?;
+    let cwd = world
+        .place
+        .directory(&request.cwd)
+        .map_err(|errno| fault(format!("enter {}", request.cwd), errno))?;
     let doing = |errno: Errno| fault(format!("run {name}"), errno);
 
     let streams = Streams::open(request.stdio).map_err(doing)?;
@@ -58,10 +61,23 @@ fn start(place: &Place, request: &Exec) -> Result<(Supervised, Ends), Fault> {
         cwd: cwd.as_fd(),
         stdio: streams.theirs(),
         terminal: streams.terminal(),
+        limits: &world.limits,
     };
     let supervised = spawn_supervised(&command).map_err(doing)?;
     let ends = streams.into_ours().map_err(doing)?;
     Ok((supervised, ends))
+}
+
+/// The kernel's numbers as its names: asm-generic/resource.h.
+pub(crate) fn limits(numbers: &[(u32, u64)]) -> Result<Vec<(Resource, u64)>, Fault> {
+    let known = [(2, Resource::Data), (4, Resource::Core), (6, Resource::Nproc), (7, Resource::Nofile)];
+    let named = |(number, value): &(u32, u64)| {
+        let resource = known.iter().find(|(known, _)| known == number).map(|(_, resource)| *resource);
+        resource
+            .map(|resource| (resource, *value))
+            .ok_or_else(|| fault(format!("set limit {number}"), Errno::INVAL))
+    };
+    numbers.iter().map(named).collect()
 }
 
 /// Where to look for a program, in order: as a shell does.

@@ -33,6 +33,11 @@ impl Place {
         Ok(Place { root, prefix, resolve, workspace })
     }
 
+    /// Whether all that is seen belongs to the sandbox.
+    pub(crate) fn is_private(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
     /// A directory, for a command to start in.
     pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, Errno> {
         self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)

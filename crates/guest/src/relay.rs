@@ -57,6 +57,8 @@ pub(crate) struct Relay {
     /// The host still has something to say.
     host_open: bool,
     state: State,
+    /// Whether /tmp is the sandbox's own.
+    private: bool,
 }
 
 enum State {
@@ -66,7 +68,12 @@ enum State {
 }
 
 impl Relay {
-    pub(crate) fn new(stream: Stream, supervised: Supervised, ends: Ends) -> io::Result<Relay> {
+    pub(crate) fn new(
+        stream: Stream,
+        supervised: Supervised,
+        ends: Ends,
+        private: bool,
+    ) -> io::Result<Relay> {
         let (socket, reader) = stream.into_parts();
         let Ends { stdin, outputs, terminal } = ends;
         for fd in outputs.iter().map(|output| &output.pipe).chain([&socket, &stdin]) {
@@ -84,6 +91,7 @@ impl Relay {
             stdin_closing: false,
             host_open: true,
             state: State::Running,
+            private,
         })
     }
 
@@ -306,12 +314,20 @@ impl Relay {
     fn read_status(&self) -> ExecEvent {
         let mut bytes = [0; 4];
         match read(&self.supervised.status, &mut bytes) {
-            Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: disk() },
+            Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: self.disk() },
             _ => {
                 // Somebody inside killed the supervisor, perhaps to outlive it: nobody does.
                 tree::kill_below(getpid());
                 ExecEvent::SupervisorLost
             }
+        }
+    }
+
+    /// The private filesystem, all of which is one: its temporary directory stands for it. Full is less than a page.
+    fn disk(&self) -> Disk {
+        match statvfs("/tmp") {
+            Ok(tmp) if self.private && tmp.f_blocks > 0 && tmp.f_bavail == 0 => Disk::Full,
+            _ => Disk::Free,
         }
     }
 
@@ -327,14 +343,6 @@ struct Ready {
     socket: PollFlags,
     stdin: bool,
     outputs: Vec<bool>,
-}
-
-/// The private filesystem, all of which is one: its temporary directory stands for it. Full is less than a page.
-fn disk() -> Disk {
-    match statvfs("/tmp") {
-        Ok(private) if private.f_blocks > 0 && private.f_bavail == 0 => Disk::Full,
-        _ => Disk::Free,
-    }
 }
 
 fn ending(status: i32) -> Ending {

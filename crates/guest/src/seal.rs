@@ -1,11 +1,10 @@
-//! Closes what no command may have: limits, Landlock, capabilities, system calls. After this nothing can be
+//! Closes what no command may have: Landlock, capabilities, system calls. After this nothing can be
 //! opened again, by us either.
 
 use crate::stream::fault;
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_sys::{caps, seccomp};
-use belljar_wire::message::{self, Fault, Seal, Sealed, Syscalls};
+use belljar_wire::message::{self, Fault, Privileges, Seal, Sealed, Syscalls};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
@@ -13,8 +12,8 @@ use landlock::{
 
 /// Seals this process, which must have one thread, and with it all that it will start.
 pub(crate) fn seal(seal: &Seal) -> Result<Sealed, Fault> {
-    for (resource, value) in &seal.rlimits {
-        limit(*resource, *value).map_err(|errno| fault(format!("set resource limit {resource}"), errno))?;
+    if seal.privileges == Privileges::Kept {
+        return Ok(Sealed { landlock_abi: 0 });
     }
     seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
     let landlock_abi = match &seal.landlock {
@@ -25,22 +24,11 @@ pub(crate) fn seal(seal: &Seal) -> Result<Sealed, Fault> {
     };
     caps::drop_all().map_err(|errno| fault("drop capabilities", errno))?;
     let filter = match seal.syscalls {
-        Syscalls::Default => Some(DEFAULT_FILTER),
-        Syscalls::Nested => Some(NESTED_FILTER),
-        Syscalls::Unfiltered => None,
+        Syscalls::Default => DEFAULT_FILTER,
+        Syscalls::Nested => NESTED_FILTER,
     };
-    if let Some(filter) = filter {
-        seccomp::install(filter).map_err(|errno| fault("install the seccomp filter", errno))?;
-    }
+    seccomp::install(filter).map_err(|errno| fault("install the seccomp filter", errno))?;
     Ok(Sealed { landlock_abi })
-}
-
-/// Sets soft and hard limit, never above the hard limit that is there: raising it takes a power we don't need.
-fn limit(resource: u32, value: u64) -> Result<(), Errno> {
-    let resource = RESOURCES.iter().find(|(number, _)| *number == resource).map(|(_, known)| *known);
-    let resource = resource.ok_or(Errno::INVAL)?;
-    let value = getrlimit(resource).maximum.map_or(value, |hard| value.min(hard));
-    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
 }
 
 /// The second wall: whatever a mistake in the first one leaves writable, only these paths are; and, where the
@@ -70,16 +58,6 @@ fn restrict(rules: &message::Landlock) -> Result<u32, RulesetError> {
 
 /// What the kernel does not know of it is left out.
 const NEWEST: ABI = ABI::V9;
-
-/// asm-generic/resource.h
-const RESOURCES: [(u32, Resource); 6] = [
-    (1, Resource::Fsize),
-    (2, Resource::Data),
-    (4, Resource::Core),
-    (6, Resource::Nproc),
-    (7, Resource::Nofile),
-    (8, Resource::Memlock),
-];
 
 /// Compiled by the build script from confine/syscalls.table.
 const DEFAULT_FILTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/default.bpf"));

@@ -5,7 +5,9 @@ use crate::setup::MakingNetwork;
 use crate::stream::Stream;
 use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::process::{DumpableBehavior, WaitOptions, getpid, set_dumpable_behavior, wait};
+use belljar_sys::rustix::process::{
+    DumpableBehavior, Resource, WaitOptions, getpid, set_dumpable_behavior, wait,
+};
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
 use belljar_wire::OWN_NETWORK;
@@ -20,13 +22,11 @@ use std::thread;
 
 /// Serves until the door closes.
 pub(crate) fn serve() -> io::Result<()> {
-    // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let own_network = env::args_os().nth(1).is_some_and(|arg| arg.as_bytes() == OWN_NETWORK.to_bytes());
     let network = if own_network { setup::make_network() } else { None };
     let door = launch::first_inherited();
-    let Some(place) = open(&door, network)? else { return Ok(()) };
-    let post = Arc::new(Post { door, place, waiting: AtomicUsize::new(1) });
+    let Some(world) = open(&door, network)? else { return Ok(()) };
+    let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1) });
     wait_at_door(&post);
     leave();
 }
@@ -34,8 +34,15 @@ pub(crate) fn serve() -> io::Result<()> {
 /// The door, and the threads that wait at it.
 struct Post {
     door: OwnedFd,
-    place: Place,
+    world: World,
     waiting: AtomicUsize,
+}
+
+/// What every request needs to know.
+pub(crate) struct World {
+    pub(crate) place: Place,
+    /// What every command is limited to.
+    pub(crate) limits: Vec<(Resource, u64)>,
 }
 
 /// Takes requests until the door closes, or enough others wait.
@@ -77,16 +84,19 @@ fn leave() -> ! {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<Place>> {
+fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<World>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
+    // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
+    // earlier: the host, an ordinary user, has just written our id maps there.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let mut descriptors = descriptors.into_iter();
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
     match build(setup, descriptors.collect(), network) {
-        Ok((place, sealed)) => {
+        Ok((world, sealed)) => {
             stream.send_message(&SetupReply::Ready(sealed))?;
-            Ok(Some(place))
+            Ok(Some(world))
         }
         Err(fault) => {
             stream.send_message(&SetupReply::Failed(fault))?;
@@ -99,7 +109,7 @@ fn build(
     setup: Setup,
     passed: Vec<OwnedFd>,
     network: Option<MakingNetwork>,
-) -> Result<(Place, Sealed), Fault> {
+) -> Result<(World, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
@@ -108,17 +118,18 @@ fn build(
     }
     setup::carry_out(&setup.steps, passed, network)?;
     let place = Place::open(setup.files, setup.workspace)?;
+    let limits = exec::limits(&setup.seal.rlimits)?;
     let sealed = seal::seal(&setup.seal)?;
-    Ok((place, sealed))
+    Ok((World { place, limits }, sealed))
 }
 
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
         // The command first: a new thread would only delay it.
-        Request::Exec(request) => exec::run(&post.place, request, stream, || keep_watch(post)),
+        Request::Exec(request) => exec::run(&post.world, request, stream, || keep_watch(post)),
         other => {
             keep_watch(post);
-            files::answer(&post.place, other, &mut stream)
+            files::answer(&post.world.place, other, &mut stream)
         }
     }
 }

@@ -122,7 +122,9 @@ impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
         match units.into_iter().find(|(_, shift)| self.0 >= 1 << shift) {
-            Some((unit, shift)) if self.0 % (1 << shift) == 0 => write!(f, "{}{unit}", self.0 >> shift),
+            Some((unit, shift)) if self.0.is_multiple_of(1 << shift) => {
+                write!(f, "{}{unit}", self.0 >> shift)
+            }
             Some((unit, shift)) => write!(f, "{:.1}{unit}", self.0 as f64 / (1u64 << shift) as f64),
             None => write!(f, "{}", self.0),
         }

@@ -28,7 +28,7 @@ impl Args {
     }
 
     /// Born in this cgroup (version 2).
-    pub(crate) fn into_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
+    pub(crate) fn set_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
         self.0.flags |= CLONE_INTO_CGROUP;
         self.0.cgroup = cgroup.as_raw_fd() as u64;
     }

@@ -136,7 +136,7 @@ fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
     let mut pidfd: libc::c_int = -1;
     let mut args = clone3::Args::new(launch.namespaces.0, &mut pidfd);
     if let Some(cgroup) = launch.cgroup {
-        args.into_cgroup(cgroup);
+        args.set_cgroup(cgroup);
     }
     let pid = match at_gate {
         // We stand still until it executes, so it can use our memory instead of a copy.

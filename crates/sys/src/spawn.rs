@@ -10,6 +10,7 @@ use crate::launch::{BlockedSignals, pointers};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
@@ -25,6 +26,8 @@ pub struct Command<'a> {
     pub stdio: [BorrowedFd<'a>; 3],
     /// Whether 0 becomes its controlling terminal.
     pub terminal: Terminal,
+    /// Soft and hard at once; lowered to the hard limit that is there.
+    pub limits: &'a [(Resource, u64)],
 }
 
 /// Whether a command has a controlling terminal.
@@ -70,19 +73,11 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
     drop(signals);
     drop(status_inside);
     drop(report_inside);
-    // Both processes report into one pipe, in any order, until both have let go of it.
-    let mut command = None;
-    let mut failure = None;
-    while let Some((about, value)) = read_report(&report)? {
-        match about {
-            COMMAND_STARTED => command = Some(value),
-            _ => failure = Some(Errno::from_raw_os_error(value)),
-        }
-    }
-    match (failure, command) {
-        (Some(errno), _) => Err(errno),
-        (None, Some(command)) => Ok(Supervised { supervisor, command, status }),
-        (None, None) => Err(Errno::CHILD),
+    // The command reports before the supervisor, which stands still until the exec: the first word decides.
+    match read_report(&report)? {
+        Some((COMMAND_STARTED, command)) => Ok(Supervised { supervisor, command, status }),
+        Some((_, errno)) => Err(Errno::from_raw_os_error(errno)),
+        None => Err(Errno::CHILD),
     }
 }
 
@@ -162,6 +157,10 @@ fn execute(prepared: &Prepared<'_>) -> Result<std::convert::Infallible, Errno> {
     }
     rustix::process::fchdir(command.cwd)?;
     default_signals();
+    for (resource, value) in command.limits {
+        let value = getrlimit(*resource).maximum.map_or(*value, |hard| hard.min(*value));
+        setrlimit(*resource, Rlimit { current: Some(value), maximum: Some(value) })?;
+    }
     let mut refusal = Errno::NOENT;
     for candidate in command.candidates {
         match run(candidate, argv, env) {

@@ -103,12 +103,23 @@ pub enum Access {
 /// What is closed after the steps, before the first command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// Resource limits (number, value), soft and hard.
+    /// Resource limits (number, value), soft and hard, of every command.
     pub rlimits: Vec<(u32, u64)>,
+    /// Whether anything is given up at all.
+    pub privileges: Privileges,
     /// Which system calls stay.
     pub syscalls: Syscalls,
     /// A second wall around the filesystem, where the kernel has it.
     pub landlock: Option<Landlock>,
+}
+
+/// What becomes of the powers that the guest was started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Privileges {
+    /// No capability, and no program brings any back.
+    Dropped,
+    /// As they are: where there is no wall, and commands run as who asked for them.
+    Kept,
 }
 
 /// The choice of seccomp filter.
@@ -118,8 +129,6 @@ pub enum Syscalls {
     Default,
     /// The allow-list and what namespaces inside need.
     Nested,
-    /// No filter: where there is no wall that it could be part of.
-    Unfiltered,
 }
 
 /// Paths inside that may be written; everything else may be read only.

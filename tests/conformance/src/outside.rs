@@ -36,7 +36,9 @@ impl Marker {
 
     /// Ready when at least so many processes carry it: for what goes on beside them.
     pub async fn appears(&self, count: usize) {
+        let start = Instant::now();
         while self.processes().len() < count {
+            assert!(start.elapsed() < TOO_LONG, "waited in vain for {count} processes to start");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -97,7 +99,7 @@ pub fn cgroup_can_be_ours(controller: &str) -> bool {
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain for {what}");
+        assert!(start.elapsed() < TOO_LONG, "waited in vain for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -108,7 +110,7 @@ pub fn settles(mut number: impl FnMut() -> u64) -> u64 {
     let mut since = Instant::now();
     let start = Instant::now();
     while since.elapsed() < Duration::from_millis(600) {
-        assert!(start.elapsed() < Duration::from_secs(30), "it goes on and on: {last} by now");
+        assert!(start.elapsed() < TOO_LONG, "it goes on and on: {last} by now");
         thread::sleep(Duration::from_millis(20));
         let now = number();
         if now != last {
@@ -127,3 +129,6 @@ fn status(pid: u32, key: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_string())
 }
+
+/// Nothing that is waited for here takes that long.
+const TOO_LONG: Duration = Duration::from_secs(20);

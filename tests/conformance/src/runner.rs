@@ -87,4 +87,4 @@ fn usable(backend: BackendName) -> bool {
 }
 
 /// Far longer than the slowest test takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(45);

@@ -207,7 +207,8 @@ async fn a_command_that_does_not_read_slows_the_sender(backend: BackendName) {
 async fn a_command_stuck_on_its_input_can_be_killed(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let mut command = sh(&format!("sh -c 'while :; do sleep 0.1; done' {marker}; :"));
+    let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
     command.stdin = Stdin::Bytes(vec![0; 10_000_000]);
     let result = place.exec_until(&command, marker.appears(1)).await.unwrap();
     assert!(result.aborted);

@@ -16,9 +16,10 @@ for_every_backend![
     a_timeout_kills_what_ignores_signals,
     a_timeout_kills_what_is_stopped,
     a_timeout_kills_what_changed_its_name,
-    a_timeout_kills_what_the_command_left_behind,
+    a_timeout_kills_what_keeps_nothing_open,
     a_timeout_keeps_what_was_written_before,
     a_timeout_ends_only_its_own_command,
+    a_tree_that_dies_slowly_spares_its_neighbours,
     an_abort_kills_the_whole_tree,
     an_abort_before_the_start_ends_it,
     the_first_of_timeout_and_abort_is_named,
@@ -35,16 +36,21 @@ for_every_backend![
     a_very_long_timeout_is_fine,
 ];
 
-/// A script that runs on until it is killed.
-fn lasting(marker: &Marker) -> String {
-    format!("sh -c 'while :; do sleep 0.1; done' {marker}")
+/// A script that runs on until it is killed. `$M` is the marker: by that name, so that only this one carries it.
+const LASTING: &str = "sh -c 'while :; do sleep 0.1; done' $M";
+
+/// A script that knows its marker.
+fn marked(script: &str, marker: &Marker) -> Command {
+    let mut command = sh(&script.replace("LASTING", LASTING));
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    command
 }
 
 /// Runs a script until `count` marked processes are there, lets time run out, and returns what became of it.
-async fn timed_out(backend: BackendName, count: usize, script: impl Fn(&Marker) -> String) {
+async fn timed_out(backend: BackendName, count: usize, script: &str) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let mut command = sh(&script(&marker));
+    let mut command = marked(script, &marker);
     // Long enough for all of them to be there, or the test would show nothing.
     command.timeout = Some(Duration::from_millis(1500));
     let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
@@ -60,64 +66,43 @@ fn assert_killed(result: &ExecResult) {
 }
 
 async fn a_timeout_kills_the_whole_tree(backend: BackendName) {
-    let three =
-        |marker: &Marker| format!("{0} & sh -c '{1} & wait' & {0}; :", lasting(marker), nested(marker));
-    timed_out(backend, 3, three).await;
-}
-
-/// For within single quotes.
-fn nested(marker: &Marker) -> String {
-    format!("sh -c \"while :; do sleep 0.1; done\" {marker}")
+    let nested = "sh -c 'sh -c \"while :; do sleep 0.1; done\" $M & wait' &";
+    timed_out(backend, 3, &format!("LASTING & {nested} LASTING; :")).await;
 }
 
 async fn a_timeout_kills_what_forked_twice(backend: BackendName) {
-    timed_out(backend, 1, |marker| format!("(({} &) &); sleep 60; :", lasting(marker))).await;
+    timed_out(backend, 1, "((LASTING &) &); sleep 60; :").await;
 }
 
 async fn a_timeout_kills_what_began_a_session(backend: BackendName) {
-    timed_out(backend, 1, |marker| format!("(setsid {} &); sleep 60; :", lasting(marker))).await;
+    timed_out(backend, 1, "(setsid LASTING &); sleep 60; :").await;
 }
 
 async fn a_timeout_kills_what_cleared_its_environment(backend: BackendName) {
-    timed_out(backend, 1, |marker| format!("(env -i setsid /bin/{} &); sleep 60; :", lasting(marker))).await;
+    timed_out(backend, 1, "(env -i setsid /bin/LASTING &); sleep 60; :").await;
 }
 
 async fn a_timeout_kills_what_ignores_signals(backend: BackendName) {
-    let script = |marker: &Marker| {
-        format!(
-            "trap '' HUP INT QUIT TERM USR1 USR2 PIPE CHLD TSTP TTIN TTOU; setsid nohup {} >/dev/null & \
-             while :; do sleep 0.1; done",
-            lasting(marker)
-        )
-    };
+    let script = "trap '' HUP INT QUIT TERM USR1 USR2 PIPE CHLD TSTP TTIN TTOU
+        setsid nohup LASTING >/dev/null &
+        while :; do sleep 0.1; done";
     timed_out(backend, 1, script).await;
 }
 
 async fn a_timeout_kills_what_is_stopped(backend: BackendName) {
-    timed_out(backend, 1, |marker| format!("{} & kill -STOP $!; kill -STOP $$", lasting(marker))).await;
+    timed_out(backend, 1, "LASTING & sleep 0.5; kill -STOP $!; kill -STOP $$").await;
 }
 
 async fn a_timeout_kills_what_changed_its_name(backend: BackendName) {
     // Parentheses and line ends in a process's name are there to confuse who reads /proc.
-    let script = |marker: &Marker| {
-        format!(
-            "cp /bin/sh ') R 1 1 1 (\n1' && (setsid './) R 1 1 1 (\n1' -c 'while :; do sleep 0.1; done' {marker} &); \
-             sleep 60; :"
-        )
-    };
+    let script = "cp /bin/sh ') R 1 1 1 (\n1'
+        (setsid './) R 1 1 1 (\n1' -c 'while :; do sleep 0.1; done' $M &)
+        sleep 60; :";
     timed_out(backend, 1, script).await;
 }
 
-async fn a_timeout_kills_what_the_command_left_behind(backend: BackendName) {
-    // The command's own process is gone for long; a grandchild keeps nothing open that belongs to it.
-    let place = Place::new(backend).await;
-    let marker = Marker::new();
-    let script = format!("(setsid {} </dev/null >/dev/null 2>&1 &); sleep 60", lasting(&marker));
-    let mut command = sh(&script);
-    command.timeout = Some(Duration::from_millis(1500));
-    let (result, ()) = tokio::join!(place.run(&command), marker.appears(1));
-    assert_killed(&result);
-    assert_eq!(marker.processes(), []);
+async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
+    timed_out(backend, 1, "(setsid LASTING </dev/null >/dev/null 2>&1 &); sleep 60").await;
 }
 
 async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
@@ -133,9 +118,9 @@ async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
 async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
     let place = Place::new(backend).await;
     let (ours, other) = (Marker::new(), Marker::new());
-    let running = place.spawn(&sh(&format!("{}; :", lasting(&other)))).await.unwrap();
+    let running = place.spawn(&marked("LASTING; :", &other)).await.unwrap();
     other.wait_for(1);
-    let mut command = sh(&format!("{}; :", lasting(&ours)));
+    let mut command = marked("LASTING; :", &ours);
     command.timeout = Some(Duration::from_millis(500));
     assert_killed(&place.run(&command).await);
     assert_eq!(ours.processes(), []);
@@ -143,11 +128,29 @@ async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
     drop(running);
 }
 
+async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let neighbour = Marker::new();
+    let mut running = place.spawn(&marked("LASTING; :", &neighbour)).await.unwrap();
+    neighbour.wait_for(1);
+    let before = neighbour.processes();
+    for _ in 0..4 {
+        // The kernel needs a while to take so much memory back.
+        let mut slow =
+            sh("dd if=/dev/zero of=/dev/null bs=300M 2>/dev/null & dd if=/dev/zero of=/dev/null bs=300M");
+        slow.timeout = Some(Duration::from_millis(700));
+        assert_killed(&place.run(&slow).await);
+        assert_eq!(neighbour.processes(), before, "a neighbour was killed too");
+    }
+    running.inputs.kill().await;
+    end(&mut running).await;
+}
+
 async fn an_abort_kills_the_whole_tree(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let script = format!("(setsid {0} &); {0} & {0}; :", lasting(&marker));
-    let result = place.exec_until(&sh(&script), marker.appears(3)).await.unwrap();
+    let script = "(setsid LASTING &); LASTING & LASTING; :";
+    let result = place.exec_until(&marked(script, &marker), marker.appears(3)).await.unwrap();
     assert!(result.aborted && !result.timed_out);
     assert_eq!((result.exit_code, result.signal.as_deref(), result.limit), (None, Some("SIGKILL"), None));
     assert_eq!(marker.processes(), []);
@@ -157,7 +160,7 @@ async fn an_abort_before_the_start_ends_it(backend: BackendName) {
     let place = Place::new(backend).await;
     for _ in 0..20 {
         let marker = Marker::new();
-        let result = place.exec_until(&sh(&format!("{}; :", lasting(&marker))), async {}).await.unwrap();
+        let result = place.exec_until(&marked("LASTING; :", &marker), async {}).await.unwrap();
         assert!(result.aborted);
         assert_eq!(marker.processes(), []);
     }
@@ -179,7 +182,7 @@ async fn the_first_of_timeout_and_abort_is_named(backend: BackendName) {
 async fn a_dropped_future_kills_the_tree(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let command = sh(&format!("(setsid {0} &); {0}; :", lasting(&marker)));
+    let command = marked("(setsid LASTING &); LASTING; :", &marker);
     tokio::select! {
         result = place.exec(&command) => panic!("{result:?}"),
         () = marker.appears(2) => {}
@@ -190,7 +193,7 @@ async fn a_dropped_future_kills_the_tree(backend: BackendName) {
 async fn a_dropped_command_kills_the_tree(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let running = place.spawn(&sh(&format!("(setsid {0} &); {0}; :", lasting(&marker)))).await.unwrap();
+    let running = place.spawn(&marked("(setsid LASTING &); LASTING; :", &marker)).await.unwrap();
     marker.wait_for(2);
     drop(running);
     marker.wait_for_none();
@@ -199,7 +202,7 @@ async fn a_dropped_command_kills_the_tree(backend: BackendName) {
 async fn dropped_events_kill_the_tree(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let running = place.spawn(&sh(&format!("{}; :", lasting(&marker)))).await.unwrap();
+    let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
     marker.wait_for(1);
     let belljar_engine::Running { events, inputs } = running;
     drop(events);
@@ -210,7 +213,7 @@ async fn dropped_events_kill_the_tree(backend: BackendName) {
 async fn dropped_inputs_kill_the_tree(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let running = place.spawn(&sh(&format!("{}; :", lasting(&marker)))).await.unwrap();
+    let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
     marker.wait_for(1);
     let belljar_engine::Running { events, inputs } = running;
     drop(inputs);
@@ -221,8 +224,8 @@ async fn dropped_inputs_kill_the_tree(backend: BackendName) {
 async fn a_kill_is_followed_by_the_end(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let script = format!("echo before; (setsid {0} &); {0}; :", lasting(&marker));
-    let mut running = place.spawn(&sh(&script)).await.unwrap();
+    let script = "echo before; (setsid LASTING &); LASTING; :";
+    let mut running = place.spawn(&marked(script, &marker)).await.unwrap();
     assert_eq!(running.events.next().await.unwrap(), Output::Stdout(b"before\n".to_vec()));
     marker.wait_for(2);
     running.inputs.kill().await;
@@ -282,8 +285,8 @@ async fn a_chain_of_forks_is_ended(backend: BackendName) {
 async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
-    let script = format!("(setsid {0} &); kill -KILL $PPID; {0}; :", lasting(&marker));
-    match place.exec(&sh(&script)).await {
+    let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";
+    match place.exec(&marked(script, &marker)).await {
         Ok(result) => assert!(result.timed_out || result.signal.is_some(), "{result:?}"),
         Err(error) => assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "supervisor_killed")),
     }

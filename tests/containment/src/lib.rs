@@ -1,1 +1,323 @@
-//! See `tests/`: one file a subject.
+//! What every attack needs: walls to attack, a jail to attack from, and eyes outside.
+//!
+//! Tests are judged from outside: did the byte arrive, did the file change, is the process still there. What the
+//! attacker inside printed only ever makes a failure easier to read.
+//!
+//! `BELLJAR_BACKENDS` picks the walls (`native,bwrap`); one that does not work here is named as skipped, and with
+//! `CI=true` is a failure. Run the same test binaries as root and as an ordinary user: they ask who they are.
+
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
+
+use belljar_engine::{Engine, ExecResult, Sandbox};
+use belljar_spec::{BackendChoice, BackendName, Command, Permission, SandboxError, SandboxSpec, SharedPath};
+use std::fs;
+use std::future::Future;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The walls to attack.
+pub fn walls() -> &'static [BackendName] {
+    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
+    WALLS.get_or_init(|| {
+        let wanted = std::env::var("BELLJAR_BACKENDS").unwrap_or_else(|_| "native,bwrap".into());
+        let reports = Engine::new().walls();
+        let mut walls = Vec::new();
+        for name in wanted.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let report = reports.iter().find(|report| report.backend.as_str() == name);
+            let report = report.unwrap_or_else(|| panic!("BELLJAR_BACKENDS names no backend: {name}"));
+            match &report.outcome {
+                Ok(()) => walls.push(report.backend),
+                Err(reason) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+                    panic!("the backend {name} is missing: {reason}")
+                }
+                Err(reason) => eprintln!("skipped: backend {name}: {reason}"),
+            }
+        }
+        walls
+    })
+}
+
+/// Whether we are root; attacks by an ordinary user are another run of the same binary.
+pub fn is_root() -> bool {
+    belljar_sys::rustix::process::geteuid().is_root()
+}
+
+/// Something that exists nowhere else.
+pub fn canary(what: &str) -> String {
+    let bytes = fs::read("/proc/sys/kernel/random/uuid").unwrap();
+    format!("canary-{what}-{}", String::from_utf8_lossy(&bytes).trim())
+}
+
+/// A folder outside, removed in the end. Open to everybody, so that only the wall is in the way.
+pub fn folder() -> TempDir {
+    let folder = tempfile::Builder::new().prefix("belljar-containment-").tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+/// Waits for something that the kernel or another process is about to do. Not a measure of time: false after a long one.
+pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if is_so() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    is_so()
+}
+
+/// A sandbox, and the folder outside that is its workspace.
+pub struct Jail {
+    pub sandbox: Sandbox,
+    pub workspace: TempDir,
+}
+
+/// A jail with nothing special.
+pub fn jail(wall: BackendName) -> Jail {
+    jail_with(wall, |_, _| {})
+}
+
+/// A jail whose specification is changed first, with the workspace's path at hand.
+pub fn jail_with(wall: BackendName, change: impl FnOnce(&mut SandboxSpec, &Path)) -> Jail {
+    try_jail(wall, change).unwrap_or_else(|error| panic!("{wall}: no sandbox: {error}"))
+}
+
+/// The same where a refusal is an answer too.
+pub fn try_jail(
+    wall: BackendName,
+    change: impl FnOnce(&mut SandboxSpec, &Path),
+) -> Result<Jail, SandboxError> {
+    let workspace = folder();
+    let mut spec = SandboxSpec {
+        backend: BackendChoice::Named(wall),
+        workspace: Some(workspace.path().to_path_buf()),
+        ..SandboxSpec::default()
+    };
+    change(&mut spec, workspace.path());
+    Ok(Jail { sandbox: Engine::new().create_blocking(&spec)?, workspace })
+}
+
+/// A shared path for a specification.
+pub fn share(path: &Path, permission: Permission) -> SharedPath {
+    SharedPath { path: path.to_path_buf(), permission }
+}
+
+impl Jail {
+    /// Runs a command to its end.
+    pub fn run(&self, argv: &[&str]) -> ExecResult {
+        self.run_for(argv, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{argv:?}: {error}"))
+    }
+
+    /// The same, with a timeout, and errors of the sandbox as an answer.
+    pub fn run_for(&self, argv: &[&str], timeout: Duration) -> Result<ExecResult, SandboxError> {
+        let mut command = Command::new(argv).unwrap();
+        command.timeout = Some(timeout);
+        wait_for(self.sandbox.exec(&command))
+    }
+
+    /// Runs a shell script.
+    pub fn sh(&self, script: &str) -> ExecResult {
+        self.run(&["sh", "-c", script])
+    }
+
+    /// Runs a Python script; `attack` of [`PRELUDE`] is there already.
+    pub fn python(&self, script: &str, args: &[&str]) -> ExecResult {
+        let script = format!("{PRELUDE}{script}");
+        let argv: Vec<&str> = ["/usr/bin/python3", "-c", &script].iter().chain(args).copied().collect();
+        self.run(&argv)
+    }
+
+    /// Runs a Python script that prints a line for every attack that worked, and returns these lines. A script that
+    /// did not get to its end is a failure of the test.
+    pub fn successes(&self, script: &str, args: &[&str]) -> Vec<String> {
+        let script = format!("{script}\nprint('END')\n");
+        let result = self.python(&script, args);
+        let mut lines: Vec<String> = text(&result.stdout).lines().map(str::to_string).collect();
+        let end = lines.pop();
+        assert_eq!(end.as_deref(), Some("END"), "attack broke: {lines:?} {}", text(&result.stderr));
+        lines
+    }
+
+    /// A path in the workspace, as it is outside.
+    pub fn outside(&self, name: &str) -> PathBuf {
+        self.workspace.path().join(name)
+    }
+}
+
+/// What scripts start with: `attack(name, f)` prints the name if `f` raises nothing and returns no failure, and
+/// `syscall(number, ...)` raises on -1.
+pub const PRELUDE: &str = r#"
+import ctypes, ctypes.util, errno, os, signal, socket, struct, subprocess, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+def syscall(number, *args):
+    args = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
+    r = libc.syscall(ctypes.c_long(number), *args)
+    if r == -1:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return r
+def attack(name, f):
+    try:
+        r = f()
+    except (OSError, PermissionError, ValueError, subprocess.SubprocessError) as e:
+        return
+    print(name, repr(r)[:200], flush=True)
+"#;
+
+/// Runs a future to its end.
+pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Bytes as people read them.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The processes of this machine whose command line holds `marker`, ourselves left out.
+pub fn processes_with(marker: &str) -> Vec<u32> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        *pid != own && text(&line).contains(marker)
+    })
+    .collect()
+}
+
+/// A Python program of the host's, outside of any sandbox.
+pub struct HostProgram {
+    child: Child,
+}
+
+impl HostProgram {
+    /// Starts it in `directory` and waits for its first line, `ready`.
+    pub fn start(directory: &Path, script: &str, args: &[&str]) -> HostProgram {
+        let mut child = std::process::Command::new("/usr/bin/python3")
+            .args(["-c", script])
+            .args(args)
+            .current_dir(directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "the host's program did not start");
+        HostProgram { child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for HostProgram {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The belljar executable: `BELLJAR_BIN`, or beside this test's own in the target directory, built if it is missing.
+pub fn belljar() -> PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND
+        .get_or_init(|| {
+            if let Some(path) = std::env::var_os("BELLJAR_BIN") {
+                return path.into();
+            }
+            // target/[TRIPLE/]PROFILE/deps/this-test
+            let own = std::env::current_exe().unwrap();
+            let profile = own.parent().and_then(Path::parent).unwrap();
+            let beside = profile.join("belljar");
+            let mut build = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+            build.args(["build", "--quiet", "-p", "belljar"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+            if profile.ends_with("release") {
+                build.arg("--release");
+            }
+            // .../TRIPLE/debug, or .../debug: the directory above is the one with the mark.
+            let target = profile.ancestors().find(|path| path.join(".rustc_info.json").exists());
+            if let Some(target) = target {
+                build.env("CARGO_TARGET_DIR", target);
+            }
+            if !beside.exists() || (is_root() && std::env::var_os("CARGO").is_some()) {
+                assert!(build.status().is_ok_and(|status| status.success()), "cannot build belljar");
+            }
+            beside
+        })
+        .clone()
+}
+
+/// Appends what it is told, for a log that two processes write.
+pub fn append(path: &Path, line: &str) {
+    let mut file = fs::File::options().create(true).append(true).open(path).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+/// A command that stays, so that it can be looked at from outside. Ended when dropped.
+pub struct HeldCommand(());
+
+impl HeldCommand {
+    /// Starts a command with `marker` among its words, and waits until it is seen outside.
+    pub fn start<'j>(jail: &'j Jail, marker: &str) -> HeldGuard<'j> {
+        HeldCommand::run(jail, marker, "sleep 1000")
+    }
+
+    /// The same with a script.
+    pub fn run<'j>(jail: &'j Jail, marker: &str, script: &str) -> HeldGuard<'j> {
+        let command = Command::new(["sh", "-c", &format!("{script}; :"), marker]).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let running = runtime.block_on(jail.sandbox.spawn(&command)).unwrap();
+        assert!(eventually(|| !processes_with(marker).is_empty()), "the command does not show outside");
+        HeldGuard { marker: marker.into(), running: Some(running), runtime: Some(runtime) }
+    }
+}
+
+/// See [`HeldCommand`].
+pub struct HeldGuard<'j> {
+    marker: String,
+    running: Option<belljar_engine::Running<'j>>,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl HeldGuard<'_> {
+    /// Its processes, as the host numbers them.
+    pub fn pids(&self) -> Vec<u32> {
+        processes_with(&self.marker)
+    }
+}
+
+impl Drop for HeldGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            let _inside = runtime.enter();
+            drop(self.running.take());
+            drop(_inside);
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A command given word by word that stays until dropped.
+pub struct HeldCommandFor(());
+
+impl HeldCommandFor {
+    /// Starts it.
+    pub fn start<'j>(jail: &'j Jail, argv: &[&str]) -> HeldGuard<'j> {
+        let command = Command::new(argv).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let running = runtime.block_on(jail.sandbox.spawn(&command)).unwrap();
+        HeldGuard { marker: String::new(), running: Some(running), runtime: Some(runtime) }
+    }
+}

@@ -29,12 +29,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         own_user_namespace: true,
         own_filesystem: true,
     };
-    if let Err(refusal) = enforcement.accept(&plan.limits) {
-        if let Some(cgroup) = cgroup {
-            cgroup.remove();
-        }
-        return Err(refusal);
-    }
+    enforcement.accept(&plan.limits)?;
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start bubblewrap: {what}"));

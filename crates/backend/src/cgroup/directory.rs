@@ -66,7 +66,7 @@ impl Directory {
         line.split(' ').nth(1)?.trim().parse().ok()
     }
 
-    pub(super) fn remove(self) {
+    pub(super) fn remove(&self) {
         remove(&self.path);
     }
 }

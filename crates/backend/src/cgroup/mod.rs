@@ -86,10 +86,12 @@ impl Cgroup {
         };
         Counters { oom_kills: count(oom, "oom_kill"), forks_refused: count("pids.events", "max") }
     }
+}
 
-    /// Takes it away; its processes are gone already, or will be in a moment.
-    pub(crate) fn remove(self) {
-        for directory in self.directories {
+/// Taken away; its processes are gone already, or will be in a moment.
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for directory in &self.directories {
             directory.remove();
         }
     }
@@ -115,4 +117,4 @@ fn set(directory: &Directory, file: &str, value: &str, origin: Origin) -> Result
 
 /// What to do where no cgroup is ours.
 pub(crate) const DELEGATION_HINT: &str = "run as root, or let systemd delegate cgroups to you: \
-    `systemd-run --user --scope belljar run ...`; `belljar doctor` says more";
+    `systemd-run --user --scope belljar run ...` (docs/walls.md)";

@@ -1,7 +1,8 @@
-//! Whether a container is around us. Only what the container's maker puts there counts; a variable that anybody can
-//! set counts where its maker has no other mark.
+//! Whether a container is around us. What the container's maker put there counts; a variable, which anybody can set,
+//! counts only where the root filesystem is layered, as a container's is.
 
 use belljar_spec::SandboxError;
+use belljar_sys::rustix::fs::statfs;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -25,6 +26,7 @@ pub fn around_us() -> Option<&'static str> {
         exists: |path| Path::new(path).exists(),
         first_process: fs::read("/proc/1/environ").unwrap_or_default(),
         cgroup: fs::read_to_string("/proc/1/cgroup").unwrap_or_default(),
+        layered_root: statfs("/").is_ok_and(|root| LAYERED.contains(&(root.f_type as u32))),
     };
     kind(&marks)
 }
@@ -35,10 +37,12 @@ struct Marks<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool> {
     /// Process 1's environment, where we may read it: `container=` is set by who started it.
     first_process: Vec<u8>,
     cgroup: String,
+    layered_root: bool,
 }
 
 fn kind<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool>(marks: &Marks<V, E>) -> Option<&'static str> {
-    let is = |name: &str, value: &str| (marks.variable)(name).as_deref() == Some(value);
+    let variable = |name: &str| (marks.variable)(name).filter(|_| marks.layered_root);
+    let is = |name: &str, value: &str| variable(name).as_deref() == Some(value);
     let born_as = |value: &str| {
         marks
             .first_process
@@ -48,7 +52,7 @@ fn kind<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool>(marks: &Marks<V, E>)
     let started_as = |value: &str| born_as(value) || is("container", value);
     if is("CODESPACES", "true") {
         Some("Codespaces")
-    } else if (marks.variable)("GITPOD_WORKSPACE_ID").is_some_and(|id| !id.is_empty()) {
+    } else if variable("GITPOD_WORKSPACE_ID").is_some_and(|id| !id.is_empty()) {
         Some("Gitpod")
     } else if (marks.exists)("/var/run/secrets/kubernetes.io/serviceaccount")
         || marks.cgroup.contains("kubepods")
@@ -67,6 +71,9 @@ fn kind<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool>(marks: &Marks<V, E>)
     }
 }
 
+/// overlayfs, and FUSE, which carries its rootless twin: linux/magic.h.
+const LAYERED: [u32; 2] = [0x794c_7630, 0x6573_5546];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +91,7 @@ mod tests {
             exists: |path: &str| files.contains(&path),
             first_process: environ.to_vec(),
             cgroup: cgroup.to_string(),
+            layered_root: true,
         })
     }
 

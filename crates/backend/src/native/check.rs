@@ -48,7 +48,7 @@ fn remedy(errno: Errno) -> String {
     let switch = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
     if errno == Errno::NOSYS {
         let kernel = switch("/proc/sys/kernel/osrelease").unwrap_or_default();
-        return format!("the kernel, {kernel}, is older than 5.12: update it, or use `--backend bwrap`");
+        return format!("the kernel, {kernel}, is older than 5.12: update it");
     }
     if !geteuid().is_root() {
         if switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {

@@ -26,26 +26,9 @@ fn exit_code(exit_code: Option<i32>, signal: Option<&str>) -> u8 {
     match (exit_code, signal) {
         (Some(code), _) => code as u8,
         (None, Some(name)) => {
-            128u8.saturating_add(SIGNALS.iter().find(|(known, _)| *known == name).map_or(0, |s| s.1))
+            let number = belljar_engine::signal_number(name).unwrap_or(0);
+            128u8.saturating_add(u8::try_from(number).unwrap_or(0))
         }
         (None, None) => crate::failure::FAILED,
     }
 }
-
-const SIGNALS: [(&str, u8); 15] = [
-    ("SIGHUP", 1),
-    ("SIGINT", 2),
-    ("SIGQUIT", 3),
-    ("SIGILL", 4),
-    ("SIGTRAP", 5),
-    ("SIGABRT", 6),
-    ("SIGBUS", 7),
-    ("SIGFPE", 8),
-    ("SIGKILL", 9),
-    ("SIGUSR1", 10),
-    ("SIGSEGV", 11),
-    ("SIGUSR2", 12),
-    ("SIGPIPE", 13),
-    ("SIGALRM", 14),
-    ("SIGTERM", 15),
-];

@@ -9,6 +9,7 @@ use belljar_spec::{
     BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
     WindowSize,
 };
+use belljar_sys::rustix::termios::isatty;
 use serde::Serialize;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -116,7 +117,7 @@ fn say_limit(limit: LimitHit) {
 
 async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, SandboxError> {
     let mut input = Vec::new();
-    if terminal_size().is_none() {
+    if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
             SandboxError::runtime("stdin", format!("cannot read standard input: {error}"))
         })?;

@@ -1,0 +1,160 @@
+//! Bad input: what happened, to what, what to do next, the right exit code; and nothing left behind.
+
+use belljar_tests_cli::run;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Arguments, exit code, what standard error must say.
+type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
+
+fn check(cases: &[Case<'_>]) {
+    let folder = tempfile::tempdir().unwrap();
+    for (args, code, sayings) in cases {
+        let result = run(folder.path(), *args);
+        assert_eq!(result.code, *code, "{args:?}: {}", result.stderr);
+        for saying in *sayings {
+            assert!(
+                result.stderr.contains(saying),
+                "{args:?} should say {saying:?}, said: {}",
+                result.stderr
+            );
+        }
+        assert_eq!(result.stdout, "", "{args:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{args:?} left something behind");
+    }
+}
+
+#[test]
+fn words_that_are_not_understood() {
+    check(&[
+        (
+            &["run", "--backend", "nope", "--", "true"],
+            125,
+            &["there is no backend `nope`", "auto, native, bwrap, container, host"],
+        ),
+        (&["run", "--at-least", "wood", "--", "true"], 125, &["`wood` is not a level", "namespace"]),
+        (&["run", "--memory", "2gigs", "--", "true"], 125, &["`2gigs` is not a size", "`512m` or `2g`"]),
+        (&["run", "--timeout", "soon", "--", "true"], 125, &["`soon` is not a time", "`90s`"]),
+        (&["run", "--cpus", "two", "--", "true"], 125, &["`two` is not a number of processors"]),
+        (&["run", "--pids", "0", "--", "true"], 125, &["--pids"]),
+        (&["run", "--frobnicate", "--", "true"], 125, &["--frobnicate"]),
+        (&["frobnicate"], 125, &["frobnicate"]),
+    ]);
+}
+
+#[test]
+fn commands_that_cannot_be_run() {
+    check(&[
+        (&["run"], 126, &["the command is empty", "belljar run -- make test"]),
+        (&["run", "--"], 126, &["the command is empty"]),
+        (&["run", "--", ""], 126, &["empty string"]),
+        (
+            &["run", "--", "no-such-program-anywhere"],
+            127,
+            &["`no-such-program-anywhere` was not found inside the sandbox"],
+        ),
+        (&["run", "--", "/etc/passwd"], 126, &["`/etc/passwd` is not executable"]),
+        (&["run", "--", "/usr"], 126, &["/usr"]),
+        (&["run", "--cwd", "nowhere", "--", "true"], 125, &["cannot enter nowhere"]),
+    ]);
+}
+
+#[test]
+fn paths_that_cannot_be_shared() {
+    check(&[
+        (
+            &["run", "--workspace", "/no/such/folder", "--", "true"],
+            126,
+            &["the workspace `/no/such/folder` does not exist", "hint"],
+        ),
+        (&["run", "--workspace", "/etc/passwd", "--", "true"], 126, &["is a file", "--workspace DIR"]),
+        (&["run", "--workspace", "/", "--", "true"], 126, &["holds a whole home"]),
+        (&["run", "--workspace", "/home", "--", "true"], 126, &["holds a whole home"]),
+        (&["run", "--ro", "/no/such/path", "--", "true"], 126, &["the path `/no/such/path` does not exist"]),
+        (&["run", "--rw", "/proc", "--", "true"], 126, &["belongs to the running system"]),
+        (&["run", "--ro", "/run", "--", "true"], 126, &["belongs to the running system"]),
+        (&["run", "--ro", "/dev/null", "--", "true"], 126, &["belongs to the running system"]),
+    ]);
+}
+
+#[test]
+fn a_socket_cannot_be_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("service.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let result = run(work.path(), ["run", "--rw", socket.to_str().unwrap(), "--", "true"]);
+    assert_eq!(result.code, 126);
+    assert!(result.stderr.contains("is a socket"), "{}", result.stderr);
+}
+
+#[test]
+fn an_unreadable_workspace_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read_dir(&closed).is_ok() {
+        // Root reads everything.
+        return;
+    }
+    let result = run(folder.path(), ["run", "--workspace", closed.to_str().unwrap(), "--", "true"]);
+    assert_eq!(result.code, 126);
+    assert!(result.stderr.contains("cannot be read by you"), "{}", result.stderr);
+}
+
+#[test]
+fn variables_that_are_none() {
+    check(&[
+        (
+            &["run", "--env", "NO_SUCH_VARIABLE_HERE", "--", "true"],
+            126,
+            &["`NO_SUCH_VARIABLE_HERE` is not set", "--env NO_SUCH_VARIABLE_HERE=VALUE"],
+        ),
+        (&["run", "--env", "=x", "--", "true"], 126, &["not the name of an environment variable"]),
+    ]);
+}
+
+#[test]
+fn walls_that_cannot_be_had() {
+    check(&[
+        (
+            &["run", "--at-least", "microvm", "--", "true"],
+            125,
+            &["no wall here has the assurance microvm", "--at-least"],
+        ),
+        (
+            &["run", "--backend", "host", "--at-least", "container", "--", "true"],
+            125,
+            &["gives the assurance host, below container"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = run(
+        folder.path(),
+        ["run", "--disk", "2m", "--", "dd", "if=/dev/zero", "of=/tmp/fill", "bs=1M", "count=9"],
+    );
+    assert_eq!(result.code, 1);
+    assert!(result.stderr.contains("No space left on device"), "{}", result.stderr);
+    assert!(result.stderr.contains("(disk_full)") && result.stderr.contains("--disk"), "{}", result.stderr);
+}
+
+#[test]
+fn a_timeout_is_124_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = run(folder.path(), ["run", "--timeout", "200ms", "--", "sleep", "60"]);
+    assert_eq!(result.code, 124);
+    assert!(result.stderr.contains("(timeout)") && result.stderr.contains("--timeout"), "{}", result.stderr);
+}
+
+#[test]
+fn a_supervisor_that_is_killed_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = run(folder.path(), ["run", "--", "sh", "-c", "kill -9 $PPID; sleep 60"]);
+    assert_eq!(result.code, 125);
+    assert!(result.stderr.contains("killed its own supervisor"), "{}", result.stderr);
+}

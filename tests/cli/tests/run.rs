@@ -1,0 +1,125 @@
+//! `belljar run`.
+
+use belljar_tests_cli::{run, run_with_input};
+use std::fs;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder can be made")
+}
+
+#[test]
+fn the_main_job_works() {
+    let folder = folder();
+    let result = run(
+        folder.path(),
+        ["run", "--", "sh", "-c", "id -un; pwd; cat /proc/net/route | wc -l; echo made > file"],
+    );
+    assert_eq!((result.code, result.stdout.as_str()), (0, "agent\n/workspace\n1\n"), "{}", result.stderr);
+    assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "made\n");
+    assert_eq!(result.stderr, "");
+}
+
+#[test]
+fn the_exit_code_is_the_commands_own() {
+    let folder = folder();
+    for (script, code) in
+        [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137), ("kill -15 $$", 143)]
+    {
+        assert_eq!(run(folder.path(), ["run", "--", "sh", "-c", script]).code, code, "{script}");
+    }
+}
+
+#[test]
+fn standard_input_reaches_the_command() {
+    let folder = folder();
+    let input = vec![b'x'; 300_000];
+    let result = run_with_input(folder.path(), ["run", "--", "wc", "-c"], &input);
+    assert_eq!((result.code, result.stdout.trim()), (0, "300000"));
+}
+
+#[test]
+fn streams_stay_apart() {
+    let folder = folder();
+    let result = run(folder.path(), ["run", "--", "sh", "-c", "echo out; echo err >&2"]);
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn json_holds_the_whole_result() {
+    let folder = folder();
+    let result = run(folder.path(), ["run", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 4"]);
+    assert_eq!(result.code, 4);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
+    assert_eq!(json["exit_code"], 4);
+    assert_eq!(json["stdout"], "out\n");
+    assert_eq!(json["stderr"], "err\n");
+    assert_eq!(json["timed_out"], false);
+    assert_eq!(json["limit"], serde_json::Value::Null);
+    assert!(json["backend"].is_string() && json["assurance"].is_string() && json["sandbox"].is_string());
+}
+
+#[test]
+fn json_names_the_limit_that_was_hit() {
+    let folder = folder();
+    let result = run(folder.path(), ["run", "--json", "--timeout", "200ms", "--", "sleep", "60"]);
+    assert_eq!(result.code, 124);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
+    assert_eq!((json["timed_out"].clone(), json["limit"].clone()), (true.into(), "timeout".into()));
+    let result = run(folder.path(), ["run", "--json", "--output", "10", "--", "seq", "100"]);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
+    assert_eq!(
+        (json["output_truncated"].clone(), json["limit"].clone()),
+        (true.into(), "output_truncated".into())
+    );
+    assert_eq!(json["stdout"], "1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn the_workspace_can_keep_its_path() {
+    let folder = folder();
+    let path = folder.path().canonicalize().unwrap();
+    let result = run(&path, ["run", "--workspace-path", "same", "--", "sh", "-c", "pwd; echo made > file"]);
+    assert_eq!((result.code, result.stdout.trim()), (0, path.to_str().unwrap()), "{}", result.stderr);
+    assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "made\n");
+}
+
+#[test]
+fn shared_paths_are_what_they_were_shared_as() {
+    let folder = folder();
+    let read = tempfile::tempdir().unwrap();
+    let write = tempfile::tempdir().unwrap();
+    fs::write(read.path().join("in"), "data\n").unwrap();
+    let script = format!(
+        "cat {read}/in; echo no > {read}/out; echo yes > {write}/out",
+        read = read.path().display(),
+        write = write.path().display()
+    );
+    let args = [
+        "run",
+        "--ro",
+        read.path().to_str().unwrap(),
+        "--rw",
+        write.path().to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ];
+    let result = run(folder.path(), args);
+    assert_eq!(result.stdout, "data\n", "{}", result.stderr);
+    assert!(!read.path().join("out").exists());
+    assert_eq!(fs::read_to_string(write.path().join("out")).unwrap(), "yes\n");
+}
+
+#[test]
+fn variables_come_from_the_command_line_only() {
+    let folder = folder();
+    let result = run(folder.path(), ["run", "--env", "A=1", "--env", "B=x=y", "--", "env"]);
+    let mut names: Vec<&str> = result.stdout.lines().filter_map(|line| line.split('=').next()).collect();
+    names.sort_unstable();
+    let known =
+        ["A", "B", "BELLJAR", "HOME", "LANG", "LOGNAME", "PATH", "PS1", "PWD", "SHELL", "TMPDIR", "USER"];
+    let tools = ["ASDF_DIR", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VOLTA_HOME"];
+    assert!(names.iter().all(|name| known.contains(name) || tools.contains(name)), "{names:?}");
+    assert!(result.stdout.contains("A=1\n") && result.stdout.contains("B=x=y\n"));
+}

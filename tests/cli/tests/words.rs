@@ -1,0 +1,57 @@
+//! Help, version, completions, the manual page, the doctor.
+
+use belljar_tests_cli::run;
+use std::path::Path;
+
+#[test]
+fn help_stays_as_it_is() {
+    for (name, args) in
+        [("help", &["--help"][..]), ("run", &["run", "--help"]), ("doctor", &["doctor", "--help"])]
+    {
+        let result = run(Path::new("/"), args);
+        assert_eq!(result.code, 0);
+        insta::assert_snapshot!(format!("help_{name}"), result.stdout);
+    }
+}
+
+#[test]
+fn the_version_is_said() {
+    let result = run(Path::new("/"), ["--version"]);
+    assert_eq!(result.stdout.trim(), concat!("belljar ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let result = run(Path::new("/"), ["completions", shell]);
+        assert_eq!(result.code, 0);
+        assert!(result.stdout.contains("doctor") && result.stdout.contains("workspace-path"), "{shell}");
+    }
+}
+
+#[test]
+fn the_manual_page_is_one() {
+    let result = run(Path::new("/"), ["man"]);
+    assert_eq!(result.code, 0);
+    assert!(result.stdout.contains(".TH belljar") && result.stdout.contains("BELLJAR RUN"));
+}
+
+#[test]
+fn the_doctor_reports_every_wall() {
+    let result = run(Path::new("/"), ["doctor", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
+    let walls: Vec<&str> =
+        json["walls"].as_array().unwrap().iter().map(|wall| wall["backend"].as_str().unwrap()).collect();
+    assert_eq!(walls, ["native", "bwrap", "container", "host"]);
+    for wall in json["walls"].as_array().unwrap() {
+        assert!(
+            wall["works"] == true || (wall["reason"].is_string() && wall["remedy"].is_string()),
+            "{wall}"
+        );
+    }
+    assert_eq!(json["inside"]["tools"]["ls"]["available"], true);
+    assert_eq!(json["inside"]["tmp_writable"], true);
+    assert_eq!(json["inside"]["network"], "none");
+    let text = run(Path::new("/"), ["doctor"]).stdout;
+    assert!(text.contains("Walls") && text.contains("native"), "{text}");
+}

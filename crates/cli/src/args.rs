@@ -80,7 +80,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, value_name = "COMMAND", allow_hyphen_values = true)]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 

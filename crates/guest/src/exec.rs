@@ -1,6 +1,6 @@
 //! Starting a command: program, directory and standard streams; then the relay has it.
 
-use crate::relay::{Output, Relay};
+use crate::relay::{Output, Relay, Watch};
 use crate::serve::World;
 use crate::stream::{Stream, fault};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,17 +13,11 @@ use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
 use std::ffi::CString;
 use std::io;
 
-/// Runs a command to its end over `stream`. Calls `started` when it is on its way.
-pub(crate) fn run(
-    world: &World,
-    request: Exec,
-    mut stream: Stream,
-    started: impl FnOnce(),
-) -> io::Result<()> {
+/// Runs a command to its end over `stream`.
+pub(crate) fn run(world: &World, request: Exec, mut stream: Stream, watch: Watch<'_>) -> io::Result<()> {
     match start(world, &request) {
         Ok((supervised, ends)) => {
-            started();
-            Relay::new(stream, supervised, ends, world.place.is_private())?.run()
+            Relay::new(stream, supervised, ends, world.place.is_private(), watch)?.run()
         }
         Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
     }

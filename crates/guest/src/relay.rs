@@ -12,8 +12,9 @@
 use crate::exec::Ends;
 use crate::stream::Stream;
 use crate::tree;
+use belljar_sys::rustix::buffer::spare_capacity;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
-use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::statvfs;
 use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, write};
 use belljar_sys::rustix::process::{Pid, Signal, getpid, kill_process_group};
@@ -41,7 +42,7 @@ impl Output {
     }
 }
 
-pub(crate) struct Relay {
+pub(crate) struct Relay<'w> {
     socket: OwnedFd,
     reader: FrameReader,
     /// Bytes on their way to the host.
@@ -59,6 +60,14 @@ pub(crate) struct Relay {
     state: State,
     /// Whether /tmp is the sandbox's own.
     private: bool,
+    /// Who watches the door while this thread is busy here: nobody, until somebody knocks.
+    watch: Option<Watch<'w>>,
+}
+
+/// The door, and whom to call when there is something at it.
+pub(crate) struct Watch<'w> {
+    pub(crate) door: BorrowedFd<'w>,
+    pub(crate) call: &'w dyn Fn(),
 }
 
 enum State {
@@ -67,13 +76,14 @@ enum State {
     Done,
 }
 
-impl Relay {
+impl<'w> Relay<'w> {
     pub(crate) fn new(
         stream: Stream,
         supervised: Supervised,
         ends: Ends,
         private: bool,
-    ) -> io::Result<Relay> {
+        watch: Watch<'w>,
+    ) -> io::Result<Relay<'w>> {
         let (socket, reader) = stream.into_parts();
         let Ends { stdin, outputs, terminal } = ends;
         for fd in outputs.iter().map(|output| &output.pipe).chain([&socket, &stdin]) {
@@ -92,11 +102,13 @@ impl Relay {
             host_open: true,
             state: State::Running,
             private,
+            watch: Some(watch),
         })
     }
 
     pub(crate) fn run(mut self) -> io::Result<()> {
-        let mut buffer = vec![0; CHUNK];
+        // Never filled with zeros: most commands write little.
+        let mut buffer = Vec::with_capacity(CHUNK);
         let outcome = loop {
             self.take_requests();
             if let State::Done = self.state
@@ -145,6 +157,10 @@ impl Relay {
         if self.leaving.is_empty() {
             fds.extend(self.outputs.iter().map(|output| PollFd::new(&output.pipe, PollFlags::IN)));
         }
+        let door_at = fds.len();
+        if let Some(watch) = &self.watch {
+            fds.push(PollFd::new(&watch.door, PollFlags::IN));
+        }
         if !matches!(self.state, State::Running) {
             // The end of the status pipe is known; only the rest matters, and all of that is at hand.
             fds[0] = PollFd::new(&self.supervised.status, PollFlags::empty());
@@ -154,14 +170,20 @@ impl Relay {
         poll(&mut fds, timeout.as_ref())?;
         let happened = |index: usize| fds.get(index).map_or(PollFlags::empty(), PollFd::revents);
         Ok(Ready {
+            door: !happened(door_at).is_empty(),
             status: matches!(self.state, State::Running) && !happened(0).is_empty(),
             socket: if socket_matters { happened(1) } else { PollFlags::empty() },
             stdin: stdin_at < outputs_at && !happened(stdin_at).is_empty(),
-            outputs: (outputs_at..fds.len()).map(|index| !happened(index).is_empty()).collect(),
+            outputs: (outputs_at..door_at).map(|index| !happened(index).is_empty()).collect(),
         })
     }
 
-    fn serve(&mut self, ready: &Ready, buffer: &mut [u8]) -> io::Result<()> {
+    fn serve(&mut self, ready: &Ready, buffer: &mut Vec<u8>) -> io::Result<()> {
+        if ready.door
+            && let Some(watch) = self.watch.take()
+        {
+            (watch.call)();
+        }
         if ready.socket.intersects(PollFlags::ERR | PollFlags::HUP) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -172,8 +194,9 @@ impl Relay {
             self.host_open = false;
             self.kill_tree();
         } else if ready.socket.contains(PollFlags::IN) {
-            match read(&self.socket, &mut *buffer) {
-                Ok(length) => self.reader.push(&buffer[..length]),
+            buffer.clear();
+            match read(&self.socket, spare_capacity(buffer)) {
+                Ok(_) => self.reader.push(buffer),
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -265,7 +288,7 @@ impl Relay {
         }
     }
 
-    fn collect(&mut self, ready: &[bool], buffer: &mut [u8]) {
+    fn collect(&mut self, ready: &[bool], buffer: &mut Vec<u8>) {
         let ended = !matches!(self.state, State::Running);
         let mut index = 0;
         let leaving = &mut self.leaving;
@@ -280,10 +303,11 @@ impl Relay {
             if !is_ready {
                 return !ended;
             }
-            match read(&output.pipe, &mut *buffer) {
+            buffer.clear();
+            match read(&output.pipe, spare_capacity(buffer)) {
                 Ok(0) => false,
-                Ok(length) => {
-                    frame::encode(output.tag, &buffer[..length], leaving);
+                Ok(_) => {
+                    frame::encode(output.tag, buffer, leaving);
                     true
                 }
                 Err(Errno::AGAIN) => !ended,
@@ -339,6 +363,7 @@ impl Relay {
 }
 
 struct Ready {
+    door: bool,
     status: bool,
     socket: PollFlags,
     stdin: bool,

@@ -1,10 +1,11 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
 use crate::files::Place;
+use crate::relay::Watch;
 use crate::setup::MakingNetwork;
 use crate::stream::Stream;
 use crate::{exec, files, seal, setup, tree};
-use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::process::{
     DumpableBehavior, Resource, WaitOptions, getpid, set_dumpable_behavior, wait,
 };
@@ -125,8 +126,10 @@ fn build(
 
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
-        // The command first: a new thread would only delay it.
-        Request::Exec(request) => exec::run(&post.world, request, stream, || keep_watch(post)),
+        Request::Exec(request) => {
+            let watch = Watch { door: post.door.as_fd(), call: &|| keep_watch(post) };
+            exec::run(&post.world, request, stream, watch)
+        }
         other => {
             keep_watch(post);
             files::answer(&post.world.place, other, &mut stream)

@@ -408,9 +408,12 @@ async fn a_socket_and_a_device_are_no_files(backend: BackendName) {
 }
 
 async fn what_may_not_be_read_is_refused(backend: BackendName) {
+    if !has_wall(backend) && is_root() {
+        return; // Root reads everything.
+    }
     let place = Place::new(backend).await;
     place.sh("echo secret > closed; chmod 0 closed; mkdir shut; : > shut/file; chmod 0 shut").await;
-    // Without capabilities, so this holds for root too.
+    // Behind a wall there are no capabilities, so this holds where we are root too.
     for path in ["closed", "shut/file"] {
         let error = place.read_file(path).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Policy, "{path}: {error}");

@@ -264,7 +264,6 @@ attack('block', lambda: mount(b'/dev/vda', b'/tmp/m', b'ext4', 0))
 for kind in (b'debugfs', b'tracefs', b'securityfs', b'bpf', b'configfs', b'pstore', b'efivarfs'):
     attack(kind.decode(), lambda: mount(b'x', b'/tmp/m', kind, 0) or kind == b'bpf' and (_ for _ in ()).throw(OSError()))
 attack('setns to process 1', lambda: syscall(308, os.open('/proc/1/ns/mnt', 0), 0))
-attack('join by pidfd', lambda: syscall(308, os.pidfd_open(1), 0x20000))
 # Limits of the cgroup.
 def cgroup(kind, data):
     mount(b'x', b'/tmp/m', kind, 0, data)
@@ -306,7 +305,7 @@ for directory, folders, files in os.walk('/proc/sys'):
     for name in files:
         path = directory + '/' + name
         if os.access(path, os.W_OK):
-            attack('writable ' + path, lambda: os.open(path, os.O_WRONLY))
+            attack('writable ' + path, lambda: os.write(os.open(path, os.O_WRONLY), open(path, 'rb').read()))
 attack('sysrq', lambda: open('/proc/sysrq-trigger', 'w'))
 # Addresses of the kernel.
 for line in open('/proc/kallsyms') if os.path.exists('/proc/kallsyms') else ():

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Prints all that a process can read about itself and others.
 const LOOK: &str = r#"
-import glob
+import glob, re
 out = []
 for path in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline') + glob.glob('/proc/[0-9]*/task/*/environ') + ['/proc/keys', '/proc/key-users', '/proc/cmdline']:
     try:
@@ -20,7 +20,8 @@ for path in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'
         pass
 out.append(repr(dict(os.environ)).encode())
 out.append(repr(sys.argv).encode())
-sys.stdout.buffer.write(b'\n'.join(out))
+found = re.findall(rb'canary-(?:environment|command)-[-0-9a-f]{36}', b'\n'.join(out))
+print(found[:3])
 "#;
 
 #[test]
@@ -79,10 +80,12 @@ fn open_files_of_the_caller_are_not_inherited() {
                     "{PRELUDE}
 for pid in os.listdir('/proc'):
     if pid.isdigit():
-        for n in range(0, 64):
-            attack('x', lambda: os.lseek(n, 0, 0) if pid == str(os.getpid()) else 0)
+        for n in range(3, 64):
             try:
-                print(open('/proc/%s/fd/%d' % (pid, n), 'rb').read() if n > 2 else '')
+                path = '/proc/%s/fd/%d' % (pid, n)
+                status = os.stat(path)
+                if status.st_mode & 0o170000 == 0o100000 and status.st_size < 200:
+                    print(open(path, 'rb').read())
             except OSError:
                 pass
 "
@@ -100,11 +103,8 @@ for pid in os.listdir('/proc'):
 fn a_command_starts_with_three_descriptors_and_no_more() {
     for wall in walls() {
         let jail = jail(*wall);
-        let marker = canary("descriptors");
         // A neighbour whose pipes could leak.
         let _neighbour = HeldCommand::start(&jail, &canary("neighbour"));
-        let held = HeldCommand::run(&jail, &marker, "exec sleep 1000");
-        drop(held);
         let result = jail.sh("exec ls /proc/self/fd");
         // ls has one more for the folder that it reads.
         assert_eq!(text(&result.stdout), "0\n1\n2\n3\n", "{wall}");

@@ -94,7 +94,7 @@ impl Guest {
     /// a process that is about to exit, and so leaves nobody unreaped.
     pub fn abandon(mut self) {
         if self.cgroup.is_none() && self.process.end == End::Killed {
-            let _ = pidfd_send_signal(&self.process.started.pidfd, Signal::KILL);
+            self.process.kill();
             self.process.end = End::Over;
         }
     }
@@ -112,6 +112,8 @@ impl Drop for Guest {
 /// The process of a guest, or of the program that started it.
 pub(crate) struct Process {
     started: Started,
+    /// The guest itself, where another program started it and ends after it.
+    guest: Option<OwnedFd>,
     end: End,
 }
 
@@ -129,12 +131,18 @@ enum End {
 impl Process {
     /// Process 1 of a namespace.
     pub(crate) fn init(started: Started) -> Process {
-        Process { started, end: End::Killed }
+        Process { started, guest: None, end: End::Killed }
+    }
+
+    /// Process 1 of a namespace that another program made. Without a handle to it, it still leaves when the door closes.
+    pub(crate) fn behind(started: Started, guest: Option<OwnedFd>) -> Process {
+        let end = if guest.is_some() { End::Killed } else { End::Leaves };
+        Process { started, guest, end }
     }
 
     /// A guest without a namespace.
     pub(crate) fn without_namespace(started: Started) -> Process {
-        Process { started, end: End::Leaves }
+        Process { started, guest: None, end: End::Leaves }
     }
 
     /// The step before the exec that failed, if one did. Waits for the exec.
@@ -148,12 +156,14 @@ impl Process {
         Some(SandboxError::runtime("launch_failed", message))
     }
 
+    fn kill(&self) {
+        let _ = pidfd_send_signal(self.guest.as_ref().unwrap_or(&self.started.pidfd), Signal::KILL);
+    }
+
     fn end(&mut self) {
         match std::mem::replace(&mut self.end, End::Over) {
             End::Over => return,
-            End::Killed => {
-                let _ = pidfd_send_signal(&self.started.pidfd, Signal::KILL);
-            }
+            End::Killed => self.kill(),
             End::Leaves => {}
         }
         while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.started.pidfd.as_fd()), WaitIdOptions::EXITED)

@@ -153,7 +153,7 @@ impl Enforcement {
 
     /// What is left for resource limits to do.
     fn rlimits(&self, limits: &Limits) -> Vec<(u32, u64)> {
-        let mut rlimits = vec![(RLIMIT_CORE, 0), (RLIMIT_NOFILE, limits.open_files.value)];
+        let mut rlimits = vec![(RLIMIT_CORE, NO_CORE), (RLIMIT_NOFILE, limits.open_files.value)];
         if !self.pids_by_cgroup && self.own_user_namespace {
             rlimits.push((RLIMIT_NPROC, limits.pids.value.into()));
         }
@@ -168,5 +168,7 @@ impl Enforcement {
 // asm-generic/resource.h
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;
+/// With 0 the kernel still starts the host's handler of crashes, as root; with 1 it does not: core(5), fs/coredump.c.
+const NO_CORE: u64 = 1;
 const RLIMIT_NPROC: u32 = 6;
 pub(crate) const RLIMIT_NOFILE: u32 = 7;

@@ -1,6 +1,6 @@
 //! Choosing a wall and starting a sandbox behind it.
 
-use crate::exec::request;
+use crate::exec::{check_size, request};
 use crate::{Sandbox, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -124,6 +124,7 @@ fn start(
     let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
     let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall);
     if let Some(command) = first.cloned() {
+        check_size(&command)?;
         plan = plan
             .with_first(Box::new(move |environment, workspace| request(&command, environment, workspace)));
     }

@@ -9,7 +9,7 @@ use crate::Sandbox;
 use crate::faults::{self, broken_stream};
 use crate::stream::{FromGuest, ToGuest};
 use belljar_backend::Counters;
-use belljar_spec::{ByteSize, Command, LimitHit, SandboxError, Stdin, WindowSize};
+use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::Signal;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
@@ -62,7 +62,7 @@ pub struct ExecOutput {
     pub not_started: Option<String>,
 }
 
-/// A running command: what comes from it, and what goes to it. When either is dropped, its whole tree is killed.
+/// A running command: what comes from it, and what goes to it. When `inputs` is dropped, its whole tree is killed.
 pub struct Running<'s> {
     pub events: Events<'s>,
     pub inputs: Inputs,
@@ -106,10 +106,13 @@ impl Sandbox {
         abort: impl Future<Output = ()>,
     ) -> Result<ExecResult, SandboxError> {
         let mut running = self.spawn(command).await?;
-        let cap = command.max_output.unwrap_or(COLLECTED).as_u64();
+        let limit = self.limits().output;
+        let usual = if limit.origin == Origin::Asked { limit.value } else { COLLECTED };
+        let cap = command.max_output.unwrap_or(usual).as_u64();
         let (mut stdout, mut stderr) = (Collector::new(cap), Collector::new(cap));
         let (mut timed_out, mut aborted) = (false, false);
-        let deadline = Instant::now() + command.timeout.unwrap_or(self.limits().wall_time.value);
+        let time = command.timeout.unwrap_or(self.limits().wall_time.value).min(FOR_EVER);
+        let deadline = Instant::now() + time;
         let mut last_word = None;
         let mut abort = std::pin::pin!(abort);
         let input = match &command.stdin {
@@ -160,6 +163,7 @@ impl Sandbox {
     /// Starts a command whose output comes as it is written. Watching time and amount is up to the caller.
     pub async fn spawn(&self, command: &Command) -> Result<Running<'_>, SandboxError> {
         let before = self.counters();
+        check_size(command)?;
         let (mut to, from) = self.open_stream()?;
         to.send_frame(&request(command, self.environment(), self.workspace())).await?;
         Ok(Running { events: Events { sandbox: self, from, before }, inputs: Inputs { to } })
@@ -173,6 +177,17 @@ impl Sandbox {
             inputs: Inputs { to },
         })
     }
+}
+
+/// Arguments are bounded already; the environment is refused where the kernel would refuse it.
+pub(crate) fn check_size(command: &Command) -> Result<(), SandboxError> {
+    let environment: usize =
+        command.env.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
+    if environment <= MAX_ENVIRONMENT {
+        return Ok(());
+    }
+    Err(SandboxError::policy("environment_too_long", "the command's environment is longer than 1 MiB")
+        .hint("put what is long into a file"))
 }
 
 /// A command as the first frame of a stream.
@@ -380,8 +395,12 @@ fn deaf() -> SandboxError {
 
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
+/// Longer than anybody waits, and still a time that can be added to another.
+const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// How long the guest may take to kill a tree.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// With 2 MiB of arguments it stays below the longest frame.
+const MAX_ENVIRONMENT: usize = 1024 * 1024;
 const NAMES: [(Signal, &str); 16] = [
     (Signal::HUP, "SIGHUP"),
     (Signal::INT, "SIGINT"),

@@ -114,6 +114,7 @@ impl Program {
             Decision::Allow => true,
             Decision::Deny => false,
             Decision::Nested => matches!(variant, Variant::Nested),
+            Decision::Plain => matches!(variant, Variant::Default),
         });
         let not_refused = self.any(&allow, self.allowed, self.refused);
         self.any(&refuse, self.refused, not_refused)

@@ -79,6 +79,8 @@ pub(crate) enum Decision {
     Allow,
     Deny,
     Nested,
+    /// Allowed in the default variant only.
+    Plain,
 }
 
 /// A comparison of an argument's lower 32 bits.
@@ -144,7 +146,8 @@ fn parse_row(line: usize, content: &str) -> Result<Row, String> {
         "allow" => Decision::Allow,
         "deny" => Decision::Deny,
         "nested" => Decision::Nested,
-        _ => return Err(format!("`{decision}` is none of `allow`, `deny`, `nested`")),
+        "plain" => Decision::Plain,
+        _ => return Err(format!("`{decision}` is none of `allow`, `deny`, `nested`, `plain`")),
     };
     let conditions = match condition {
         "" => Vec::new(),

@@ -3,6 +3,7 @@
 use crate::relay::{Output, Relay, Watch};
 use crate::serve::World;
 use crate::stream::{Stream, fault};
+use crate::tree;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
@@ -18,6 +19,11 @@ pub(crate) fn run(world: &World, request: Exec, mut stream: Stream, watch: Watch
     match start(world, &request) {
         Ok((supervised, ends)) => {
             Relay::new(stream, supervised, ends, world.place.is_private(), watch)?.run()
+        }
+        // It was killed before it could say anything: by what it started.
+        Err(fault) if fault.errno == Errno::CHILD.raw_os_error() => {
+            tree::kill_below_us();
+            stream.send_message(&ExecEvent::SupervisorLost)
         }
         Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
     }

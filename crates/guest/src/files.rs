@@ -3,8 +3,8 @@
 use crate::stream::{Stream, fault};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, mkdirat, openat, openat2,
+    readlinkat, statat, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, read, write};
 use belljar_wire::frame::{CHUNK, Tag};
@@ -50,7 +50,14 @@ impl Place {
         let flags =
             if flags.contains(OFlags::PATH) { flags - OFlags::NOCTTY - OFlags::NONBLOCK } else { flags };
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
-        openat2(&self.root, path, flags, mode, self.resolve)
+        let opened = if self.is_private() {
+            // All that is seen is the sandbox's, and the filter knows no openat2.
+            openat(&self.root, path, flags, mode)?
+        } else {
+            openat2(&self.root, path, flags, mode, self.resolve)?
+        };
+        refuse_own_proc(&opened)?;
+        Ok(opened)
     }
 
     /// The directory that holds `path`, and the name in it.
@@ -79,6 +86,16 @@ impl Place {
             below => Ok(below.into()),
         }
     }
+}
+
+/// `/proc/self` is the guest to us, whoever asked: what it says is nobody's business.
+fn refuse_own_proc(opened: &OwnedFd) -> Result<(), Errno> {
+    if fstatfs(opened)?.f_type as u32 != PROC_MAGIC {
+        return Ok(());
+    }
+    let path = readlinkat(CWD, format!("/proc/self/fd/{}", opened.as_raw_fd()), Vec::new())?;
+    let process = path.to_bytes().strip_prefix(b"/proc/").and_then(<[u8]>::first);
+    if process.is_some_and(u8::is_ascii_digit) { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
 /// Carries out one request and answers it.
@@ -228,6 +245,8 @@ fn remove(place: &Place, path: &str, recursive: bool) -> io::Result<()> {
     let (parent, name) = place.parent(path)?;
     let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match kind(&found) {
+        // A mount cannot be removed: refused before its content is.
+        EntryKind::Directory if found.st_dev != fstat(&parent)?.st_dev => Err(Errno::BUSY.into()),
         // Holds descriptors all the way down and follows no link.
         EntryKind::Directory if recursive => {
             std::fs::remove_dir_all(format!("/proc/self/fd/{}/{name}", parent.as_raw_fd()))
@@ -261,5 +280,7 @@ fn kind_of(file_type: FileType) -> EntryKind {
     }
 }
 
+/// linux/magic.h
+const PROC_MAGIC: u32 = 0x9fa0;
 /// Names are at most 255 bytes: a message stays far below the longest frame.
 const ENTRIES_A_MESSAGE: usize = 512;

@@ -17,7 +17,7 @@ use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::statvfs;
 use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, write};
-use belljar_sys::rustix::process::{Pid, Signal, getpid, kill_process_group};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process_group};
 use belljar_sys::spawn::Supervised;
 use belljar_sys::terminal;
 use belljar_wire::frame::{self, CHUNK, FrameReader, Tag};
@@ -61,7 +61,7 @@ pub(crate) struct Relay<'w> {
     /// Whether /tmp is the sandbox's own.
     private: bool,
     /// Who watches the door while this thread is busy here: nobody, until somebody knocks.
-    watch: Option<Watch<'w>>,
+    watch: Watch<'w>,
 }
 
 /// The door, and whom to call when there is something at it.
@@ -102,7 +102,7 @@ impl<'w> Relay<'w> {
             host_open: true,
             state: State::Running,
             private,
-            watch: Some(watch),
+            watch,
         })
     }
 
@@ -158,9 +158,7 @@ impl<'w> Relay<'w> {
             fds.extend(self.outputs.iter().map(|output| PollFd::new(&output.pipe, PollFlags::IN)));
         }
         let door_at = fds.len();
-        if let Some(watch) = &self.watch {
-            fds.push(PollFd::new(&watch.door, PollFlags::IN));
-        }
+        fds.push(PollFd::new(&self.watch.door, PollFlags::IN));
         if !matches!(self.state, State::Running) {
             // The end of the status pipe is known; only the rest matters, and all of that is at hand.
             fds[0] = PollFd::new(&self.supervised.status, PollFlags::empty());
@@ -179,10 +177,8 @@ impl<'w> Relay<'w> {
     }
 
     fn serve(&mut self, ready: &Ready, buffer: &mut Vec<u8>) -> io::Result<()> {
-        if ready.door
-            && let Some(watch) = self.watch.take()
-        {
-            (watch.call)();
+        if ready.door {
+            (self.watch.call)();
         }
         if ready.socket.intersects(PollFlags::ERR | PollFlags::HUP) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -341,7 +337,7 @@ impl<'w> Relay<'w> {
             Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: self.disk() },
             _ => {
                 // Somebody inside killed the supervisor, perhaps to outlive it: nobody does.
-                tree::kill_below(getpid());
+                tree::kill_below_us();
                 ExecEvent::SupervisorLost
             }
         }
@@ -357,7 +353,7 @@ impl<'w> Relay<'w> {
 
     fn kill_tree(&self) {
         if let Some(supervisor) = Pid::from_raw(self.supervised.supervisor) {
-            tree::kill_below(supervisor);
+            tree::kill_tree(supervisor);
         }
     }
 }

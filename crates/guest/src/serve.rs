@@ -3,16 +3,17 @@
 use crate::files::Place;
 use crate::relay::Watch;
 use crate::setup::MakingNetwork;
-use crate::stream::Stream;
+use crate::stream::{Stream, fault};
 use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
     DumpableBehavior, Resource, WaitOptions, getpid, set_dumpable_behavior, wait,
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
 use belljar_wire::OWN_NETWORK;
-use belljar_wire::message::{Fault, Request, Sealed, Setup, SetupReply};
+use belljar_wire::message::{ExecEvent, Fault, Request, Sealed, Setup, SetupReply};
 use std::env;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -73,14 +74,30 @@ fn keep_watch(post: &Arc<Post>) {
     post.waiting.fetch_add(1, Ordering::SeqCst);
     let theirs = Arc::clone(post);
     if thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs)).is_err() {
-        // As many as there can be; whoever is busy comes back.
         post.waiting.fetch_sub(1, Ordering::SeqCst);
+        let _ = answer_without_a_thread(post);
     }
+}
+
+/// The sandbox has as many processes as it may: whoever knocked gets an answer all the same.
+fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
+    for descriptor in passing::receive(&post.door)?.unwrap_or_default() {
+        let mut stream = Stream::new(descriptor);
+        match stream.receive_message()? {
+            Request::Exec(request) => {
+                let program = request.argv.first().map(|arg| String::from_utf8_lossy(&arg.0).into_owned());
+                let doing = format!("run {}", program.unwrap_or_default());
+                stream.send_message(&ExecEvent::NotStarted(fault(doing, Errno::AGAIN)))?;
+            }
+            other => files::answer(&post.world.place, other, &mut stream)?,
+        }
+    }
+    Ok(())
 }
 
 /// The host is gone. Process 1 takes everybody along by ending; elsewhere it has to be done by hand.
 fn leave() -> ! {
-    tree::kill_below(getpid());
+    tree::kill_below_us();
     exit(0);
 }
 

@@ -1,38 +1,48 @@
-//! Finding and killing everything that descends from a process, by the one thing that a process cannot shed:
-//! its parent. (Supervisors are subreapers, so orphans stay in their tree.)
+//! Finding and killing everything that descends from a process, by the one thing that a process cannot shed: its parent.
+//! (Supervisors are subreapers, so orphans stay in their tree, and a supervisor ends when nobody is left in it.)
 
 use belljar_sys::rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Kills every descendant of `root`, not `root` itself, and returns when none is left alive.
-pub(crate) fn kill_below(root: Pid) {
+/// Kills every descendant of a supervisor, and returns when it has ended: then nobody is left.
+pub(crate) fn kill_tree(supervisor: Pid) {
+    kill_until(supervisor, || !is_alive(supervisor.as_raw_nonzero().get()));
+}
+
+/// Kills every descendant of this process, and returns when none is left alive.
+pub(crate) fn kill_below_us() {
+    let us = getpid();
+    kill_until(us, || descendants(us.as_raw_nonzero().get()).is_empty());
+}
+
+fn kill_until(root: Pid, is_done: impl Fn() -> bool) {
     let root = root.as_raw_nonzero().get();
-    for round in 0.. {
+    let start = Instant::now();
+    let mut seen = HashSet::new();
+    let mut rounds_with_new = 0;
+    while !is_done() && start.elapsed() < PATIENCE {
         let victims = descendants(root);
-        if victims.is_empty() {
-            return;
-        }
-        for victim in &victims {
+        rounds_with_new += u32::from(victims.iter().any(|victim| !seen.contains(victim)));
+        for victim in victims {
             kill(victim);
+            seen.insert(victim);
         }
         // Something forks faster than we look. Process 1 has a stronger word for its own namespace.
-        if round >= PATIENCE {
-            if getpid() == Pid::INIT {
-                let _ = kill_process(Pid::from_raw(-1).unwrap_or(Pid::INIT), Signal::KILL);
-            }
-            thread::sleep(Duration::from_millis(1));
+        if rounds_with_new > MANY && getpid() == Pid::INIT {
+            let _ = kill_process(Pid::from_raw(-1).unwrap_or(Pid::INIT), Signal::KILL);
         }
         // The dead need a moment to become so.
-        thread::yield_now();
+        thread::sleep(PAUSE);
     }
 }
 
 /// A process as it was when we looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Process {
     pid: i32,
     /// In clock ticks since boot: with the pid, never the same for two processes.
@@ -58,14 +68,19 @@ fn descendants(root: i32) -> Vec<Process> {
     found
 }
 
+fn is_alive(pid: i32) -> bool {
+    look(pid).is_some()
+}
+
 /// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)).
 fn look(pid: i32) -> Option<(i32, Process)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, parentheses too.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
-    let state = *fields.first()?;
-    if state == "Z" || state == "X" {
+    // A process whose first thread has ended looks dead, while others of its threads go on.
+    let first_thread_ended = matches!(*fields.first()?, "Z" | "X");
+    if first_thread_ended && fs::read_dir(format!("/proc/{pid}/task")).ok()?.count() <= 1 {
         return None;
     }
     let parent = fields.get(1)?.parse().ok()?;
@@ -74,7 +89,7 @@ fn look(pid: i32) -> Option<(i32, Process)> {
 }
 
 /// SIGKILL, unless the number means another process by now.
-fn kill(process: &Process) {
+fn kill(process: Process) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if look(process.pid).is_some_and(|(_, now)| now.started == process.started) {
@@ -82,5 +97,9 @@ fn kill(process: &Process) {
     }
 }
 
-/// Rounds before the stronger word.
-const PATIENCE: u32 = 100;
+/// Rounds that found somebody new before the stronger word.
+const MANY: u32 = 100;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(100);
+/// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own patience.
+const PATIENCE: Duration = Duration::from_secs(30);

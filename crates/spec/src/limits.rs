@@ -63,13 +63,14 @@ impl Limits {
     /// Fills in the defaults.
     pub fn understand(spec: &LimitsSpec, machine: Machine) -> Limits {
         let half = ByteSize::bytes(machine.memory.as_u64() / 2);
+        let memory = limit(spec.memory, half);
         Limits {
-            memory: limit(spec.memory, half),
+            memory,
             cpus: limit(spec.cpus, Cpus::whole(machine.cpus)),
             pids: limit(spec.pids, DEFAULT_PIDS),
             open_files: limit(spec.open_files, DEFAULT_OPEN_FILES),
-            // Private files live in memory: never more of them than the memory there is for everything.
-            disk: limit(spec.disk, DEFAULT_DISK.min(half)),
+            // Private files live in memory: never more of them than half of it.
+            disk: limit(spec.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
             wall_time: limit(spec.wall_time, DEFAULT_WALL_TIME),
             output: limit(spec.output, DEFAULT_OUTPUT),
         }
@@ -140,6 +141,10 @@ mod tests {
         let limits = Limits::understand(&spec, machine);
         assert_eq!(limits.memory, Limit { value: ByteSize::mebibytes(100), origin: Origin::Asked });
         assert_eq!(limits.cpus, Limit { value: Cpus::whole(2), origin: Origin::Default });
-        assert_eq!(limits.disk.value, ByteSize::mebibytes(512), "never more than half of memory by default");
+        assert_eq!(
+            limits.disk.value,
+            ByteSize::mebibytes(50),
+            "never more than half of the memory by default"
+        );
     }
 }

@@ -124,15 +124,8 @@ fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
     let env = pointers(launch.env);
     let signals = BlockedSignals::all();
 
-    let plan = ChildPlan {
-        launch,
-        argv: &argv,
-        env: &env,
-        at_gate,
-        gate: &gate_inside,
-        gate_of_parent: &gate,
-        failure: &failure_inside,
-    };
+    let plan =
+        ChildPlan { launch, argv: &argv, env: &env, at_gate, gate: &gate_inside, failure: &failure_inside };
     let mut pidfd: libc::c_int = -1;
     let mut args = clone3::Args::new(launch.namespaces.0, &mut pidfd);
     if let Some(cgroup) = launch.cgroup {
@@ -152,6 +145,9 @@ fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
 
 /// The first descriptor that a launched program was given: number 3. To be called once, by that program.
 pub fn first_inherited() -> OwnedFd {
+    // What a program was given is not for the programs that it starts.
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     // SAFETY: `launch` put a descriptor there, and by the contract above nobody else owns it.
     unsafe { OwnedFd::from_raw_fd(3) }
 }
@@ -200,7 +196,6 @@ struct ChildPlan<'a> {
     env: &'a [*const libc::c_char],
     at_gate: Gate,
     gate: &'a OwnedFd,
-    gate_of_parent: &'a OwnedFd,
     failure: &'a OwnedFd,
 }
 
@@ -233,11 +228,15 @@ fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errn
         rustix::io::write(tasks, b"0").map_err(at(4))?;
     }
     if plan.at_gate == Gate::Closed {
-        // Our copy of the parent's end must go, or the gate would never report that the parent died.
-        // SAFETY: the descriptor is this process's own copy, and nothing uses it again.
-        check(unsafe { libc::close(plan.gate_of_parent.as_raw_fd()) }.into()).map_err(at(0))?;
+        // Our copies of the parent's descriptors must go, its end of this gate and of others' gates among them, or no
+        // gate would report that the parent died.
+        // SAFETY: numbers only, of this process's own copies; nothing but the gate is used again.
+        unsafe {
+            libc::dup2(plan.gate.as_raw_fd(), 0);
+            libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+        }
         let mut byte = [0];
-        let _ = rustix::io::read(plan.gate, &mut byte);
+        let _ = rustix::io::read(rustix::stdio::stdin(), &mut byte);
         return Err((0, Errno::PIPE));
     }
     if let Some(identity) = plan.launch.identity {

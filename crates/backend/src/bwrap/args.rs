@@ -4,7 +4,7 @@ use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout, USER_ID};
 use crate::native::DEVICES;
 use belljar_wire::message::Source;
 
-/// Everything, with the guest as its program. The guest's descriptors: 3 is the door, 4 the guest itself. What has
+/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says which process the guest is. What has
 /// to lie over the guest's own mounts, and devices, is staged where the guest finds it; `sources` are changed to say
 /// so.
 pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
@@ -12,7 +12,9 @@ pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
     let mut args: Vec<String> = [
         "bwrap",
         "--unshare-all",
-        "--die-with-parent",
+        // Not --die-with-parent, which means the thread that starts it: the guest leaves when the door closes.
+        "--info-fd",
+        "5",
         "--new-session",
         "--as-pid-1",
         "--clearenv",

@@ -9,8 +9,9 @@ use crate::native::{Identity, after_root, bind_steps, passed_mounts, private_ste
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
-use belljar_sys::rustix::fd::AsFd;
+use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
+use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};
 use belljar_wire::message::{FileRoot, Setup, Source, Step};
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -33,8 +34,11 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start bubblewrap: {what}"));
-    let (complaints, their_stderr) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed(errno.to_string()))?;
+    let pipe =
+        |flags: PipeFlags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|errno| failed(errno.to_string()));
+    // Read without waiting for its end: a process that bubblewrap left behind may hold the other one.
+    let (complaints, their_stderr) = pipe(PipeFlags::NONBLOCK)?;
+    let (info, their_info) = pipe(PipeFlags::empty())?;
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
     let layout = plan.layout()?;
     let (mut sources, mounts) = passed_mounts(layout, identity)?;
@@ -62,12 +66,12 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         capabilities: Capabilities::Usual,
         cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
         tasks_files: &tasks_files,
-        inherit: &[their_door.as_fd(), embedded::program()?],
+        inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd()],
         stderr: Some(their_stderr.as_fd()),
     })
     .map_err(|errno| failed(errno.to_string()))?;
-    drop((their_door, their_stderr));
-    let mut guest = Guest::starting(door, Process::init(started), cgroup);
+    drop((their_door, their_stderr, their_info));
+    let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);
 
     let setup = Setup {
         version: belljar_wire::VERSION,
@@ -100,6 +104,16 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
             .hint("`belljar doctor` tries each wall by itself"))
         }
     }
+}
+
+/// The guest's own process, which bubblewrap names in a line of JSON: `"child-pid": 123`. Killing it ends everything
+/// inside, and then bubblewrap.
+fn guest_process(info: OwnedFd) -> Option<OwnedFd> {
+    let mut text = String::new();
+    File::from(info).take(4096).read_to_string(&mut text).ok()?;
+    let (_, rest) = text.split_once("\"child-pid\":")?;
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    pidfd_open(Pid::from_raw(digits.parse().ok()?)?, PidfdFlags::empty()).ok()
 }
 
 /// The guest's part: what bubblewrap left to do in the root that it made.

@@ -34,7 +34,7 @@ impl Directory {
             // A sweep may take a directory that is not locked yet: then it is made again.
             match lock(&path) {
                 Ok(Some(handle)) => return Ok(Some(Directory { path, handle })),
-                Ok(None) | Err(Errno::NOENT) => {}
+                Ok(None) | Err(Errno::NOENT) => thread::sleep(Duration::from_millis(1)),
                 Err(errno) => return Err(failed(errno.into())),
             }
         }
@@ -118,6 +118,6 @@ fn is_refusal(error: &io::Error) -> bool {
 /// What the directories of sandboxes begin with; what follows is the sandbox's id.
 const PREFIX: &str = "belljar-";
 /// Two sandboxes never share an id; a sweep can come in between once, twice.
-const ATTEMPTS: u32 = 8;
+const ATTEMPTS: u32 = 50;
 /// Dying takes the kernel up to some milliseconds: half a second in all.
 const REMOVAL_ATTEMPTS: u32 = 100;

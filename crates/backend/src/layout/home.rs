@@ -12,6 +12,7 @@ pub(super) struct Visible {
     pub(super) path: Vec<PathBuf>,
     /// Variables that name where a tool's programs are.
     pub(super) variables: Vec<(OsString, OsString)>,
+    home: Option<PathBuf>,
 }
 
 pub(super) fn visible() -> Visible {
@@ -21,7 +22,12 @@ pub(super) fn visible() -> Visible {
 }
 
 fn from(home: Option<&Path>, path: Vec<PathBuf>) -> Visible {
-    let mut visible = Visible { binds: Vec::new(), path: Vec::new(), variables: Vec::new() };
+    let mut visible = Visible {
+        binds: Vec::new(),
+        path: Vec::new(),
+        variables: Vec::new(),
+        home: home.map(Path::to_path_buf),
+    };
     for entry in path {
         let plain = entry.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !plain || !entry.is_absolute() || visible.path.contains(&entry) {
@@ -48,7 +54,8 @@ impl Visible {
     /// Shows a directory where it is on the host, if it is one.
     fn add(&mut self, directory: &Path) -> bool {
         let (Ok(source), Some(target)) = (directory.canonicalize(), directory.to_str()) else { return false };
-        if !source.is_dir() {
+        // A link may lead anywhere, to a whole home too.
+        if !source.is_dir() || is_wide(&source, self.home.as_deref()) {
             return false;
         }
         let target = super::relative(target).to_string();
@@ -74,6 +81,35 @@ impl Visible {
             }
         }
     }
+}
+
+/// Whether a folder is a home, or holds one.
+fn is_wide(folder: &Path, home: Option<&Path>) -> bool {
+    let home = home.and_then(|home| home.canonicalize().ok());
+    home.is_some_and(|home| home.starts_with(folder))
+        || Path::new("/root").starts_with(folder)
+        || folder.parent() == Some(Path::new("/home"))
+}
+
+/// Homes that lie in what everybody sees, as below /opt: hidden there. Ours, and those of the people in /etc/passwd.
+pub(super) fn below_system(binds: &[Bind]) -> Vec<String> {
+    let people = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let theirs = people.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_person =
+            fields.get(2)?.parse::<u32>().is_ok_and(|uid| uid == 0 || (1000..65534).contains(&uid));
+        is_person.then(|| PathBuf::from(fields.get(5).copied().unwrap_or_default()))
+    });
+    let own = env::var_os("HOME").map(PathBuf::from);
+    let system: Vec<Bind> = binds.iter().filter(|bind| bind.origin == BindOrigin::System).cloned().collect();
+    let mut homes: Vec<String> = theirs
+        .chain(own)
+        .filter(|home| home.is_absolute() && home.components().count() > 2)
+        .filter_map(|home| super::seen_at(&home.canonicalize().ok()?, &system))
+        .collect();
+    homes.sort();
+    homes.dedup();
+    homes
 }
 
 /// The part of `path` below a home, never the home itself.

@@ -7,6 +7,8 @@
 mod environment;
 mod etc;
 mod home;
+mod mounts;
+mod nested;
 mod shared;
 mod sockets;
 mod system;
@@ -76,7 +78,7 @@ impl Layout {
     /// The layout of the `host` root.
     pub(crate) fn for_host_root(id: SandboxId, spec: &SandboxSpec) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
-        let named = shared::named(&spec.shared)?;
+        let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
         let (mut binds, mut links) = system::directories();
         let etc = etc::files(id);
         binds.extend(etc.binds);
@@ -99,8 +101,10 @@ impl Layout {
             }),
             None => private.push(PrivateDir { target: relative(WORKSPACE), mode: 0o755 }),
         }
-        binds.extend(named);
+        binds.extend(nested::everywhere(named, &binds));
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
+        masks.extend(home::below_system(&binds));
+        masks.extend(mounts::of_the_kernel(&binds));
         masks.extend(sockets::below(&binds));
 
         let environment = environment::inside(&home.path, &home.variables, &asked_environment(spec));
@@ -109,10 +113,19 @@ impl Layout {
 
     /// Where there is no wall: the host's own paths, and still an environment that starts empty.
     pub(crate) fn without_root(spec: &SandboxSpec) -> Result<Layout, SandboxError> {
-        let workspace = match &spec.workspace {
-            Some(path) => shared::workspace(path)?,
-            None => std::env::temp_dir(),
+        if let Some(shared) = spec.shared.first() {
+            let message = format!(
+                "`{}` cannot be shared without a wall: everything is visible already",
+                shared.path.display()
+            );
+            return Err(SandboxError::policy("share_without_wall", message)
+                .hint("leave `--ro` and `--rw` away, or use `--backend native`"));
+        }
+        let Some(workspace) = &spec.workspace else {
+            let message = "without a wall there is no private workspace";
+            return Err(SandboxError::policy("workspace_required", message).hint("name a folder to work on"));
         };
+        let workspace = shared::workspace(workspace)?;
         Ok(Layout {
             binds: Vec::new(),
             links: Vec::new(),
@@ -132,6 +145,13 @@ impl Layout {
         let devices = ["dev".to_string(), "proc".to_string()];
         private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
     }
+}
+
+/// Where a path of the host is seen inside, if it is: by the last bind that holds it.
+fn seen_at(path: &Path, binds: &[Bind]) -> Option<String> {
+    let (bind, rest) =
+        binds.iter().rev().find_map(|bind| Some((bind, path.strip_prefix(&bind.source).ok()?)))?;
+    Path::new(&bind.target).join(rest).to_str().map(|place| place.trim_end_matches('/').to_string())
 }
 
 fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {

@@ -26,10 +26,11 @@ pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
 }
 
 /// The paths that were named, parents first.
-pub(super) fn named(shared: &[SharedPath]) -> Result<Vec<Bind>, SandboxError> {
+pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<Vec<Bind>, SandboxError> {
     let mut binds = Vec::new();
     for SharedPath { path, permission } in shared {
         let real = resolve(path, "path")?;
+        refuse_planted_links(path, &real, workspace)?;
         let found = fs::metadata(&real).map_err(|_| unreadable(path, "path"))?;
         if found.file_type().is_socket() {
             let message = format!(
@@ -54,6 +55,25 @@ pub(super) fn named(shared: &[SharedPath]) -> Result<Vec<Bind>, SandboxError> {
     binds.sort_by(|a, b| a.target.cmp(&b.target));
     binds.dedup_by(|later, earlier| later.target == earlier.target && later.kind == earlier.kind);
     Ok(binds)
+}
+
+/// A link in the workspace may be an agent's: what it points to was not what the caller named.
+fn refuse_planted_links(path: &Path, real: &Path, workspace: Option<&Path>) -> Result<(), SandboxError> {
+    let Some(workspace) = workspace else { return Ok(()) };
+    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    // However the workspace itself is spelled: some part of the way lies in it.
+    let passes_workspace =
+        named.ancestors().any(|part| part.canonicalize().is_ok_and(|part| part == workspace));
+    if passes_workspace && !real.starts_with(workspace) {
+        let message = format!(
+            "the path `{}` leads out of the workspace by a link, to `{}`",
+            path.display(),
+            real.display()
+        );
+        return Err(SandboxError::policy("path_leaves_workspace", message)
+            .hint("somebody, perhaps an agent, put the link there; name the place that it points to if that is what you want"));
+    }
+    Ok(())
 }
 
 fn resolve(path: &Path, what: &str) -> Result<PathBuf, SandboxError> {

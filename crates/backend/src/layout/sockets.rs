@@ -2,7 +2,7 @@
 //! connecting to a socket in it, so each one is hidden. The kernel lists the sockets that are bound; nothing is
 //! searched for.
 
-use super::Bind;
+use super::{Bind, seen_at};
 use std::fs;
 use std::path::Path;
 
@@ -10,22 +10,21 @@ use std::path::Path;
 pub(super) fn below(binds: &[Bind]) -> Vec<String> {
     let Ok(listed) = fs::read_to_string("/proc/net/unix") else { return Vec::new() };
     let mut places: Vec<String> =
-        bound(&listed).filter_map(|socket| place(Path::new(socket), binds)).collect();
+        bound(&listed).filter_map(|socket| seen_at(Path::new(socket), binds)).collect();
     places.sort();
     places.dedup();
     places
 }
 
-/// The absolute paths in the kernel's list: the last of eight columns, where there is one.
+/// The absolute paths in the kernel's list: what follows seven columns. Abstract names begin with `@` there.
 fn bound(listed: &str) -> impl Iterator<Item = &str> {
-    listed.lines().skip(1).filter_map(|line| line.find(" /").map(|at| &line[at + 1..]))
-}
-
-fn place(socket: &Path, binds: &[Bind]) -> Option<String> {
-    // The last bind that holds it is the one that is seen.
-    let (bind, rest) =
-        binds.iter().rev().find_map(|bind| Some((bind, socket.strip_prefix(&bind.source).ok()?)))?;
-    Path::new(&bind.target).join(rest).to_str().map(|place| place.trim_end_matches('/').to_string())
+    listed.lines().skip(1).filter_map(|line| {
+        let mut rest = line.trim_start();
+        for _ in 0..7 {
+            rest = rest.split_once(' ')?.1.trim_start();
+        }
+        rest.starts_with('/').then_some(rest)
+    })
 }
 
 #[cfg(test)]
@@ -47,7 +46,7 @@ mod tests {
             origin: BindOrigin::Named,
         };
         let binds = [bind("/usr", "usr"), bind("/srv/app", "workspace")];
-        let places: Vec<_> = bound(listed).filter_map(|socket| place(Path::new(socket), &binds)).collect();
+        let places: Vec<_> = bound(listed).filter_map(|socket| seen_at(Path::new(socket), &binds)).collect();
         assert_eq!(places, ["workspace/tmp/with space.sock"]);
     }
 }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let engine = Engine::new();
     let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
-    let inside = match engine.create_blocking(&SandboxSpec::default()) {
+    // A folder that exists everywhere, for the walls that cannot do without one.
+    let spec = SandboxSpec { workspace: Some(std::env::temp_dir()), ..SandboxSpec::default() };
+    let inside = match engine.create_blocking(&spec) {
         Ok(sandbox) => {
             let inside = block_on(look_inside(&sandbox));
             sandbox.dispose_blocking();

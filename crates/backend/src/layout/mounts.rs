@@ -1,0 +1,62 @@
+//! Filesystems of the kernel that happen to be mounted inside of what is shared: a chroot's /proc shows every process of
+//! the host, its /dev every device.
+
+use super::{Bind, seen_at};
+use std::fs;
+use std::path::Path;
+
+/// The places inside where they would be.
+pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
+    let Ok(listed) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    let mounts = listed.lines().filter_map(mount_point);
+    // A bind of such a filesystem itself was meant: a processor's description, for one.
+    mounts
+        .filter(|point| {
+            !binds.iter().any(|bind| bind.source == Path::new(point) || Path::new(point).starts_with("/sys"))
+        })
+        .filter_map(|point| seen_at(Path::new(&point), binds))
+        .collect()
+}
+
+/// Where a mount of such a filesystem is: proc_pid_mountinfo(5).
+fn mount_point(line: &str) -> Option<String> {
+    let (mount, filesystem) = line.split_once(" - ")?;
+    KERNELS
+        .contains(&filesystem.split(' ').next()?)
+        .then(|| unescape(mount.split(' ').nth(4).unwrap_or_default()))
+}
+
+/// Spaces and the like are written as octal numbers.
+fn unescape(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .into_iter()
+        .fold(text.to_string(), |text, (escaped, plain)| text.replace(escaped, plain))
+}
+
+const KERNELS: [&str; 13] = [
+    "proc",
+    "sysfs",
+    "devtmpfs",
+    "devpts",
+    "cgroup",
+    "cgroup2",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "bpf",
+    "configfs",
+    "fusectl",
+    "efivarfs",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_as_the_kernel_writes_them() {
+        let line = "36 35 0:5 / /srv/my\\040root/proc rw,nosuid shared:5 - proc proc rw";
+        assert_eq!(mount_point(line).as_deref(), Some("/srv/my root/proc"));
+        assert_eq!(mount_point("36 35 8:1 / /srv rw - ext4 /dev/sda1 rw"), None);
+    }
+}

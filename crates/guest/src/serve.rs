@@ -66,15 +66,24 @@ fn wait_at_door(post: &Arc<Post>) {
     leave();
 }
 
-/// Makes sure that somebody waits at the door while the caller is busy.
-fn keep_watch(post: &Arc<Post>) {
+/// Makes sure that somebody waits at the door while the caller is busy; `false` where no thread can be made for it.
+fn keep_watch(post: &Arc<Post>) -> bool {
     if post.waiting.load(Ordering::SeqCst) > 0 {
-        return;
+        return true;
     }
     post.waiting.fetch_add(1, Ordering::SeqCst);
     let theirs = Arc::clone(post);
-    if thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs)).is_err() {
+    let made = thread::Builder::new().stack_size(STACK).spawn(move || wait_at_door(&theirs));
+    if made.is_err() {
         post.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+    made.is_ok()
+}
+
+/// Somebody knocks while the caller is busy.
+fn see_to_door(post: &Arc<Post>) {
+    if !keep_watch(post) {
+        // An error here is a host that hung up.
         let _ = answer_without_a_thread(post);
     }
 }
@@ -144,10 +153,11 @@ fn build(
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
         Request::Exec(request) => {
-            let watch = Watch { door: post.door.as_fd(), call: &|| keep_watch(post) };
+            let watch = Watch { door: post.door.as_fd(), call: &|| see_to_door(post) };
             exec::run(&post.world, request, stream, watch)
         }
         other => {
+            // Where it fails, others wait for the end of this.
             keep_watch(post);
             files::answer(&post.world.place, other, &mut stream)
         }

@@ -73,7 +73,10 @@ fn usable(backend: BackendName) -> bool {
         eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
         return false;
     }
-    match Engine::new().create_blocking(&crate::spec(backend)) {
+    // Without a wall there is no private workspace.
+    let mut spec = crate::spec(backend);
+    spec.workspace = Some(env::temp_dir());
+    match Engine::new().create_blocking(&spec) {
         Ok(sandbox) => {
             sandbox.dispose_blocking();
             true

@@ -25,7 +25,6 @@ for_every_backend![
     the_first_of_timeout_and_abort_is_named,
     a_dropped_future_kills_the_tree,
     a_dropped_command_kills_the_tree,
-    dropped_events_kill_the_tree,
     dropped_inputs_kill_the_tree,
     a_kill_is_followed_by_the_end,
     a_file_stops_growing_after_a_timeout,
@@ -197,17 +196,6 @@ async fn a_dropped_command_kills_the_tree(backend: BackendName) {
     marker.wait_for(2);
     drop(running);
     marker.wait_for_none();
-}
-
-async fn dropped_events_kill_the_tree(backend: BackendName) {
-    let place = Place::new(backend).await;
-    let marker = Marker::new();
-    let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
-    marker.wait_for(1);
-    let belljar_engine::Running { events, inputs } = running;
-    drop(events);
-    marker.wait_for_none();
-    drop(inputs);
 }
 
 async fn dropped_inputs_kill_the_tree(backend: BackendName) {

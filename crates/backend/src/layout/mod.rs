@@ -118,12 +118,14 @@ impl Layout {
                 "`{}` cannot be shared without a wall: everything is visible already",
                 shared.path.display()
             );
-            return Err(SandboxError::policy("share_without_wall", message)
+            return Err(SandboxError::unavailable("share_without_wall", message)
                 .hint("leave `--ro` and `--rw` away, or use `--backend native`"));
         }
         let Some(workspace) = &spec.workspace else {
             let message = "without a wall there is no private workspace";
-            return Err(SandboxError::policy("workspace_required", message).hint("name a folder to work on"));
+            return Err(
+                SandboxError::unavailable("workspace_required", message).hint("name a folder to work on")
+            );
         };
         let workspace = shared::workspace(workspace)?;
         Ok(Layout {

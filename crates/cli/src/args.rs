@@ -17,14 +17,12 @@ use std::time::Duration;
 /// home and /tmp that go away with it. It has no network, none of your environment, none of your files elsewhere, and
 /// no way to more.
 #[derive(Debug, Parser)]
-#[command(name = "belljar", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(name = "belljar", version, max_term_width = 100)]
 #[command(after_help = "Without a command, `belljar` opens a shell in a sandbox of the current folder.\n\
     Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    #[command(flatten)]
-    pub(crate) shell: ShellArgs,
 }
 
 impl Args {
@@ -84,7 +82,7 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
@@ -110,7 +108,7 @@ pub(crate) enum Tty {
     Never,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxArgs {
     /// The wall: auto, native, bwrap, container or host (no wall)
@@ -140,13 +138,14 @@ pub(crate) struct SandboxArgs {
     nested: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Where {
+    #[default]
     Standard,
     Same,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// How long the command may run: `90s`, `10m` [default: 1h for run, none for shell]

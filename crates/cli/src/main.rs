@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     };
     let as_json = args.wants_json();
     let outcome = match args.command {
-        None => commands::shell::shell(args.shell),
+        None => commands::shell::shell(args::ShellArgs::default()),
         Some(args::Command::Shell(options)) => commands::shell::shell(options),
         Some(args::Command::Run(options)) => commands::run::run(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),

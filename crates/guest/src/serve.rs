@@ -2,7 +2,6 @@
 
 use crate::files::Place;
 use crate::relay::Watch;
-use crate::setup::MakingNetwork;
 use crate::stream::{Stream, fault};
 use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -12,11 +11,8 @@ use belljar_sys::rustix::process::{
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
-use belljar_wire::OWN_NETWORK;
 use belljar_wire::message::{ExecEvent, Fault, Request, Sealed, Setup, SetupReply};
-use std::env;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,10 +20,8 @@ use std::thread;
 
 /// Serves until the door closes.
 pub(crate) fn serve() -> io::Result<()> {
-    let own_network = env::args_os().nth(1).is_some_and(|arg| arg.as_bytes() == OWN_NETWORK.to_bytes());
-    let network = if own_network { setup::make_network() } else { None };
     let door = launch::first_inherited();
-    let Some(world) = open(&door, network)? else { return Ok(()) };
+    let Some(world) = open(&door)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1) });
     wait_at_door(&post);
     leave();
@@ -111,7 +105,7 @@ fn leave() -> ! {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<World>> {
+fn open(door: &OwnedFd) -> io::Result<Option<World>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
     // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
@@ -120,7 +114,7 @@ fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<Wor
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(setup, descriptors.collect(), network) {
+    match build(setup, descriptors.collect()) {
         Ok((world, sealed)) => {
             stream.send_message(&SetupReply::Ready(sealed))?;
             Ok(Some(world))
@@ -132,18 +126,14 @@ fn open(door: &OwnedFd, network: Option<MakingNetwork>) -> io::Result<Option<Wor
     }
 }
 
-fn build(
-    setup: Setup,
-    passed: Vec<OwnedFd>,
-    network: Option<MakingNetwork>,
-) -> Result<(World, Sealed), Fault> {
+fn build(setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
             errno: 0,
         });
     }
-    setup::carry_out(&setup.steps, passed, network)?;
+    setup::carry_out(&setup.steps, passed)?;
     let place = Place::open(setup.files, setup.workspace)?;
     let limits = exec::limits(&setup.seal.rlimits)?;
     let sealed = seal::seal(&setup.seal)?;

@@ -22,22 +22,12 @@ use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-/// A network namespace that a thread is making.
-pub(crate) type MakingNetwork = JoinHandle<Result<OwnedFd, Errno>>;
-
-/// Starts to make a network namespace: it takes longer than everything else.
-pub(crate) fn make_network() -> Option<MakingNetwork> {
-    thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace).ok()
-}
-
 /// Carries out `steps`; `passed` are the mounts that came with them.
-pub(crate) fn carry_out(
-    steps: &[Step],
-    passed: Vec<OwnedFd>,
-    network: Option<MakingNetwork>,
-) -> Result<(), Fault> {
+pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<(), Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
+    let network = steps.contains(&Step::EnterNetwork).then(make_network).transpose();
+    let network = network.map_err(|errno| fault(describe(&Step::EnterNetwork), errno))?;
     let sources = open_sources(steps, passed)?;
     let mut building = Building::in_present_root(sources, network).map_err(|errno| fault("open /", errno))?;
     for step in steps {
@@ -45,6 +35,10 @@ pub(crate) fn carry_out(
     }
     umask(Mode::from_raw_mode(0o022));
     Ok(())
+}
+
+fn make_network() -> Result<JoinHandle<Result<OwnedFd, Errno>>, Errno> {
+    thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace).map_err(|_| Errno::AGAIN)
 }
 
 /// Every bind's mount, in the order of the steps.
@@ -77,14 +71,14 @@ struct Building {
     devices: Vec<u64>,
     sources: VecDeque<OwnedFd>,
     private: VecDeque<OwnedFd>,
-    /// The network namespace that a thread is making.
-    network: Option<MakingNetwork>,
+    /// The network namespace that a thread is making: it takes as long as everything else together.
+    network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
 }
 
 impl Building {
     fn in_present_root(
         sources: VecDeque<OwnedFd>,
-        network: Option<MakingNetwork>,
+        network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
     ) -> Result<Building, Errno> {
         let root = open_root()?;
         let devices = vec![fstat(&root)?.st_dev];

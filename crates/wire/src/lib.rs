@@ -12,6 +12,3 @@ pub mod message;
 pub use frame::{Frame, FrameReader, Tag};
 pub use message::VERSION;
 pub use serde;
-
-/// The guest's argument that has it make a network namespace while it waits for its setup.
-pub const OWN_NETWORK: &std::ffi::CStr = c"own-network";

@@ -62,8 +62,8 @@ pub enum Step {
     Hostname { name: String },
     /// Become this user of the sandbox, and leave every group behind.
     BecomeUser { uid: u32, gid: u32 },
-    /// Enter the network namespace that was made since the guest started ([`crate::OWN_NETWORK`]): the sandbox's own,
-    /// with nothing in it but the loopback interface.
+    /// Enter a network namespace of the sandbox's own, with nothing in it but the loopback interface. It is made beside
+    /// the steps before this one.
     EnterNetwork,
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },

@@ -104,7 +104,9 @@ pub(super) fn below_system(binds: &[Bind]) -> Vec<String> {
     let system: Vec<Bind> = binds.iter().filter(|bind| bind.origin == BindOrigin::System).cloned().collect();
     let mut homes: Vec<String> = theirs
         .chain(own)
+        // Asking the kernel takes time: only for homes in unusual places.
         .filter(|home| home.is_absolute() && home.components().count() > 2)
+        .filter(|home| !home.starts_with("/home") && !home.starts_with("/root"))
         .filter_map(|home| super::seen_at(&home.canonicalize().ok()?, &system))
         .collect();
     homes.sort();

@@ -9,7 +9,6 @@ use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
-use belljar_wire::OWN_NETWORK;
 use belljar_wire::message::{FileRoot, Setup};
 
 pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
@@ -51,7 +50,7 @@ fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> R
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let started = start(&Launch {
         program: Program::Open(embedded::program()?),
-        argv: &[c"belljar-guest", OWN_NETWORK],
+        argv: &[c"belljar-guest"],
         // One heap for all threads of the guest: it is mostly asleep.
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::ALL_BUT_NETWORK,

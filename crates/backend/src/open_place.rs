@@ -25,18 +25,21 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let started = start(&Launch {
-        program: Program::Open(embedded::program()?),
-        argv: &[c"belljar-guest"],
-        env: &[c"MALLOC_ARENA_MAX=1"],
-        namespaces: Namespaces::NONE,
-        identity: None,
-        capabilities: Capabilities::Usual,
-        cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
-        tasks_files: &tasks_files,
-        inherit: &[their_door.as_fd()],
-        stderr: None,
-    })
+    let (started, ()) = start(
+        &Launch {
+            program: Program::Open(embedded::program()?),
+            argv: &[c"belljar-guest"],
+            env: &[c"MALLOC_ARENA_MAX=1"],
+            namespaces: Namespaces::NONE,
+            identity: None,
+            capabilities: Capabilities::Usual,
+            cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
+            tasks_files: &tasks_files,
+            inherit: &[their_door.as_fd()],
+            stderr: None,
+        },
+        |_| (),
+    )
     .map_err(|errno| failed(errno.to_string()))?;
     drop(their_door);
     let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup);

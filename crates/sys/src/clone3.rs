@@ -46,17 +46,22 @@ pub(crate) fn run_in_copy<T>(args: Args, arg: &T, child: fn(&T) -> !) -> Result<
     }
 }
 
-/// Runs `child` in a process that borrows this one's memory, on a stack of its own, while the calling thread stands
-/// still until the child executes a program or ends: as posix_spawn(3) does it. Nothing is copied, which is most of the
-/// price of a fork. Signals must be blocked, and `child` must not touch what other threads may be using: no allocation,
-/// no locks.
-pub(crate) fn run_borrowing<T>(mut args: Args, arg: &T, child: fn(&T) -> !) -> Result<u32, Errno> {
-    let mut stack = vec![0u128; STACK / size_of::<u128>()];
-    args.0.flags |= (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+/// Starts `child` in a process that borrows this one's memory, on a stack of its own, as posix_spawn(3) does it: nothing
+/// is copied, which is most of the price of a fork. Unlike there, the caller goes on at once.
+///
+/// Until the child has executed a program or ended, `arg`, all that it refers to, and `stack` must stay as they are.
+/// Signals must be blocked. `child` must make nothing but system calls, and none that fails on its way: it shares the
+/// calling thread's error number.
+pub(crate) fn start_borrowing<T>(
+    mut args: Args,
+    stack: &mut [u128],
+    arg: &T,
+    child: fn(&T) -> !,
+) -> Result<u32, Errno> {
+    args.0.flags |= libc::CLONE_VM as u64;
     args.0.stack = stack.as_mut_ptr() as u64;
-    args.0.stack_size = STACK as u64;
+    args.0.stack_size = size_of_val(stack) as u64;
     let returned = clone3_onto_stack(&args.0, std::ptr::from_ref(arg).cast(), child as *const ());
-    drop(stack);
     if returned < 0 { Err(Errno::from_raw_os_error(-returned as i32)) } else { Ok(returned as u32) }
 }
 
@@ -113,7 +118,5 @@ fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) 
     returned
 }
 
-/// Far more than a chain of system calls needs.
-const STACK: usize = 64 * 1024;
 /// linux/sched.h; not in the libc crate for every target.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;

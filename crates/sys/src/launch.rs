@@ -5,6 +5,7 @@
 
 use crate::caps::{check, last_errno, raise_ambient};
 use crate::clone3;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -86,61 +87,75 @@ pub struct Launch<'a> {
     pub stderr: Option<BorrowedFd<'a>>,
 }
 
-/// A process that waits at its gate before it executes.
-pub struct Launched {
+/// Starts `launch`, does something else `meanwhile`, and returns when the program was executed, or could not be. The
+/// other thing is told the process id.
+pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Result<(Started, R), Errno> {
+    let (argv, env) = (pointers(launch.argv), pointers(launch.env));
+    let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
+    let plan = ChildPlan { launch, argv: &argv, env: &env, gate: None, failure: failure_inside.as_raw_fd() };
+    let mut pidfd: libc::c_int = -1;
+    let args = arguments(launch, &mut pidfd)?;
+    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    let signals = BlockedSignals::all();
+    let pid = match launch.identity {
+        None => clone3::start_borrowing(args, &mut stack, &plan, child)?,
+        // Who changes its user id makes its memory undumpable: not ours.
+        Some(_) => clone3::run_in_copy(args, &plan, child)?,
+    };
+    drop(signals);
+    // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
+    let started = Started { pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, failure };
+    // The child has its own copy; ours would hide its end.
+    drop(failure_inside);
+    // What the child borrows lives in this frame: it is not left before the child has let go of it.
+    let borrowed = Borrowed(&started);
+    let other = meanwhile(pid);
+    drop(borrowed);
+    Ok((started, other))
+}
+
+/// Waits, when dropped, until the child has executed its program or ended.
+struct Borrowed<'s>(&'s Started);
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut waiting = [PollFd::new(&self.0.failure, PollFlags::IN)];
+        while let Err(Errno::INTR) = poll(&mut waiting, None) {}
+    }
+}
+
+/// A process that waits until it is killed, or we end.
+pub struct Held {
     /// Its process id as we see it.
     pub pid: u32,
     /// A handle that never means another process.
     pub pidfd: OwnedFd,
     /// Open as long as this is: then the process ends.
     _gate: OwnedFd,
-    failure: OwnedFd,
-}
-
-/// Starts `launch` at once.
-pub fn launch(launch: &Launch<'_>) -> Result<Started, Errno> {
-    let Launched { pid, pidfd, failure, .. } = start(launch, Gate::Open)?;
-    Ok(Started { pid, pidfd, failure })
 }
 
 /// Makes the process of `launch`, which then only waits: for a namespace that needs a process to exist.
-pub fn hold(launch: &Launch<'_>) -> Result<Launched, Errno> {
-    start(launch, Gate::Closed)
+pub fn hold(launch: &Launch<'_>) -> Result<Held, Errno> {
+    let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
+    let plan = ChildPlan { launch, argv: &[], env: &[], gate: Some(gate_inside.as_raw_fd()), failure: -1 };
+    let mut pidfd: libc::c_int = -1;
+    let args = arguments(launch, &mut pidfd)?;
+    let signals = BlockedSignals::all();
+    let pid = clone3::run_in_copy(args, &plan, child)?;
+    drop(signals);
+    // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
+    Ok(Held { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, _gate: gate })
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Closed,
-}
-
-fn start(launch: &Launch<'_>, at_gate: Gate) -> Result<Launched, Errno> {
+fn arguments(launch: &Launch<'_>, pidfd: &mut libc::c_int) -> Result<clone3::Args, Errno> {
     if launch.inherit.len() > MAX_INHERITED {
         return Err(Errno::TOOBIG);
     }
-    let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
-    let argv = pointers(launch.argv);
-    let env = pointers(launch.env);
-    let signals = BlockedSignals::all();
-
-    let plan =
-        ChildPlan { launch, argv: &argv, env: &env, at_gate, gate: &gate_inside, failure: &failure_inside };
-    let mut pidfd: libc::c_int = -1;
-    let mut args = clone3::Args::new(launch.namespaces.0, &mut pidfd);
+    let mut args = clone3::Args::new(launch.namespaces.0, pidfd);
     if let Some(cgroup) = launch.cgroup {
         args.set_cgroup(cgroup);
     }
-    let pid = match at_gate {
-        // We stand still until it executes, so it can use our memory instead of a copy.
-        Gate::Open => clone3::run_borrowing(args, &plan, child),
-        Gate::Closed => clone3::run_in_copy(args, &plan, child),
-    };
-    let pid = pid?;
-    drop(signals);
-    // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Launched { pid, pidfd, _gate: gate, failure })
+    Ok(args)
 }
 
 /// The first descriptor that a launched program was given: number 3. To be called once, by that program.
@@ -154,8 +169,6 @@ pub fn first_inherited() -> OwnedFd {
 
 /// A program on its way.
 pub struct Started {
-    /// Its process id as we see it.
-    pub pid: u32,
     /// A handle that never means another process.
     pub pidfd: OwnedFd,
     failure: OwnedFd,
@@ -190,13 +203,14 @@ pub struct LaunchFailure {
     pub errno: Errno,
 }
 
+/// What the child needs. Descriptors are numbers: they mean its own copies, whatever becomes of ours.
 struct ChildPlan<'a> {
     launch: &'a Launch<'a>,
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
-    at_gate: Gate,
-    gate: &'a OwnedFd,
-    failure: &'a OwnedFd,
+    /// Wait here until it closes, instead of executing anything.
+    gate: Option<i32>,
+    failure: i32,
 }
 
 impl ChildPlan<'_> {
@@ -208,8 +222,12 @@ impl ChildPlan<'_> {
 
 /// The child: system calls only.
 fn child(plan: &ChildPlan<'_>) -> ! {
+    if let Some(gate) = plan.gate {
+        wait_at(gate);
+    }
     // Moved out of the way of the numbers that the program gets.
-    let failure = fcntl_dupfd_cloexec(plan.failure, plan.first_free());
+    // SAFETY: the number is that of an open descriptor of this process.
+    let failure = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(plan.failure) }, plan.first_free());
     let (step, errno) = match run_child(plan) {
         Ok(never) => match never {},
         Err(failed) => failed,
@@ -222,22 +240,23 @@ fn child(plan: &ChildPlan<'_>) -> ! {
     unsafe { libc::_exit(127) }
 }
 
+/// Waits for the parent to let go of the gate, or to die.
+fn wait_at(gate: i32) -> ! {
+    // SAFETY: numbers only, of this process's own copies. Our copies of the parent's descriptors must go, its end of this
+    // gate and of others' gates among them, or no gate would report that the parent died.
+    unsafe {
+        libc::dup2(gate, 0);
+        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+    }
+    let _ = rustix::io::read(rustix::stdio::stdin(), &mut [0]);
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(0) }
+}
+
 fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errno)> {
     let at = |step: u8| move |errno: Errno| (step, errno);
     for tasks in plan.launch.tasks_files {
         rustix::io::write(tasks, b"0").map_err(at(4))?;
-    }
-    if plan.at_gate == Gate::Closed {
-        // Our copies of the parent's descriptors must go, its end of this gate and of others' gates among them, or no
-        // gate would report that the parent died.
-        // SAFETY: numbers only, of this process's own copies; nothing but the gate is used again.
-        unsafe {
-            libc::dup2(plan.gate.as_raw_fd(), 0);
-            libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
-        }
-        let mut byte = [0];
-        let _ = rustix::io::read(rustix::stdio::stdin(), &mut byte);
-        return Err((0, Errno::PIPE));
     }
     if let Some(identity) = plan.launch.identity {
         become_user(identity).map_err(at(1))?;
@@ -311,9 +330,12 @@ fn arrange_descriptors(plan: &ChildPlan<'_>) -> Result<(), Errno> {
 
 /// Handlers fall to their defaults at exec by themselves, ignored signals do not; and nothing stays blocked.
 fn reset_signals() {
-    // SAFETY: changing this process's own dispositions; failing for KILL and STOP is fine.
+    // SAFETY: changing this process's own dispositions.
     unsafe {
-        for signal in 1..=64 {
+        // Not those that cannot be changed, nor those that C libraries keep for themselves: that would fail.
+        for signal in
+            (1..=31).chain(35..=64).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
@@ -359,5 +381,7 @@ const STEPS: [&str; 5] = [
     "execute the program",
     "enter its cgroup",
 ];
+/// For the child until its exec: far more than a chain of system calls needs.
+const STACK: usize = 64 * 1024;
 /// Room for the descriptors of one launch.
 pub const MAX_INHERITED: usize = 16;

@@ -50,25 +50,28 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let argv: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let started = start(&Launch {
-        program: Program::Path(&path),
-        argv: &argv,
-        env: &[],
-        namespaces: Namespaces::NONE,
-        // Bubblewrap maps the sandbox's user to whoever starts it: never root.
-        identity: match identity {
-            Identity::Own { .. } => None,
-            Identity::Range { .. } => {
-                let (uid, gid) = identity.user_on_host();
-                Some(belljar_sys::launch::Identity { uid, gid })
-            }
+    let (started, ()) = start(
+        &Launch {
+            program: Program::Path(&path),
+            argv: &argv,
+            env: &[],
+            namespaces: Namespaces::NONE,
+            // Bubblewrap maps the sandbox's user to whoever starts it: never root.
+            identity: match identity {
+                Identity::Own { .. } => None,
+                Identity::Range { .. } => {
+                    let (uid, gid) = identity.user_on_host();
+                    Some(belljar_sys::launch::Identity { uid, gid })
+                }
+            },
+            capabilities: Capabilities::Usual,
+            cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
+            tasks_files: &tasks_files,
+            inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd()],
+            stderr: Some(their_stderr.as_fd()),
         },
-        capabilities: Capabilities::Usual,
-        cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
-        tasks_files: &tasks_files,
-        inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd()],
-        stderr: Some(their_stderr.as_fd()),
-    })
+        |_| (),
+    )
     .map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr, their_info));
     let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);

@@ -5,11 +5,12 @@ use super::identity::Identity;
 use super::steps::{passed_mounts, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
+use crate::layout::Layout;
 use crate::{Enforcement, Guest, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
-use belljar_wire::message::{FileRoot, Setup};
+use belljar_wire::message::{FileRoot, Setup, Source};
 
 pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
@@ -24,13 +25,11 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     };
     enforcement.accept(&plan.limits)?;
     let (door, their_door) = Door::new()?;
-    let process = start_guest(identity, cgroup.as_ref(), &their_door)?;
+    let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup);
-    // The guest is starting: time to decide what it will see.
-    let layout = plan.layout()?;
-    let (sources, mounts) = passed_mounts(layout, identity)?;
+    let View { layout, sources, mounts } = view?;
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, identity, &sources),
@@ -45,10 +44,23 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     Ok(guest)
 }
 
-fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> Result<Process, SandboxError> {
+/// What the sandbox will see, and the mounts that only we can open.
+struct View<'p> {
+    layout: &'p Layout,
+    sources: Vec<Source>,
+    mounts: Vec<OwnedFd>,
+}
+
+/// Starts the guest, and decides meanwhile what it will see.
+fn start_guest<'p>(
+    plan: &'p Plan,
+    identity: Identity,
+    cgroup: Option<&Cgroup>,
+    door: &OwnedFd,
+) -> Result<(Process, Result<View<'p>, SandboxError>), SandboxError> {
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
-    let started = start(&Launch {
+    let launch = Launch {
         program: Program::Open(embedded::program()?),
         argv: &[c"belljar-guest"],
         // One heap for all threads of the guest: it is mostly asleep.
@@ -60,11 +72,14 @@ fn start_guest(identity: Identity, cgroup: Option<&Cgroup>, door: &OwnedFd) -> R
         tasks_files: &tasks_files,
         inherit: &[door.as_fd()],
         stderr: None,
+    };
+    let (started, view) = start(&launch, |pid| {
+        // It needs its maps only when it gets its setup.
+        identity.write_maps(pid).map_err(|errno| refused("map the sandbox's users", errno))?;
+        let layout = plan.layout()?;
+        let (sources, mounts) = passed_mounts(layout, identity)?;
+        Ok(View { layout, sources, mounts })
     })
     .map_err(|errno| refused("make namespaces", errno))?;
-    let pid = started.pid;
-    let process = Process::init(started);
-    // It needs them only when it gets its setup.
-    identity.write_maps(pid).map_err(|errno| refused("map the sandbox's users", errno))?;
-    Ok(process)
+    Ok((Process::init(started), view))
 }

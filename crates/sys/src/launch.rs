@@ -311,8 +311,11 @@ pub fn become_user(identity: Identity) -> Result<(), Errno> {
 
 /// 0, 1, 2 and the inherited ones from 3 on; everything else closes at exec.
 fn arrange_descriptors(plan: &ChildPlan<'_>) -> Result<(), Errno> {
-    let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let above = plan.first_free();
+    let opened = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let null = fcntl_dupfd_cloexec(&opened, above)?;
+    // It may sit on a number that is about to mean something else, and must not be closed as that.
+    drop(opened);
     let stderr = plan.launch.stderr.unwrap_or(null.as_fd());
     // Sources are first moved above every target, so that none is overwritten before its turn.
     let mut moved = [const { None }; 3 + MAX_INHERITED];

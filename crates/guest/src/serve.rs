@@ -7,7 +7,7 @@ use crate::{exec, files, seal, setup, tree};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
-    DumpableBehavior, Resource, WaitOptions, getpid, set_dumpable_behavior, wait,
+    DumpableBehavior, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, setrlimit, wait,
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
@@ -136,6 +136,11 @@ fn build(setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
     setup::carry_out(&setup.steps, passed)?;
     let place = Place::open(setup.files, setup.workspace)?;
     let limits = exec::limits(&setup.seal.rlimits)?;
+    // Processes are counted for all of us together, and the first ones of every command are ours.
+    for (resource, value) in limits.iter().filter(|(resource, _)| *resource == Resource::Nproc) {
+        let limit = Rlimit { current: Some(*value), maximum: Some(*value) };
+        setrlimit(*resource, limit).map_err(|errno| fault("limit the number of processes", errno))?;
+    }
     let sealed = seal::seal(&setup.seal)?;
     Ok((World { place, limits }, sealed))
 }

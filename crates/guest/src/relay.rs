@@ -289,15 +289,18 @@ impl<'w> Relay<'w> {
         let mut index = 0;
         let leaving = &mut self.leaving;
         self.outputs.retain(|output| {
-            let is_ready = ready.get(index).copied().unwrap_or(false);
+            let looked_at = ready.get(index).copied();
             index += 1;
             // The first one that gave something: the next waits until that has left. After the end, what a pipe
             // holds now is all that belonged to the command.
             if !leaving.is_empty() {
                 return true;
             }
-            if !is_ready {
-                return !ended;
+            match looked_at {
+                // It was not asked while something was leaving: it may hold more.
+                None => return true,
+                Some(false) => return !ended,
+                Some(true) => {}
             }
             buffer.clear();
             match read(&output.pipe, spare_capacity(buffer)) {

@@ -5,6 +5,7 @@
 mod assurance;
 mod backend;
 mod command;
+pub mod egress;
 mod error;
 mod id;
 mod limits;
@@ -14,6 +15,11 @@ mod sandbox;
 pub use assurance::{Assurance, UnknownAssurance};
 pub use backend::{BackendChoice, BackendName, UnknownBackend};
 pub use command::{Command, CommandError, Stdin, WindowSize};
+pub use egress::{
+    Destination, EgressLimits, EgressPolicy, ExampleError, Group, GroupName, HostName, HostNameError, HostPattern,
+    HostPatternError, Mode, Opening, PortRange, PortRangeError, Printable, Protocol, ProtocolSet, Reason, Refusal, Rule,
+    RuleError, RuleLabel, RuleSource,
+};
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};

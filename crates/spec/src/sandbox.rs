@@ -1,5 +1,6 @@
 //! A sandbox to make.
 
+use crate::egress::EgressPolicy;
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
 use std::fmt;
@@ -25,6 +26,8 @@ pub struct SandboxSpec {
     pub limits: LimitsSpec,
     /// Whether it may make user namespaces.
     pub nesting: Nesting,
+    /// What it may reach. Nothing said means nothing reached, behind every wall that can hold that.
+    pub egress: Option<EgressPolicy>,
 }
 
 /// Where the workspace is seen inside.

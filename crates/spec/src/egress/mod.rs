@@ -1,0 +1,29 @@
+//! What may leave a sandbox: names, ports, protocols, rules, and the reasons for which something may not.
+//!
+//! Only nouns. Who may reach what is decided in the gateway's `decide`, from a policy made of these.
+
+mod address;
+mod example;
+mod group;
+mod host_name;
+mod host_pattern;
+mod policy;
+mod port;
+mod printable;
+mod protocol;
+mod reason;
+mod refusal;
+mod rule;
+
+pub use address::spelled_address;
+pub use example::ExampleError;
+pub use group::{Group, GroupName, UnknownGroup, group, groups};
+pub use host_name::{HostName, HostNameError};
+pub use host_pattern::{HostPattern, HostPatternError};
+pub use policy::{EgressLimits, EgressPolicy, Mode, UnknownMode};
+pub use port::{PortRange, PortRangeError};
+pub use printable::Printable;
+pub use protocol::{Protocol, ProtocolSet, UnknownProtocol};
+pub use reason::Reason;
+pub use refusal::{Destination, Refusal};
+pub use rule::{Opening, Rule, RuleError, RuleLabel, RuleSource};

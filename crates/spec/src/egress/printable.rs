@@ -1,0 +1,88 @@
+//! Foreign text, fit to be shown.
+
+use serde::Serialize;
+use std::fmt;
+
+/// Text that somebody else wrote: what is not printable is escaped, and it has an end. It cannot move a cursor, start
+/// a line or fill a log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Printable(String);
+
+impl Printable {
+    /// The most bytes that one has.
+    pub const MAX: usize = 255;
+
+    /// Escapes what came; what is too long ends in `...`.
+    pub fn new(bytes: &[u8]) -> Printable {
+        let mut text = String::new();
+        for chunk in bytes.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                match character {
+                    // Everything else may be invisible, turn the direction of writing, or look like something it is not.
+                    '\\' => text.push_str("\\\\"),
+                    ' '..='~' => text.push(character),
+                    _ => text.extend(character.escape_default()),
+                }
+                if text.len() > Printable::MAX {
+                    return Printable::cut(text);
+                }
+            }
+            for byte in chunk.invalid() {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+        }
+        if text.len() > Printable::MAX { Printable::cut(text) } else { Printable(text) }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn cut(mut text: String) -> Printable {
+        // Only ASCII is in it: every byte is a boundary.
+        text.truncate(Printable::MAX - 3);
+        text.push_str("...");
+        Printable(text)
+    }
+}
+
+impl fmt::Display for Printable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<&str> for Printable {
+    fn from(text: &str) -> Printable {
+        Printable::new(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_moves_a_cursor_stays() {
+        for (bytes, expected) in [
+            (&b"plain.example"[..], "plain.example"),
+            (b"a\nb\x1b[2J", "a\\nb\\u{1b}[2J"),
+            (b"\xff\x00", "\\xff\\u{0}"),
+            ("\u{202e}moc".as_bytes(), "\\u{202e}moc"),
+            (b"c:\\n", "c:\\\\n"),
+        ] {
+            assert_eq!(Printable::new(bytes).as_str(), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_become_short_printable_text(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..600)) {
+            let text = Printable::new(&bytes);
+            proptest::prop_assert!(text.as_str().len() <= Printable::MAX);
+            proptest::prop_assert!(text.as_str().bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        }
+    }
+}

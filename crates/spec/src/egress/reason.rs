@@ -1,0 +1,182 @@
+//! Why something did not leave.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The closed list: the same words in the response, the audit log and the summary of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The mode is none.
+    EgressOff,
+    /// No rule names it.
+    NameNotAllowed,
+    /// A rule forbids it.
+    NameDenied,
+    /// What was asked for is no name of a host.
+    NameMalformed,
+    /// The name is allowed, but not there.
+    PortNotAllowed,
+    /// Dialled by number.
+    DirectAddress,
+    /// The port is open for something else.
+    ProtocolNotAllowed,
+    /// TLS that does not say whom it wants.
+    ServerNameMissing,
+    /// TLS that wants somebody else.
+    ServerNameDiffers,
+    /// TLS that hides whom it wants.
+    EncryptedHello,
+    /// HTTP that does not say whom it wants.
+    HostMissing,
+    /// HTTP that wants somebody else.
+    HostDiffers,
+    /// First bytes that make no sense.
+    MalformedStart,
+    /// Nothing was said where the client has to begin.
+    SilentClient,
+    /// Below the floor.
+    PrivateAddress,
+    /// No address.
+    NotResolved,
+    /// Nobody answered there.
+    DialFailed,
+    /// Too many at once.
+    TooManyConnections,
+    /// Too much.
+    ByteLimit,
+    /// More names than fake addresses.
+    TooManyNames,
+    /// Nothing moved for too long.
+    IdleTimeout,
+    /// A DNS record that is not an address.
+    RecordTypeRefused,
+    /// UDP other than DNS.
+    DatagramRefused,
+    /// Sent on and on.
+    TooManyRedirects,
+    /// A body over the limit.
+    TooLarge,
+    /// A response over the limit of time.
+    TooSlow,
+    /// The audit log takes no more.
+    NotRecorded,
+}
+
+impl Reason {
+    /// Every one.
+    pub const ALL: [Reason; 27] = [
+        Reason::EgressOff,
+        Reason::NameNotAllowed,
+        Reason::NameDenied,
+        Reason::NameMalformed,
+        Reason::PortNotAllowed,
+        Reason::DirectAddress,
+        Reason::ProtocolNotAllowed,
+        Reason::ServerNameMissing,
+        Reason::ServerNameDiffers,
+        Reason::EncryptedHello,
+        Reason::HostMissing,
+        Reason::HostDiffers,
+        Reason::MalformedStart,
+        Reason::SilentClient,
+        Reason::PrivateAddress,
+        Reason::NotResolved,
+        Reason::DialFailed,
+        Reason::TooManyConnections,
+        Reason::ByteLimit,
+        Reason::TooManyNames,
+        Reason::IdleTimeout,
+        Reason::RecordTypeRefused,
+        Reason::DatagramRefused,
+        Reason::TooManyRedirects,
+        Reason::TooLarge,
+        Reason::TooSlow,
+        Reason::NotRecorded,
+    ];
+
+    /// Stable, for programs.
+    pub fn code(self) -> &'static str {
+        self.words().0
+    }
+
+    /// For people.
+    pub fn sentence(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Reason::EgressOff => ("egress_off", "this sandbox has no way out"),
+            Reason::NameNotAllowed => ("name_not_allowed", "no rule allows this name"),
+            Reason::NameDenied => ("name_denied", "a rule forbids this name"),
+            Reason::NameMalformed => ("name_malformed", "this is not a name that a host can have"),
+            Reason::PortNotAllowed => ("port_not_allowed", "the name is allowed, but not at this port"),
+            Reason::DirectAddress => ("direct_address", "an address was dialled; only names can be"),
+            Reason::ProtocolNotAllowed => {
+                ("protocol_not_allowed", "this protocol is not allowed at this port")
+            }
+            Reason::ServerNameMissing => {
+                ("server_name_missing", "the TLS client does not say which name it wants")
+            }
+            Reason::ServerNameDiffers => {
+                ("server_name_differs", "the TLS client wants another name than it asked for")
+            }
+            Reason::EncryptedHello => ("encrypted_hello", "the TLS client hides which name it wants"),
+            Reason::HostMissing => ("host_missing", "the HTTP request has no Host"),
+            Reason::HostDiffers => ("host_differs", "the HTTP request wants another Host than was asked for"),
+            Reason::MalformedStart => ("malformed_start", "the first bytes of the connection make no sense"),
+            Reason::SilentClient => {
+                ("silent_client", "the client said nothing; this port needs it to speak first")
+            }
+            Reason::PrivateAddress => ("private_address", "the name leads to an address that is not public"),
+            Reason::NotResolved => ("not_resolved", "the name has no address"),
+            Reason::DialFailed => ("dial_failed", "the host could not be reached"),
+            Reason::TooManyConnections => ("too_many_connections", "too many connections are open"),
+            Reason::ByteLimit => ("byte_limit", "the sandbox has used up its bytes"),
+            Reason::TooManyNames => ("too_many_names", "the sandbox has asked for too many names"),
+            Reason::IdleTimeout => ("idle_timeout", "nothing was sent for too long"),
+            Reason::RecordTypeRefused => ("record_type_refused", "only addresses can be asked for"),
+            Reason::DatagramRefused => ("datagram_refused", "only TCP leaves a sandbox"),
+            Reason::TooManyRedirects => ("too_many_redirects", "the response was redirected too often"),
+            Reason::TooLarge => ("too_large", "the response is larger than allowed"),
+            Reason::TooSlow => ("too_slow", "the response took longer than allowed"),
+            Reason::NotRecorded => ("not_recorded", "it could not be recorded, and so it may not happen"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_what_stands_in_the_log() {
+        for reason in Reason::ALL {
+            let written = serde_json::to_string(&reason).expect("a string");
+            assert_eq!(written, format!("\"{}\"", reason.code()));
+            assert_eq!(serde_json::from_str::<Reason>(&written).expect("a reason"), reason);
+        }
+    }
+
+    #[test]
+    fn every_reason_stands_once_in_the_list() {
+        for (index, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn sentences_have_one_voice() {
+        for reason in Reason::ALL {
+            let sentence = reason.sentence();
+            assert!(sentence.starts_with(char::is_lowercase) && !sentence.ends_with('.'), "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A refusal: not an error, but a value that says what did not leave, why, and what would let it.
+
+use super::{HostName, HostNameError, HostPattern, Printable, Protocol, Reason, spelled_address};
+use ipnet::IpNet;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::net::IpAddr;
+
+/// What was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Whom it was for.
+    pub destination: Destination,
+    /// At which port, if it came to that.
+    pub port: Option<u16>,
+    /// Speaking what, if it came to that.
+    pub protocol: Option<Protocol>,
+    /// Why.
+    pub reason: Reason,
+    /// What exactly: the server name that was seen, the address that was found.
+    pub detail: Option<Printable>,
+    /// The range that an operator could name to let it through. Nothing for places that nobody should be helped to.
+    pub lift: Option<IpNet>,
+}
+
+/// Whom something was for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination {
+    /// A name.
+    Name(HostName),
+    /// Text that is no name.
+    Text(Printable),
+    /// A number.
+    Address(IpAddr),
+}
+
+impl Refusal {
+    /// With what is always known.
+    pub fn new(destination: impl Into<Destination>, port: Option<u16>, reason: Reason) -> Refusal {
+        Refusal { destination: destination.into(), port, protocol: None, reason, detail: None, lift: None }
+    }
+
+    /// What it spoke.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Refusal {
+        self.protocol = Some(protocol);
+        self
+    }
+
+    /// What exactly.
+    #[must_use]
+    pub fn detail(mut self, detail: &str) -> Refusal {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// What an operator could name.
+    #[must_use]
+    pub fn lift(mut self, range: IpNet) -> Refusal {
+        self.lift = Some(range);
+        self
+    }
+
+    /// The exact flag or line that would allow it, if there is one.
+    pub fn remedy(&self) -> Option<String> {
+        let Destination::Name(name) = &self.destination else {
+            return None;
+        };
+        match self.reason {
+            Reason::EgressOff => Some(format!("--egress strict --allow {}", self.rule(name, self.protocol))),
+            Reason::NameNotAllowed | Reason::PortNotAllowed | Reason::ProtocolNotAllowed => {
+                Some(format!("--allow {}", self.rule(name, self.protocol)))
+            }
+            // An old or a foreign client, or a server that speaks first: only unchecked does it work.
+            Reason::ServerNameMissing | Reason::HostMissing | Reason::SilentClient if self.port.is_some() => {
+                Some(format!("--allow {}", self.rule(name, Some(Protocol::Tcp))))
+            }
+            Reason::PrivateAddress => self.lift.map(|range| {
+                format!("private = [\"{range}\"] under [egress] in the operator's belljar.toml")
+            }),
+            // Whoever asks for one name and wants another is not helped, and limits are not rules.
+            Reason::NameDenied
+            | Reason::NameMalformed
+            | Reason::DirectAddress
+            | Reason::ServerNameMissing
+            | Reason::ServerNameDiffers
+            | Reason::EncryptedHello
+            | Reason::HostMissing
+            | Reason::HostDiffers
+            | Reason::MalformedStart
+            | Reason::SilentClient
+            | Reason::NotResolved
+            | Reason::DialFailed
+            | Reason::TooManyConnections
+            | Reason::ByteLimit
+            | Reason::TooManyNames
+            | Reason::IdleTimeout
+            | Reason::RecordTypeRefused
+            | Reason::DatagramRefused
+            | Reason::TooManyRedirects
+            | Reason::TooLarge
+            | Reason::TooSlow
+            | Reason::NotRecorded => None,
+        }
+    }
+
+    /// The shortest rule for what was tried.
+    fn rule(&self, name: &HostName, protocol: Option<Protocol>) -> String {
+        let host = HostPattern::covering(name);
+        match (self.port, protocol) {
+            (None | Some(443), None | Some(Protocol::Tls)) | (Some(80), None | Some(Protocol::Http)) => {
+                format!("{host}")
+            }
+            (None, Some(protocol)) => format!("{host}/{protocol}"),
+            (Some(port), Some(protocol)) => format!("{host}:{port}/{protocol}"),
+            (Some(port), None) => match Protocol::usual_at(port) {
+                Some(protocol) => format!("{host}:{port}/{protocol}"),
+                None => format!("{host}:{port}"),
+            },
+        }
+    }
+}
+
+impl Destination {
+    /// What some bytes mean: a name, an address in any spelling, or neither.
+    pub fn understand(bytes: &[u8]) -> Destination {
+        let text = std::str::from_utf8(bytes).ok();
+        match text.map(|text| (text.parse::<HostName>(), spelled_address(text))) {
+            Some((Ok(name), _)) => Destination::Name(name),
+            Some((Err(HostNameError::Address(address)), _)) | Some((Err(_), Some(address))) => {
+                Destination::Address(address)
+            }
+            Some((Err(_), None)) | None => Destination::Text(Printable::new(bytes)),
+        }
+    }
+
+    /// The name, if it is one.
+    pub fn name(&self) -> Option<&HostName> {
+        match self {
+            Destination::Name(name) => Some(name),
+            Destination::Text(_) | Destination::Address(_) => None,
+        }
+    }
+}
+
+impl From<HostName> for Destination {
+    fn from(name: HostName) -> Destination {
+        Destination::Name(name)
+    }
+}
+
+impl From<&HostName> for Destination {
+    fn from(name: &HostName) -> Destination {
+        Destination::Name(name.clone())
+    }
+}
+
+impl From<IpAddr> for Destination {
+    fn from(address: IpAddr) -> Destination {
+        Destination::Address(address)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Name(name) => write!(f, "{name}"),
+            Destination::Text(text) => write!(f, "{text}"),
+            Destination::Address(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+impl Serialize for Destination {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// `example.com:443: no rule allows this name`.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.destination, self.port) {
+            (Destination::Address(IpAddr::V6(address)), Some(port)) => write!(f, "[{address}]:{port}")?,
+            (destination, Some(port)) => write!(f, "{destination}:{port}")?,
+            (destination, None) => write!(f, "{destination}")?,
+        }
+        write!(f, ": {}", self.reason)?;
+        match &self.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::Rule;
+
+    fn refusal(name: &str, port: Option<u16>, protocol: Option<Protocol>, reason: Reason) -> Refusal {
+        let name: HostName = name.parse().expect("a name");
+        Refusal { protocol, ..Refusal::new(name, port, reason) }
+    }
+
+    #[test]
+    fn a_remedy_is_the_flag_that_helps() {
+        use Protocol::{Http, Postgres, Ssh, Tcp, Tls};
+        for (name, port, protocol, reason, expected) in [
+            ("x.com", None, None, Reason::NameNotAllowed, Some("--allow x.com")),
+            ("x.com", Some(443), None, Reason::NameNotAllowed, Some("--allow x.com")),
+            ("x.com", Some(443), Some(Tls), Reason::NameNotAllowed, Some("--allow x.com")),
+            ("x.com", Some(80), Some(Http), Reason::NameNotAllowed, Some("--allow x.com")),
+            ("x.com", Some(443), Some(Http), Reason::ProtocolNotAllowed, Some("--allow x.com:443/http")),
+            ("co.uk", None, None, Reason::NameNotAllowed, Some("--allow =co.uk")),
+            ("x.com", Some(22), None, Reason::PortNotAllowed, Some("--allow x.com:22/ssh")),
+            ("x.com", Some(443), Some(Ssh), Reason::ProtocolNotAllowed, Some("--allow x.com:443/ssh")),
+            ("db.x", Some(5432), Some(Postgres), Reason::PortNotAllowed, Some("--allow db.x:5432/postgres")),
+            ("x.com", Some(8443), None, Reason::PortNotAllowed, Some("--allow x.com:8443")),
+            ("x.com", Some(8443), Some(Tcp), Reason::ProtocolNotAllowed, Some("--allow x.com:8443/tcp")),
+            ("x.com", Some(25), None, Reason::SilentClient, Some("--allow x.com:25/tcp")),
+            ("x.com", None, None, Reason::EgressOff, Some("--egress strict --allow x.com")),
+            ("x.com", Some(443), Some(Tls), Reason::ServerNameDiffers, None),
+            ("x.com", Some(443), None, Reason::NameDenied, None),
+            ("x.com", Some(443), None, Reason::PrivateAddress, None),
+        ] {
+            let refusal = refusal(name, port, protocol, reason);
+            assert_eq!(refusal.remedy().as_deref(), expected, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_remedy_allows_what_was_refused() {
+        for port in [1, 22, 80, 443, 5432, 8443, 65535] {
+            for protocol in Protocol::ALL.map(Some).into_iter().chain([None]) {
+                let refusal = refusal("a.x.com", Some(port), protocol, Reason::PortNotAllowed);
+                let remedy = refusal.remedy().expect("a remedy");
+                let rule: Rule = remedy.strip_prefix("--allow ").expect("a flag").parse().expect("a rule");
+                let protocols = rule.protocols_at(port);
+                assert!(
+                    protocol.map_or(!protocols.is_empty(), |protocol| protocols.contains(protocol)),
+                    "{remedy}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_operator_is_told_the_line_and_nobody_is_told_how_to_dial_a_number() {
+        let private = refusal("db.x", Some(5432), None, Reason::PrivateAddress)
+            .lift("10.0.0.5/32".parse().expect("a range"))
+            .detail("10.0.0.5");
+        let line = "private = [\"10.0.0.5/32\"] under [egress] in the operator's belljar.toml";
+        assert_eq!(private.remedy().as_deref(), Some(line));
+        assert_eq!(
+            private.to_string(),
+            "db.x:5432: the name leads to an address that is not public (10.0.0.5)"
+        );
+        let direct = Refusal::new(IpAddr::from([1, 2, 3, 4]), Some(443), Reason::DirectAddress);
+        assert_eq!(direct.remedy(), None);
+    }
+
+    #[test]
+    fn bytes_are_a_name_an_address_or_text() {
+        for (bytes, expected) in [
+            (&b"Example.com."[..], "Name(HostName(example.com))"),
+            (b"0x7f.1", "Address(127.0.0.1)"),
+            (b"[::1]", "Address(::1)"),
+            (b"a b\n", "Text(Printable(\"a b\\\\n\"))"),
+            (b"\xff", "Text(Printable(\"\\\\xff\"))"),
+        ] {
+            assert_eq!(format!("{:?}", Destination::understand(bytes)), expected);
+        }
+    }
+}

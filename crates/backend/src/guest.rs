@@ -11,7 +11,7 @@ use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use belljar_sys::rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use belljar_wire::frame::{self, Frame, FrameReader, Tag};
-use belljar_wire::message::{self, Fault, Sealed, Setup, SetupReply};
+use belljar_wire::message::{self, Fault, IntakeReport, Sealed, Setup, SetupReply};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -22,12 +22,13 @@ pub struct Guest {
     cgroup: Option<Cgroup>,
     sealed: Sealed,
     first: Option<UnixStream>,
+    way_out: Vec<OwnedFd>,
 }
 
 impl Guest {
     /// A guest that was just started and knows nothing yet.
     pub(crate) fn starting(door: Door, process: Process, cgroup: Option<Cgroup>) -> Guest {
-        Guest { door, process, cgroup, sealed: Sealed { landlock_abi: 0 }, first: None }
+        Guest { door, process, cgroup, sealed: Sealed { landlock_abi: 0, intake: None }, first: None, way_out: Vec::new() }
     }
 
     /// Tells it everything, with the mounts that belong to it.
@@ -62,7 +63,16 @@ impl Guest {
             }
             (failure, _) => failure,
         })?;
+        if self.sealed.intake.is_some() {
+            // It was sent before the answer.
+            self.way_out = passing::receive(&self.door.0).ok().flatten().ok_or(SetupFailure::Silent)?;
+        }
         Ok(())
+    }
+
+    /// The sockets of its way out, if it has one.
+    pub fn take_way_out(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
+        Some((self.sealed.intake?, std::mem::take(&mut self.way_out)))
     }
 
     /// A new stream to the guest, for one request.

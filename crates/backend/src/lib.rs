@@ -28,4 +28,4 @@ pub use container::around_us as container_around_us;
 pub use contract::{Backend, backend};
 pub use guest::Guest;
 pub use layout::shell;
-pub use plan::{FirstRequest, Plan, Wall, new_id};
+pub use plan::{FirstRequest, Plan, Wall, WayOut, new_id};

@@ -6,8 +6,9 @@ use belljar_spec::{
 };
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
-use belljar_wire::message::{Landlock, Privileges, Seal, Syscalls};
+use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 /// One sandbox, decided. What it sees is decided when it is first asked for, which lets a backend start its guest
@@ -18,11 +19,20 @@ pub struct Plan {
     spec: SandboxSpec,
     wall: Wall,
     first: Option<FirstRequest>,
+    way_out: Option<WayOut>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
 /// Makes a request, as bytes for a stream, from the environment and the workspace.
 pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + Send + Sync>;
+
+/// A sandbox's way out of its network.
+pub struct WayOut {
+    /// The sockets that the guest makes and hands over.
+    pub intake: Intake,
+    /// Where names are asked, inside.
+    pub resolver: IpAddr,
+}
 
 /// Whether there is something between the sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +46,7 @@ pub enum Wall {
 impl Plan {
     /// A plan for this sandbox.
     pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
-        Plan { id, limits, spec, wall, first: None, layout: OnceLock::new() }
+        Plan { id, limits, spec, wall, first: None, way_out: None, layout: OnceLock::new() }
     }
 
     /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from
@@ -44,6 +54,16 @@ impl Plan {
     pub fn with_first(mut self, request: FirstRequest) -> Plan {
         self.first = Some(request);
         self
+    }
+
+    /// The same, with a way out of its network.
+    pub fn with_way_out(mut self, way_out: WayOut) -> Plan {
+        self.way_out = Some(way_out);
+        self
+    }
+
+    pub(crate) fn intake(&self) -> Option<Intake> {
+        self.way_out.as_ref().map(|way_out| way_out.intake.clone())
     }
 
     pub(crate) fn first_request(&self, layout: &Layout) -> Option<Vec<u8>> {
@@ -67,7 +87,10 @@ impl Plan {
     /// What the sandbox sees, or why it cannot.
     pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
         let decide = || match self.wall {
-            Wall::Own => Layout::for_host_root(self.id, &self.spec),
+            Wall::Own => {
+                let resolver = self.way_out.as_ref().map(|way_out| way_out.resolver);
+                Layout::for_host_root(self.id, &self.spec, resolver)
+            }
             Wall::Absent => Layout::without_root(&self.spec),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)

@@ -9,6 +9,7 @@
 
 mod exec;
 mod files;
+mod intake;
 mod relay;
 mod seal;
 mod serve;

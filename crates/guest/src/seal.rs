@@ -4,16 +4,16 @@
 use crate::stream::fault;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::{caps, seccomp};
-use belljar_wire::message::{self, Fault, Privileges, Seal, Sealed, Syscalls};
+use belljar_wire::message::{self, Fault, Privileges, Seal, Syscalls};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-/// Seals this process, which must have one thread, and with it all that it will start.
-pub(crate) fn seal(seal: &Seal) -> Result<Sealed, Fault> {
+/// Seals this process, which must have one thread, and with it all that it will start. Gives the Landlock version in force.
+pub(crate) fn seal(seal: &Seal) -> Result<u32, Fault> {
     if seal.privileges == Privileges::Kept {
-        return Ok(Sealed { landlock_abi: 0 });
+        return Ok(0);
     }
     seccomp::no_new_privileges().map_err(|errno| fault("set no_new_privs", errno))?;
     let landlock_abi = match &seal.landlock {
@@ -28,7 +28,7 @@ pub(crate) fn seal(seal: &Seal) -> Result<Sealed, Fault> {
         Syscalls::Nested => NESTED_FILTER,
     };
     seccomp::install(filter).map_err(|errno| fault("install the seccomp filter", errno))?;
-    Ok(Sealed { landlock_abi })
+    Ok(landlock_abi)
 }
 
 /// The second wall: whatever a mistake in the first one leaves writable, only these paths are; and, where the

@@ -1,6 +1,7 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
 use crate::files::Place;
+use crate::intake::Opened;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
 use crate::{exec, files, seal, setup, tree};
@@ -114,7 +115,7 @@ fn open(door: &OwnedFd) -> io::Result<Option<World>> {
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(setup, descriptors.collect()) {
+    match build(door, setup, descriptors.collect()) {
         Ok((world, sealed)) => {
             stream.send_message(&SetupReply::Ready(sealed))?;
             Ok(Some(world))
@@ -126,14 +127,22 @@ fn open(door: &OwnedFd) -> io::Result<Option<World>> {
     }
 }
 
-fn build(setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
+fn build(door: &OwnedFd, setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
             errno: 0,
         });
     }
-    setup::carry_out(&setup.steps, passed)?;
+    let opened = setup::carry_out(&setup.steps, passed)?;
+    let intake = match opened {
+        Some(Opened { report, sockets }) => {
+            let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+            passing::send(door, &sockets).map_err(|errno| fault("hand over the way out", errno))?;
+            Some(report)
+        }
+        None => None,
+    };
     let place = Place::open(setup.files, setup.workspace)?;
     let limits = exec::limits(&setup.seal.rlimits)?;
     // Processes are counted for all of us together, and the first ones of every command are ours.
@@ -141,8 +150,8 @@ fn build(setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
         let limit = Rlimit { current: Some(*value), maximum: Some(*value) };
         setrlimit(*resource, limit).map_err(|errno| fault("limit the number of processes", errno))?;
     }
-    let sealed = seal::seal(&setup.seal)?;
-    Ok((World { place, limits }, sealed))
+    let landlock_abi = seal::seal(&setup.seal)?;
+    Ok((World { place, limits }, Sealed { landlock_abi, intake }))
 }
 
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {

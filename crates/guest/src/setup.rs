@@ -5,6 +5,7 @@
 //! else the kernel resolves targets beneath the new root, so a link that some earlier agent left in a workspace leads
 //! nowhere else; and nothing is created there: a mount point that is missing in a workspace is an error, not a stub.
 
+use crate::intake::{self, Opened};
 use crate::stream::fault;
 use belljar_sys::launch::{Identity, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
@@ -16,29 +17,40 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
-use belljar_wire::message::{Access, Fault, NodeKind, Source, Step};
+use belljar_wire::message::{Access, Fault, Intake, NodeKind, Source, Step};
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-/// Carries out `steps`; `passed` are the mounts that came with them.
-pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<(), Fault> {
+/// Carries out `steps`; `passed` are the mounts that came with them. Gives the sockets of the way out, if it has one.
+pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<Option<Opened>, Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
-    let network = steps.contains(&Step::EnterNetwork).then(make_network).transpose();
-    let network = network.map_err(|errno| fault(describe(&Step::EnterNetwork), errno))?;
+    let network = steps.iter().find_map(|step| match step {
+        Step::EnterNetwork { intake } => {
+            Some(make_network(intake.clone()).map_err(|errno| fault(describe(step), errno)))
+        }
+        _ => None,
+    });
+    let network = network.transpose()?;
     let sources = open_sources(steps, passed)?;
     let mut building = Building::in_present_root(sources, network).map_err(|errno| fault("open /", errno))?;
     for step in steps {
         building.carry_out(step).map_err(|errno| fault(describe(step), errno))?;
     }
     umask(Mode::from_raw_mode(0o022));
-    Ok(())
+    Ok(building.intake)
 }
 
-fn make_network() -> Result<JoinHandle<Result<OwnedFd, Errno>>, Errno> {
-    thread::Builder::new().stack_size(64 * 1024).spawn(net::new_namespace).map_err(|_| Errno::AGAIN)
+/// A network namespace that a thread is making: it takes as long as everything else together.
+type Network = JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>;
+
+fn make_network(intake: Option<Intake>) -> Result<Network, Errno> {
+    thread::Builder::new()
+        .stack_size(64 * 1024)
+        .spawn(move || intake::in_new_namespace(intake.as_ref()))
+        .map_err(|_| Errno::AGAIN)
 }
 
 /// Every bind's mount, in the order of the steps.
@@ -71,15 +83,12 @@ struct Building {
     devices: Vec<u64>,
     sources: VecDeque<OwnedFd>,
     private: VecDeque<OwnedFd>,
-    /// The network namespace that a thread is making: it takes as long as everything else together.
-    network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
+    network: Option<Network>,
+    intake: Option<Opened>,
 }
 
 impl Building {
-    fn in_present_root(
-        sources: VecDeque<OwnedFd>,
-        network: Option<JoinHandle<Result<OwnedFd, Errno>>>,
-    ) -> Result<Building, Errno> {
+    fn in_present_root(sources: VecDeque<OwnedFd>, network: Option<Network>) -> Result<Building, Errno> {
         let root = open_root()?;
         let devices = vec![fstat(&root)?.st_dev];
         Ok(Building {
@@ -89,6 +98,7 @@ impl Building {
             sources,
             private: VecDeque::new(),
             network,
+            intake: None,
         })
     }
 
@@ -127,9 +137,15 @@ impl Building {
             }
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
-            Step::EnterNetwork => {
+            Step::EnterNetwork { .. } => {
                 let making = self.network.take().ok_or(Errno::BADF)?;
-                net::enter_namespace(making.join().unwrap_or(Err(Errno::IO))?)
+                let (namespace, intake) = making.join().unwrap_or(Err(Errno::IO))?;
+                self.intake = intake;
+                net::enter_namespace(namespace)
+            }
+            Step::OpenIntake(intake) => {
+                self.intake = Some(intake::open(intake)?);
+                Ok(())
             }
             Step::Write { target, content } => match self.open(target, OFlags::WRONLY) {
                 Ok(file) => write(file, content.as_bytes()).map(drop),
@@ -326,7 +342,8 @@ fn describe(step: &Step) -> String {
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
-        Step::EnterNetwork => "make a network namespace".into(),
+        Step::EnterNetwork { .. } => "make a network namespace".into(),
+        Step::OpenIntake(_) => "open the way out of the network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),
     }

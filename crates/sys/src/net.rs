@@ -5,6 +5,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// A new network namespace with its loopback device up, made by and for the calling thread alone.
 pub fn new_namespace() -> Result<OwnedFd, Errno> {
@@ -33,3 +34,48 @@ fn loopback_up() -> Result<(), Errno> {
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     check(done.into())
 }
+
+/// What a connection was meant for, before the kernel led it to the socket that accepted it (SO_ORIGINAL_DST,
+/// linux/netfilter_ipv4.h). An address that was mapped into IPv6 comes back as the IPv4 one that it is.
+pub fn original_destination(socket: impl AsFd, own: SocketAddr) -> Result<SocketAddr, Errno> {
+    match unmapped(own) {
+        SocketAddr::V4(_) => {
+            // SAFETY: all-zero is a valid `sockaddr_in`.
+            let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+            get_option(&socket, libc::SOL_IP, &mut address)?;
+            let ip = u32::from_be(address.sin_addr.s_addr).into();
+            Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
+        }
+        SocketAddr::V6(_) => {
+            // SAFETY: all-zero is a valid `sockaddr_in6`.
+            let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+            get_option(&socket, libc::SOL_IPV6, &mut address)?;
+            let ip = address.sin6_addr.s6_addr.into();
+            Ok(SocketAddrV6::new(ip, u16::from_be(address.sin6_port), 0, 0).into())
+        }
+    }
+}
+
+/// An IPv4 address that is written as an IPv6 one, as what it is.
+pub fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn get_option<T>(socket: impl AsFd, level: libc::c_int, value: &mut T) -> Result<(), Errno> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the socket is open, and `value` is live and as long as `length` says; the kernel writes no more. Every
+    // caller passes a socket address, for which any bytes are valid.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            SO_ORIGINAL_DST,
+            std::ptr::from_mut(value).cast(),
+            &raw mut length,
+        )
+    };
+    check(done.into())
+}
+
+/// The same number for both families.
+const SO_ORIGINAL_DST: libc::c_int = 80;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -62,13 +62,55 @@ pub enum Step {
     Hostname { name: String },
     /// Become this user of the sandbox, and leave every group behind.
     BecomeUser { uid: u32, gid: u32 },
-    /// Enter a network namespace of the sandbox's own, with nothing in it but the loopback interface. It is made beside
-    /// the steps before this one.
-    EnterNetwork,
+    /// Enter a network namespace of the sandbox's own, with nothing in it but the loopback interface, and its way out
+    /// if it has one. It is made beside the steps before this one.
+    EnterNetwork { intake: Option<Intake> },
+    /// Open the way out in the network namespace that we are in.
+    OpenIntake(Intake),
     /// Write to a file of the new root (a sysctl), if it exists.
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
     Subreaper,
+}
+
+/// The sandbox's way out: sockets that the host serves. They go to the host through the door, before the answer to
+/// the setup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intake {
+    /// The sandbox's own addresses. Every other address is local too.
+    pub ipv4: [u8; 4],
+    pub ipv6: [u8; 16],
+    /// Every TCP port leads to this one, which no command can bind.
+    pub port: u16,
+    /// Where the kernel cannot do that: only these have a listener.
+    pub ports_without_netfilter: Vec<u16>,
+}
+
+/// What became of an intake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntakeReport {
+    pub families: Families,
+    pub caught: Caught,
+    /// So many of the descriptors are TCP listeners; the others are UDP sockets that names are asked at.
+    pub listeners: u16,
+}
+
+/// Which addresses the sandbox's network has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Families {
+    /// IPv4 only: the kernel has IPv6 switched off.
+    Ipv4,
+    /// IPv4 and IPv6.
+    Both,
+}
+
+/// Which connections arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Caught {
+    /// All of them, with the destination to be read from the socket (SO_ORIGINAL_DST).
+    EveryPort,
+    /// Those to some ports; the socket's own address is the destination.
+    SomePorts,
 }
 
 /// Where a bind comes from.
@@ -161,6 +203,8 @@ pub enum SetupReply {
 pub struct Sealed {
     /// The Landlock ABI in force; 0 means that the kernel has none.
     pub landlock_abi: u32,
+    /// The way out; its sockets are waiting at the door.
+    pub intake: Option<IntakeReport>,
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -381,7 +425,7 @@ mod tests {
             [0, 1, 18, 1]
         );
         assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
-        assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7 })), [0, 7]);
+        assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: None })), [0, 7, 0]);
     }
 
     #[test]

@@ -130,6 +130,7 @@ fn steps(plan: &Plan, layout: &Layout, sources: &[Source]) -> Vec<Step> {
     let stage = || STAGE.trim_start_matches('/').to_string();
     steps.extend([Step::Unmount { target: stage() }, Step::Unmount { target: stage() }]);
     steps.push(Step::RemoveDir { target: stage() });
+    steps.extend(plan.intake().map(Step::OpenIntake));
     steps.push(Step::ReadOnlyRoot);
     steps
 }

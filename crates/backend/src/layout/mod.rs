@@ -9,12 +9,14 @@ mod etc;
 mod home;
 mod mounts;
 mod nested;
+mod network;
 mod shared;
 mod sockets;
 mod system;
 
 use belljar_spec::{SandboxError, SandboxId, SandboxSpec, WorkspacePath};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The shell that an interactive command gets, as a path inside.
@@ -76,11 +78,16 @@ pub(crate) struct PrivateDir {
 
 impl Layout {
     /// The layout of the `host` root.
-    pub(crate) fn for_host_root(id: SandboxId, spec: &SandboxSpec) -> Result<Layout, SandboxError> {
+    pub(crate) fn for_host_root(
+        id: SandboxId,
+        spec: &SandboxSpec,
+        resolver: Option<IpAddr>,
+    ) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
         let (mut binds, mut links) = system::directories();
-        let etc = etc::files(id);
+        let mut etc = etc::files(id);
+        etc.files.extend(network::files(spec.egress.as_ref(), resolver));
         binds.extend(etc.binds);
         links.extend(etc.links);
         links.push(("var/tmp".into(), "../tmp".into()));

@@ -24,7 +24,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &
     steps.extend(rest.iter().map(|(bind, source)| step(bind, source)));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
-    steps.push(Step::EnterNetwork);
+    steps.push(Step::EnterNetwork { intake: plan.intake() });
     steps.push(Step::Pivot);
     steps.push(Step::ReadOnlyRoot);
     steps

@@ -1,0 +1,89 @@
+//! The sandbox's only way out: sockets in its own network namespace, made before the first command exists and
+//! handed to the host, which serves them.
+//!
+//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener, and
+//! the host reads back what was meant. Names are asked at 127.0.0.1; a resolver that a program has built in is
+//! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
+//! without nf_tables gets a listener per port instead.
+
+mod netlink;
+mod rules;
+
+use belljar_sys::net;
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::net::{
+    AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
+    bind, listen, socket_with, sockopt,
+};
+use belljar_wire::message::{Caught, Families, Intake, IntakeReport};
+
+/// The sockets of an intake, and what they are.
+pub(crate) struct Opened {
+    pub(crate) report: IntakeReport,
+    /// As the report lists them: listeners first, then those that names are asked at.
+    pub(crate) sockets: Vec<OwnedFd>,
+}
+
+/// Opens an intake in the calling thread's network namespace, whose loopback device is up.
+pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
+    let families = rules::make_everything_local(intake)?;
+    let caught = match rules::redirect(intake.port) {
+        Ok(()) => Caught::EveryPort,
+        Err(Errno::PROTONOSUPPORT | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => Caught::SomePorts,
+        Err(errno) => return Err(errno),
+    };
+    let ports: &[u16] = match caught {
+        Caught::EveryPort => &[intake.port],
+        Caught::SomePorts => &intake.ports_without_netfilter,
+    };
+    let mut sockets = Vec::new();
+    for port in ports {
+        sockets.push(listener(families, *port)?);
+    }
+    let listeners = sockets.len() as u16;
+    sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
+    if families == Families::Both {
+        sockets.push(resolver(Ipv6Addr::LOCALHOST.into())?);
+    }
+    Ok(Opened { report: IntakeReport { families, caught, listeners }, sockets })
+}
+
+/// Brings up the namespace that [`net::new_namespace`] makes, and opens the intake in it.
+pub(crate) fn in_new_namespace(intake: Option<&Intake>) -> Result<(OwnedFd, Option<Opened>), Errno> {
+    let namespace = net::new_namespace()?;
+    Ok((namespace, intake.map(open).transpose()?))
+}
+
+/// Takes connections to this port, whichever address was dialled.
+fn listener(families: Families, port: u16) -> Result<OwnedFd, Errno> {
+    let (family, address) = match families {
+        Families::Both => {
+            (AddressFamily::INET6, SocketAddrAny::from(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0)))
+        }
+        Families::Ipv4 => {
+            (AddressFamily::INET, SocketAddrAny::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)))
+        }
+    };
+    let socket = socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    if families == Families::Both {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Where names are asked. Bound to the very address that is asked: an answer from another one would be none.
+fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::DGRAM, FLAGS, None)?;
+    bind(&socket, &std::net::SocketAddr::new(address, DNS))?;
+    Ok(socket)
+}
+
+/// The host serves them from an event loop.
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+/// As many as the kernel lets wait by default (net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+const DNS: u16 = 53;

@@ -1,0 +1,292 @@
+//! What the kernel is told: every address is ours, every TCP port leads to one, everything else is refused.
+//!
+//! As nft(8) would say it, read back by a test:
+//!
+//! ```text
+//! table inet belljar {
+//!     chain out { type nat hook output priority -100;
+//!         tcp dport 53 redirect to :PORT
+//!         ip daddr 127.0.0.0/8 accept
+//!         ip6 daddr ::1 accept
+//!         udp dport 53 redirect to :53
+//!         meta l4proto tcp redirect to :PORT }
+//!     chain in { type filter hook input priority 0;
+//!         ip daddr 127.0.0.0/8 accept
+//!         ip6 daddr ::1 accept
+//!         ct state invalid,new,untracked reject with icmpx port-unreachable }
+//! }
+//! ```
+//!
+//! The refusal stands at the input: at the output a program would see "operation not permitted" instead of a refused
+//! connection. Without its `ct state` the refusal itself would be refused, and the program would wait.
+
+use super::netlink::{ACK, APPEND, Batch, CREATE, Nest};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::net::netlink;
+use belljar_wire::message::{Families, Intake};
+
+/// Gives the loopback device an address of each family and makes every other one local too. Without an address of
+/// its own a family does not exist for programs that ask only for what the machine has (AI_ADDRCONFIG).
+pub(super) fn make_everything_local(intake: &Intake) -> Result<Families, Errno> {
+    let mut batch = Batch::default();
+    address(&mut batch, AF_INET, &intake.ipv4, 0);
+    route(&mut batch, AF_INET, &intake.ipv4, SCOPE_HOST, ACK);
+    batch.send(None)?;
+    let mut batch = Batch::default();
+    address(&mut batch, AF_INET6, &intake.ipv6, NO_DUPLICATES_CHECK);
+    route(&mut batch, AF_INET6, &intake.ipv6, SCOPE_UNIVERSE, ACK);
+    match batch.send(None) {
+        Ok(()) => Ok(Families::Both),
+        // Switched off in this kernel, or in this namespace by the host's own default.
+        Err(Errno::AFNOSUPPORT | Errno::OPNOTSUPP | Errno::ACCESS | Errno::NODEV) => Ok(Families::Ipv4),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Leads every TCP port to `port`, and refuses what is neither TCP nor a question for a name.
+pub(super) fn redirect(port: u16) -> Result<(), Errno> {
+    let mut batch = Batch::default();
+    batch.message(BATCH_BEGIN, 0, &SUBSYSTEM, |_| {});
+    batch.message(NEW_TABLE, CREATE, &INET, |table| {
+        table.text(TABLE_NAME, TABLE);
+    });
+    chain(&mut batch, "out", "nat", HOOK_OUTPUT, -100);
+    chain(&mut batch, "in", "filter", HOOK_INPUT, 0);
+    rule(&mut batch, "out", 0, |rule| {
+        to_port(rule, TCP, Some(DNS));
+        redirect_to(rule, port);
+    });
+    to_self(&mut batch, "out");
+    rule(&mut batch, "out", 0, |rule| {
+        to_port(rule, UDP, Some(DNS));
+        redirect_to(rule, DNS);
+    });
+    rule(&mut batch, "out", 0, |rule| {
+        to_port(rule, TCP, None);
+        redirect_to(rule, port);
+    });
+    to_self(&mut batch, "in");
+    rule(&mut batch, "in", 0, |rule| {
+        state_is(rule, CT_INVALID | CT_NEW | CT_UNTRACKED);
+        expression(rule, "reject", |reject| {
+            reject.number(REJECT_TYPE, REJECT_ICMPX).bytes(REJECT_CODE, &[ICMPX_PORT_UNREACHABLE]);
+        });
+    });
+    batch.message(BATCH_END, ACK, &SUBSYSTEM, |_| {});
+    batch.send(Some(netlink::NETFILTER))
+}
+
+fn address(batch: &mut Batch, family: u8, address: &[u8], flags: u8) {
+    let prefix = (address.len() * 8) as u8;
+    let [index, ..] = LOOPBACK.to_ne_bytes();
+    batch.message(NEW_ADDRESS, CREATE, &[family, prefix, flags, SCOPE_UNIVERSE, index, 0, 0, 0], |attributes| {
+        attributes.bytes(ADDRESS_LOCAL, address).bytes(ADDRESS_ADDRESS, address);
+    });
+}
+
+/// `ip route add local default dev lo src ADDRESS`
+fn route(batch: &mut Batch, family: u8, source: &[u8], scope: u8, flags: u16) {
+    let fixed = [family, 0, 0, 0, TABLE_LOCAL, PROTOCOL_BOOT, scope, TYPE_LOCAL, 0, 0, 0, 0];
+    batch.message(NEW_ROUTE, CREATE | flags, &fixed, |attributes| {
+        attributes.bytes(ROUTE_DEVICE, &LOOPBACK.to_ne_bytes()).bytes(ROUTE_SOURCE, source);
+    });
+}
+
+fn chain(batch: &mut Batch, name: &str, kind: &str, hook: u32, priority: i32) {
+    batch.message(NEW_CHAIN, CREATE, &INET, |chain| {
+        chain.text(CHAIN_TABLE, TABLE).text(CHAIN_NAME, name).text(CHAIN_TYPE, kind);
+        chain.nest(CHAIN_HOOK, |at| {
+            at.number(HOOK_NUMBER, hook).number(HOOK_PRIORITY, priority as u32);
+        });
+    });
+}
+
+fn rule(batch: &mut Batch, chain: &str, flags: u16, expressions: impl FnOnce(&mut Nest<'_>)) {
+    batch.message(NEW_RULE, CREATE | APPEND | flags, &INET, |rule| {
+        rule.text(RULE_TABLE, TABLE).text(RULE_CHAIN, chain).nest(RULE_EXPRESSIONS, |list| expressions(list));
+    });
+}
+
+fn expression(rule: &mut Nest<'_>, name: &str, data: impl FnOnce(&mut Nest<'_>)) {
+    rule.nest(LIST_ELEMENT, |element| {
+        element.text(EXPRESSION_NAME, name).nest(EXPRESSION_DATA, |inner| data(inner));
+    });
+}
+
+/// Two rules: what goes to the loopback addresses is the sandbox's own business.
+fn to_self(batch: &mut Batch, chain: &str) {
+    rule(batch, chain, 0, |rule| {
+        family_is(rule, AF_INET);
+        // The first byte of the destination: 127.0.0.0/8.
+        header_is(rule, NETWORK_HEADER, 16, &[127]);
+        accept(rule);
+    });
+    rule(batch, chain, 0, |rule| {
+        family_is(rule, AF_INET6);
+        header_is(rule, NETWORK_HEADER, 24, &std::net::Ipv6Addr::LOCALHOST.octets());
+        accept(rule);
+    });
+}
+
+fn to_port(rule: &mut Nest<'_>, protocol: u8, port: Option<u16>) {
+    meta_is(rule, META_L4PROTO, protocol);
+    if let Some(port) = port {
+        header_is(rule, TRANSPORT_HEADER, 2, &port.to_be_bytes());
+    }
+}
+
+fn family_is(rule: &mut Nest<'_>, family: u8) {
+    meta_is(rule, META_NFPROTO, family);
+}
+
+fn meta_is(rule: &mut Nest<'_>, key: u32, value: u8) {
+    expression(rule, "meta", |meta| {
+        meta.number(META_KEY, key).number(META_DREG, REGISTER);
+    });
+    compare(rule, CMP_EQUAL, &[value]);
+}
+
+fn header_is(rule: &mut Nest<'_>, base: u32, offset: u32, value: &[u8]) {
+    expression(rule, "payload", |payload| {
+        payload.number(PAYLOAD_DREG, REGISTER).number(PAYLOAD_BASE, base);
+        payload.number(PAYLOAD_OFFSET, offset).number(PAYLOAD_LENGTH, value.len() as u32);
+    });
+    compare(rule, CMP_EQUAL, value);
+}
+
+fn state_is(rule: &mut Nest<'_>, states: u32) {
+    expression(rule, "ct", |ct| {
+        ct.number(CT_KEY, CT_STATE).number(CT_DREG, REGISTER);
+    });
+    expression(rule, "bitwise", |bitwise| {
+        bitwise.number(BITWISE_SREG, REGISTER).number(BITWISE_DREG, REGISTER).number(BITWISE_LENGTH, 4);
+        bitwise.nest(BITWISE_MASK, |mask| {
+            mask.bytes(DATA_VALUE, &states.to_ne_bytes());
+        });
+        bitwise.nest(BITWISE_XOR, |xor| {
+            xor.bytes(DATA_VALUE, &[0; 4]);
+        });
+    });
+    compare(rule, CMP_NOT_EQUAL, &[0; 4]);
+}
+
+fn compare(rule: &mut Nest<'_>, operation: u32, value: &[u8]) {
+    expression(rule, "cmp", |cmp| {
+        cmp.number(CMP_SREG, REGISTER).number(CMP_OPERATION, operation).nest(CMP_DATA, |data| {
+            data.bytes(DATA_VALUE, value);
+        });
+    });
+}
+
+fn redirect_to(rule: &mut Nest<'_>, port: u16) {
+    expression(rule, "immediate", |immediate| {
+        immediate.number(IMMEDIATE_DREG, REGISTER).nest(IMMEDIATE_DATA, |data| {
+            data.bytes(DATA_VALUE, &port.to_be_bytes());
+        });
+    });
+    expression(rule, "redir", |redir| {
+        redir.number(REDIR_PORT, REGISTER);
+    });
+}
+
+fn accept(rule: &mut Nest<'_>) {
+    expression(rule, "immediate", |immediate| {
+        immediate.number(IMMEDIATE_DREG, VERDICT).nest(IMMEDIATE_DATA, |data| {
+            data.nest(DATA_VERDICT, |verdict| {
+                verdict.number(VERDICT_CODE, NF_ACCEPT);
+            });
+        });
+    });
+}
+
+const TABLE: &str = "belljar";
+const DNS: u16 = 53;
+
+// linux/in.h, linux/socket.h
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+// linux/rtnetlink.h, linux/if_addr.h; the loopback device is every namespace's first.
+const LOOPBACK: u32 = 1;
+const NEW_ADDRESS: u16 = 20;
+const NEW_ROUTE: u16 = 24;
+const ADDRESS_ADDRESS: u16 = 1;
+const ADDRESS_LOCAL: u16 = 2;
+const NO_DUPLICATES_CHECK: u8 = 0x02;
+const ROUTE_DEVICE: u16 = 4;
+const ROUTE_SOURCE: u16 = 7;
+const SCOPE_UNIVERSE: u8 = 0;
+const SCOPE_HOST: u8 = 254;
+const TABLE_LOCAL: u8 = 255;
+const PROTOCOL_BOOT: u8 = 3;
+const TYPE_LOCAL: u8 = 2;
+
+// linux/netfilter/nfnetlink.h: the subsystem is the upper byte of a message's kind; nfgenmsg is family, version,
+// and a number in network order.
+const BATCH_BEGIN: u16 = 16;
+const BATCH_END: u16 = 17;
+const SUBSYSTEM: [u8; 4] = [0, 0, 0, 10];
+/// NFPROTO_INET: both families in one table.
+const INET: [u8; 4] = [1, 0, 0, 0];
+
+// linux/netfilter/nf_tables.h
+const NEW_TABLE: u16 = 10 << 8;
+const NEW_CHAIN: u16 = (10 << 8) | 3;
+const NEW_RULE: u16 = (10 << 8) | 6;
+const TABLE_NAME: u16 = 1;
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_PRIORITY: u16 = 2;
+const HOOK_INPUT: u32 = 1;
+const HOOK_OUTPUT: u32 = 3;
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const META_DREG: u16 = 1;
+const META_KEY: u16 = 2;
+const META_NFPROTO: u32 = 15;
+const META_L4PROTO: u32 = 16;
+const PAYLOAD_DREG: u16 = 1;
+const PAYLOAD_BASE: u16 = 2;
+const PAYLOAD_OFFSET: u16 = 3;
+const PAYLOAD_LENGTH: u16 = 4;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+const CT_DREG: u16 = 1;
+const CT_KEY: u16 = 2;
+const CT_STATE: u32 = 0;
+const CT_INVALID: u32 = 1;
+const CT_NEW: u32 = 1 << 3;
+const CT_UNTRACKED: u32 = 1 << 6;
+const BITWISE_SREG: u16 = 1;
+const BITWISE_DREG: u16 = 2;
+const BITWISE_LENGTH: u16 = 3;
+const BITWISE_MASK: u16 = 4;
+const BITWISE_XOR: u16 = 5;
+const CMP_SREG: u16 = 1;
+const CMP_OPERATION: u16 = 2;
+const CMP_DATA: u16 = 3;
+const CMP_EQUAL: u32 = 0;
+const CMP_NOT_EQUAL: u32 = 1;
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
+const NF_ACCEPT: u32 = 1;
+const IMMEDIATE_DREG: u16 = 1;
+const IMMEDIATE_DATA: u16 = 2;
+const REDIR_PORT: u16 = 1;
+const REJECT_TYPE: u16 = 1;
+const REJECT_CODE: u16 = 2;
+const REJECT_ICMPX: u32 = 2;
+const ICMPX_PORT_UNREACHABLE: u8 = 1;
+/// Where a verdict goes, and the one register that is needed.
+const VERDICT: u32 = 0;
+const REGISTER: u32 = 1;

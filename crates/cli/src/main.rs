@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some(args::Command::Shell(options)) => commands::shell::shell(options),
         Some(args::Command::Run(options)) => commands::run::run(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
+        Some(args::Command::Audit(options)) => commands::audit::audit(options),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
     };

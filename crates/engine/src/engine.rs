@@ -1,14 +1,23 @@
 //! Choosing a wall and starting a sandbox behind it.
 
 use crate::exec::{check_size, request};
-use crate::{Sandbox, machine};
+use crate::sandbox::Outside;
+use crate::{Sandbox, machine, way_out};
 use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
+use belljar_gateway::Gateway;
+use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
-#[derive(Debug, Default)]
-pub struct Engine(());
+#[derive(Clone, Default)]
+pub struct Engine {
+    /// Serves every sandbox that this engine makes; started with the first one that has a way out.
+    gateway: Arc<OnceLock<Gateway>>,
+    /// Where records are kept, if not where everybody keeps them.
+    records: Option<PathBuf>,
+}
 
 /// Whether a wall works here.
 #[derive(Debug)]
@@ -22,13 +31,21 @@ pub struct WallReport {
 impl Engine {
     /// An engine.
     pub fn new() -> Engine {
-        Engine(())
+        Engine::default()
+    }
+
+    /// Keeps the records of its sandboxes in this directory.
+    #[must_use]
+    pub fn with_records(mut self, directory: impl Into<PathBuf>) -> Engine {
+        self.records = Some(directory.into());
+        self
     }
 
     /// Makes a sandbox.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         // Building a wall blocks for some milliseconds.
-        match tokio::task::spawn_blocking(move || create(&spec, None)).await {
+        let engine = self.clone();
+        match tokio::task::spawn_blocking(move || engine.make(&spec, None)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(SandboxError::runtime("start_failed", "starting the sandbox was interrupted")),
         }
@@ -36,12 +53,12 @@ impl Engine {
 
     /// The same, on this thread.
     pub fn create_blocking(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
-        create(spec, None)
+        self.make(spec, None)
     }
 
     /// Makes a sandbox whose first command starts with it; [`Sandbox::first_command`] has it.
     pub fn create_running(&self, spec: &SandboxSpec, command: &Command) -> Result<Sandbox, SandboxError> {
-        create(spec, Some(command))
+        self.make(spec, Some(command))
     }
 
     /// Tries every wall.
@@ -53,35 +70,97 @@ impl Engine {
         };
         BackendName::ALL.into_iter().map(report).collect()
     }
-}
 
-fn create(spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
-    let limits = Limits::understand(&spec.limits, machine());
-    match spec.backend {
-        BackendChoice::Named(name) => {
-            strong_enough(name, spec)?;
-            start(backend(name), spec, limits, first)
-        }
-        BackendChoice::Auto => auto(spec, limits, first),
-    }
-}
-
-/// The strongest wall that works here; a wall that does not is no reason to go on without one.
-fn auto(spec: &SandboxSpec, limits: Limits, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
-    let mut refusals = Vec::new();
-    for name in BackendName::AUTO {
-        if let Err(refusal) = strong_enough(name, spec) {
-            refusals.push((name, refusal));
-            continue;
-        }
-        match start(backend(name), spec, limits.clone(), first) {
-            Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
-                refusals.push((name, refusal));
+    fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        let limits = Limits::understand(&spec.limits, machine());
+        match spec.backend {
+            BackendChoice::Named(name) => {
+                strong_enough(name, spec)?;
+                self.start(backend(name), spec, limits, first)
             }
-            outcome => return outcome,
+            BackendChoice::Auto => self.auto(spec, &limits, first),
         }
     }
-    Err(no_wall(&refusals, spec))
+
+    /// The strongest wall that works here; a wall that does not is no reason to go on without one.
+    fn auto(
+        &self,
+        spec: &SandboxSpec,
+        limits: &Limits,
+        first: Option<&Command>,
+    ) -> Result<Sandbox, SandboxError> {
+        let mut refusals = Vec::new();
+        for name in BackendName::AUTO {
+            if let Err(refusal) = strong_enough(name, spec) {
+                refusals.push((name, refusal));
+                continue;
+            }
+            match self.start(backend(name), spec, limits.clone(), first) {
+                Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
+                    refusals.push((name, refusal));
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(no_wall(&refusals, spec))
+    }
+
+    fn start(
+        &self,
+        backend: &'static dyn Backend,
+        spec: &SandboxSpec,
+        limits: Limits,
+        first: Option<&Command>,
+    ) -> Result<Sandbox, SandboxError> {
+        let id = new_id()?;
+        let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
+        let policy = egress(backend.name(), wall, spec)?;
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall);
+        if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
+            plan = plan.with_way_out(way_out);
+        }
+        if let Some(command) = first.cloned() {
+            check_size(&command)?;
+            plan = plan
+                .with_first(Box::new(move |environment, workspace| request(&command, environment, workspace)));
+        }
+        let guest = backend.launch(&plan);
+        // The first start of a process also takes away what earlier ones left, however they ended.
+        static SWEPT: OnceLock<usize> = OnceLock::new();
+        SWEPT.get_or_init(sweep);
+        let mut guest = guest?;
+        // The first command is running by now. What it dials waits until somebody serves it.
+        let directory = self.records()?;
+        let recorder = way_out::record(&directory, id, backend.name(), spec, policy.as_ref())?;
+        let served = match &policy {
+            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
+            None => None,
+        };
+        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, recorder })
+    }
+
+    fn records(&self) -> Result<PathBuf, SandboxError> {
+        match &self.records {
+            Some(directory) => Ok(directory.clone()),
+            None => belljar_audit::directory().map_err(|error| {
+                SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
+                    .hint(error.hint())
+            }),
+        }
+    }
+}
+
+/// What a sandbox may reach; `None` where there is no wall that could hold it.
+fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<EgressPolicy>, SandboxError> {
+    match (wall, &spec.egress) {
+        (Wall::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
+        (Wall::Absent, None) => Ok(None),
+        (Wall::Absent, Some(_)) => {
+            let message = format!("the backend {name} has no wall, and so no hold on what is reached");
+            Err(SandboxError::unavailable("egress_unavailable", message)
+                .hint("leave `--egress`, `--allow` and `--group` away, or use `--backend native`"))
+        }
+    }
 }
 
 fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
@@ -112,28 +191,6 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
         }
         _ => Ok(()),
     }
-}
-
-fn start(
-    backend: &'static dyn Backend,
-    spec: &SandboxSpec,
-    limits: Limits,
-    first: Option<&Command>,
-) -> Result<Sandbox, SandboxError> {
-    let id = new_id()?;
-    let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
-    let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall);
-    if let Some(command) = first.cloned() {
-        check_size(&command)?;
-        plan = plan
-            .with_first(Box::new(move |environment, workspace| request(&command, environment, workspace)));
-    }
-    let guest = backend.launch(&plan);
-    // The first start of a process also takes away what earlier ones left, however they ended.
-    static SWEPT: OnceLock<usize> = OnceLock::new();
-    SWEPT.get_or_init(sweep);
-    let guest = guest?;
-    Sandbox::new(id, backend.name(), guest, &plan, limits)
 }
 
 /// Refusals of a wall as such. Any other is about what was asked for, and no weaker wall is the answer to that.

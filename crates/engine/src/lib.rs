@@ -24,6 +24,7 @@ mod files;
 mod machine;
 mod sandbox;
 mod stream;
+mod way_out;
 
 pub use engine::{Engine, WallReport};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
@@ -32,3 +33,4 @@ pub use machine::machine;
 pub use sandbox::Sandbox;
 
 pub use belljar_backend::{container_around_us, shell};
+pub use belljar_gateway::{FetchRequest, FetchResponse, Refused};

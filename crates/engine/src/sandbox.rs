@@ -3,9 +3,11 @@
 use crate::faults::disposed;
 use crate::stream::{self, FromGuest, ToGuest};
 use belljar_backend::{Counters, Guest, Plan};
+use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
+use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
 use std::ffi::OsString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A running sandbox. Dropped, it is disposed of.
 pub struct Sandbox {
@@ -17,6 +19,15 @@ pub struct Sandbox {
     landlock_abi: u32,
     /// `None` once disposed of.
     guest: Mutex<Option<Guest>>,
+    outside: Outside,
+}
+
+/// What of a sandbox is outside of it.
+pub(crate) struct Outside {
+    /// Its way out, if it has one.
+    pub(crate) served: Option<Served>,
+    /// Its record.
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 impl Sandbox {
@@ -26,6 +37,7 @@ impl Sandbox {
         guest: Guest,
         plan: &Plan,
         limits: Limits,
+        outside: Outside,
     ) -> Result<Sandbox, SandboxError> {
         Ok(Sandbox {
             id,
@@ -35,6 +47,7 @@ impl Sandbox {
             limits,
             landlock_abi: guest.landlock_abi(),
             guest: Mutex::new(Some(guest)),
+            outside,
         })
     }
 
@@ -68,21 +81,37 @@ impl Sandbox {
         self.landlock_abi
     }
 
+    /// What it tried to reach and may not, so far.
+    pub fn refused(&self) -> Vec<Refused> {
+        self.outside.recorder.refused()
+    }
+
+    /// Fetches something for the sandbox, from outside of it: the same policy, the same record.
+    pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, SandboxError> {
+        let Some(served) = &self.outside.served else { return Err(no_way_out(self.backend)) };
+        served.fetch(request).await.map_err(not_fetched)
+    }
+
     /// Ends every command and takes the sandbox away. Operations after this fail. Doing it twice is fine.
     pub async fn dispose(&self) {
         let guest = self.take();
+        self.close();
         // Waiting for processes to die blocks for a moment.
         let _ = tokio::task::spawn_blocking(move || drop(guest)).await;
     }
 
     /// The same, on this thread.
     pub fn dispose_blocking(&self) {
-        drop(self.take());
+        let guest = self.take();
+        self.close();
+        drop(guest);
     }
 
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
     pub fn abandon(&self) {
-        if let Some(guest) = self.take() {
+        let guest = self.take();
+        self.close();
+        if let Some(guest) = guest {
             guest.abandon();
         }
     }
@@ -115,7 +144,44 @@ impl Sandbox {
         guest.as_ref().map(Guest::counters).unwrap_or_default()
     }
 
+    /// Ends its connections and its record.
+    fn close(&self) {
+        if let Some(served) = &self.outside.served {
+            served.stop();
+        }
+        self.outside.recorder.end();
+    }
+
     fn take(&self) -> Option<Guest> {
         self.guest.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.dispose_blocking();
+    }
+}
+
+fn no_way_out(backend: BackendName) -> SandboxError {
+    if backend.assurance() < Assurance::Namespace {
+        let message = format!("the backend {backend} has no gateway that could fetch for it");
+        return SandboxError::unavailable("egress_unavailable", message).hint("use `--backend native`");
+    }
+    let reason = Reason::EgressOff;
+    SandboxError::policy(reason.code(), reason.sentence()).hint("make the sandbox with `--egress strict`")
+}
+
+fn not_fetched(error: FetchError) -> SandboxError {
+    match error {
+        FetchError::Refused(refusal) => {
+            let said = SandboxError::policy(refusal.reason.code(), refusal.to_string());
+            match refusal.remedy() {
+                Some(remedy) => said.hint(format!("allow it with `{remedy}`")),
+                None => said,
+            }
+        }
+        FetchError::Invalid(what) => SandboxError::runtime("fetch_invalid", what),
+        FetchError::Failed(what) => SandboxError::runtime("fetch_failed", what),
     }
 }

@@ -184,7 +184,7 @@ async fn background_processes_live_on_until_dispose(backend: BackendName) {
     let now = size();
     wait_until("the file to grow", || size() > now + 3);
     place.dispose().await;
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
     settles(size);
 }
 

@@ -87,14 +87,14 @@ async fn dispose_ends_what_runs(backend: BackendName) {
         place.dispose().await;
     });
     assert_eq!(result.unwrap_err().kind, ErrorKind::Runtime);
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_dropped_sandbox_ends_what_runs(backend: BackendName) {
     let (place, marker) = busy(backend).await;
     let (sandbox, _folder) = place.into_parts();
     drop(sandbox);
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn an_abandoned_sandbox_ends_what_runs(backend: BackendName) {
@@ -273,7 +273,7 @@ async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
             kill(*pid);
         }
     }
-    assert_eq!(survivors, [], "they outlived their guest");
+    assert_eq!(survivors, Vec::<u32>::new(), "they outlived their guest");
 }
 
 fn wait_a_moment_for_none(marker: &Marker) {

@@ -159,7 +159,7 @@ async fn a_timeout_ends_a_terminals_tree(backend: BackendName) {
     command.timeout = Some(Duration::from_millis(1500));
     let (result, ()) = tokio::join!(place.run(&command), marker.appears(1));
     assert!(result.timed_out);
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_hung_up_terminal_ends_its_command(backend: BackendName) {

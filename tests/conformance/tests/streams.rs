@@ -212,7 +212,7 @@ async fn a_command_stuck_on_its_input_can_be_killed(backend: BackendName) {
     command.stdin = Stdin::Bytes(vec![0; 10_000_000]);
     let result = place.exec_until(&command, marker.appears(1)).await.unwrap();
     assert!(result.aborted);
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_command_that_floods_is_ended_in_time(backend: BackendName) {

@@ -54,7 +54,7 @@ async fn timed_out(backend: BackendName, count: usize, script: &str) {
     command.timeout = Some(Duration::from_millis(1500));
     let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
     assert_killed(&result);
-    assert_eq!(marker.processes(), [], "they outlived the timeout");
+    assert_eq!(marker.processes(), Vec::<u32>::new(), "they outlived the timeout");
     assert_eq!(place.answer("echo alive").await, "alive");
 }
 
@@ -122,7 +122,7 @@ async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
     let mut command = marked("LASTING; :", &ours);
     command.timeout = Some(Duration::from_millis(500));
     assert_killed(&place.run(&command).await);
-    assert_eq!(ours.processes(), []);
+    assert_eq!(ours.processes(), Vec::<u32>::new());
     assert!(!other.processes().is_empty(), "a neighbour was killed too");
     drop(running);
 }
@@ -152,7 +152,7 @@ async fn an_abort_kills_the_whole_tree(backend: BackendName) {
     let result = place.exec_until(&marked(script, &marker), marker.appears(3)).await.unwrap();
     assert!(result.aborted && !result.timed_out);
     assert_eq!((result.exit_code, result.signal.as_deref(), result.limit), (None, Some("SIGKILL"), None));
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn an_abort_before_the_start_ends_it(backend: BackendName) {
@@ -161,7 +161,7 @@ async fn an_abort_before_the_start_ends_it(backend: BackendName) {
         let marker = Marker::new();
         let result = place.exec_until(&marked("LASTING; :", &marker), async {}).await.unwrap();
         assert!(result.aborted);
-        assert_eq!(marker.processes(), []);
+        assert_eq!(marker.processes(), Vec::<u32>::new());
     }
 }
 
@@ -219,7 +219,7 @@ async fn a_kill_is_followed_by_the_end(backend: BackendName) {
     running.inputs.kill().await;
     let ended = end(&mut running).await;
     assert_eq!((ended.exit_code, ended.signal.as_deref()), (None, Some("SIGKILL")));
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_file_stops_growing_after_a_timeout(backend: BackendName) {
@@ -250,10 +250,10 @@ async fn a_fork_bomb_is_ended(backend: BackendName) {
     let result = result.unwrap_or_else(|error| panic!("{error} ({})", error.code));
     // Where the first shell gives up by itself its children go on: that is the next test's.
     if result.timed_out {
-        assert_eq!(marker.processes(), []);
+        assert_eq!(marker.processes(), Vec::<u32>::new());
     }
     place.dispose().await;
-    assert_eq!(marker.processes(), []);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
 async fn a_chain_of_forks_is_ended(backend: BackendName) {
@@ -267,7 +267,7 @@ async fn a_chain_of_forks_is_ended(backend: BackendName) {
     let left = marker.processes();
     fs::write(place.host("stop"), "").unwrap();
     assert_killed(&result.unwrap_or_else(|error| panic!("{error} ({})", error.code)));
-    assert_eq!(left, []);
+    assert_eq!(left, Vec::<u32>::new());
 }
 
 async fn killing_the_supervisor_saves_nobody(backend: BackendName) {

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod audit;
 pub(crate) mod doctor;
 pub(crate) mod paper;
 pub(crate) mod run;

@@ -1,0 +1,86 @@
+//! What can go wrong with a log, by the step that failed.
+
+use belljar_spec::SandboxError;
+use std::io;
+use std::path::PathBuf;
+
+/// A record could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// There is no place for state.
+    #[error("there is no place for the audit log: neither `HOME` nor `XDG_STATE_HOME` is an absolute path")]
+    NoHome,
+    /// The directory of the logs.
+    #[error("cannot make the audit directory {}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    /// A file could not be opened or made.
+    #[error("cannot open the audit log {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    /// Another process holds what is held for an instant only.
+    #[error("the audit log {} has been held by another process for {seconds} seconds", path.display())]
+    Held { path: PathBuf, seconds: u64 },
+    /// A record was not written; nothing of it is in the file.
+    #[error("cannot write to the audit log {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// An unfinished line could not be taken back; nothing may follow it.
+    #[error("the audit log {} ends in an unfinished line that cannot be taken back", path.display())]
+    Torn { path: PathBuf },
+    /// The sandbox has ended.
+    #[error("the audit log {} has ended", path.display())]
+    Ended { path: PathBuf },
+    /// A file could not be read.
+    #[error("cannot read the audit log {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The ledger makes no sense, and nothing says how it goes on.
+    #[error("the audit ledger {} ends in something that is not a record", path.display())]
+    LedgerDamaged { path: PathBuf },
+    /// There is no such log.
+    #[error("there is no audit log of a sandbox `{0}`")]
+    NoSuchLog(String),
+    /// There is more than one such log.
+    #[error("more than one audit log is of a sandbox that starts with `{0}`")]
+    Ambiguous(String),
+    /// There is none at all.
+    #[error("there are no audit logs in {}", .0.display())]
+    NoLogs(PathBuf),
+}
+
+impl AuditError {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            AuditError::NoHome => "set `HOME`, or `XDG_STATE_HOME` to a folder of yours".into(),
+            AuditError::Directory { path, .. } | AuditError::Open { path, .. } => format!(
+                "`ls -ld {}` says whose it is; it must be yours, or set `XDG_STATE_HOME` to a folder that is",
+                path.display()
+            ),
+            AuditError::Held { path, .. } => {
+                format!("`fuser {}` says by which; it may be stopped", path.display())
+            }
+            AuditError::Write { path, .. } | AuditError::Torn { path } => {
+                format!(
+                    "`df {}` says whether the disk is full; nothing leaves a sandbox unrecorded",
+                    path.display()
+                )
+            }
+            AuditError::Ended { .. } => "one sandbox, one log".into(),
+            AuditError::Read { path, .. } => format!("`ls -l {}` says whose it is", path.display()),
+            AuditError::LedgerDamaged { .. } => {
+                "`belljar audit verify` says where; to start anew, move the whole directory away".into()
+            }
+            AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) => "`belljar audit` lists them".into(),
+            AuditError::NoLogs(_) => "`belljar run` writes one for each sandbox".into(),
+        }
+    }
+}
+
+impl From<AuditError> for SandboxError {
+    fn from(error: AuditError) -> SandboxError {
+        let code = match error {
+            AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) | AuditError::NoLogs(_) => "audit_no_log",
+            AuditError::Read { .. } | AuditError::LedgerDamaged { .. } => "audit_unreadable",
+            _ => "audit_unwritable",
+        };
+        SandboxError::runtime(code, error.to_string()).hint(error.hint())
+    }
+}

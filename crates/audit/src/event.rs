@@ -1,0 +1,193 @@
+//! What is worth a record. Few, typed, stable for years: a field is added, never renamed, and a reader passes over what
+//! it does not know.
+
+use crate::Hash;
+use belljar_spec::BackendName;
+use belljar_spec::egress::{Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RuleLabel};
+use serde::Serialize;
+use std::net::IpAddr;
+
+/// Something that was decided for a sandbox, or came of a decision.
+///
+/// What a program inside may have chosen is a valid name or [`Printable`]; what a person wrote may be any text, which JSON
+/// escapes. Neither can end a field or a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// The sandbox is there. `loosened` lists what was asked for that weakens it.
+    SandboxStarted {
+        backend: BackendName,
+        mode: Mode,
+        rules: Vec<String>,
+        loosened: Vec<String>,
+        belljar: String,
+    },
+    /// A name that was asked for is not answered; several in a row may be one record.
+    NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },
+    /// A connection was let out, by this rule, to this address.
+    ConnectionOpened {
+        connection: u64,
+        name: HostName,
+        port: u16,
+        protocol: Protocol,
+        rule: RuleLabel,
+        address: IpAddr,
+    },
+    /// It is over.
+    ConnectionClosed { connection: u64, sent: u64, received: u64, millis: u64, ending: Ending },
+    /// A connection was not let out. `remedy` is what would allow it, where something would.
+    ConnectionRefused {
+        destination: Destination,
+        port: Option<u16>,
+        protocol: Option<Protocol>,
+        reason: Reason,
+        detail: Option<Printable>,
+        remedy: Option<String>,
+        times: u64,
+    },
+    /// The host fetched something for the sandbox.
+    Fetched { name: HostName, port: u16, method: Printable, status: u16, received: u64, rule: RuleLabel },
+    /// The host did not.
+    FetchRefused {
+        destination: Destination,
+        port: Option<u16>,
+        method: Printable,
+        reason: Reason,
+        detail: Option<Printable>,
+        remedy: Option<String>,
+    },
+    /// There was more of the same than is worth writing.
+    RecordsSuppressed { count: u64 },
+    /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
+    RecordsLost { count: u64 },
+    /// The sandbox is gone.
+    SandboxEnded {},
+}
+
+impl Event {
+    /// A connection that was refused, so many times in a row.
+    pub fn refused(refusal: &Refusal, times: u64) -> Event {
+        let remedy = refusal.remedy();
+        let Refusal { destination, port, protocol, reason, detail, .. } = refusal.clone();
+        Event::ConnectionRefused { destination, port, protocol, reason, detail, remedy, times }
+    }
+
+    /// A fetch that was refused.
+    pub fn fetch_refused(refusal: &Refusal, method: &str) -> Event {
+        let remedy = refusal.remedy();
+        let Refusal { destination, port, reason, detail, .. } = refusal.clone();
+        Event::FetchRefused { destination, port, method: method.into(), reason, detail, remedy }
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// Both sides had said all.
+    Finished,
+    /// The program inside broke it off.
+    ResetInside,
+    /// The server did.
+    ResetOutside,
+    /// Nothing was said for too long.
+    IdleTimeout,
+    /// The sandbox had no bytes left.
+    ByteLimit,
+    /// What was said after it was open broke a rule.
+    Refused,
+    /// The sandbox ended first.
+    SandboxEnded,
+}
+
+/// What the ledger says of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum LedgerEvent {
+    /// There is a log.
+    LogOpened {},
+    /// It has this many lines, and this is the hash of the last. Without `finished` its writer was killed; then `torn`
+    /// is how many bytes of an unfinished line lie behind them.
+    LogClosed { lines: u64, head: Hash, finished: bool, torn: u64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::{Rule, RuleSource};
+
+    /// What is written today must be written the same in years.
+    #[test]
+    fn events_are_written_as_they_always_were() {
+        let label = Rule::allow("example.com", RuleSource::Flag).unwrap().label;
+        let name: HostName = "api.example.com".parse().unwrap();
+        let refusal = Refusal::new(name.clone(), Some(443), Reason::NameNotAllowed);
+        let cases = [
+            (
+                Event::SandboxStarted {
+                    backend: BackendName::Native,
+                    mode: Mode::Strict,
+                    rules: vec!["`example.com` (--allow)".into()],
+                    loosened: vec![],
+                    belljar: "0.1.0".into(),
+                },
+                r#"{"kind":"sandbox_started","backend":"native","mode":"strict","rules":["`example.com` (--allow)"],"loosened":[],"belljar":"0.1.0"}"#,
+            ),
+            (
+                Event::NameRefused {
+                    name: Destination::understand(b"a\"b\n"),
+                    record_type: "TXT".into(),
+                    reason: Reason::RecordTypeRefused,
+                    times: 2,
+                },
+                r#"{"kind":"name_refused","name":"a\"b\\n","record_type":"TXT","reason":"record_type_refused","times":2}"#,
+            ),
+            (
+                Event::ConnectionOpened {
+                    connection: 1,
+                    name: name.clone(),
+                    port: 443,
+                    protocol: Protocol::Tls,
+                    rule: label.clone(),
+                    address: IpAddr::from([93, 184, 216, 34]),
+                },
+                r#"{"kind":"connection_opened","connection":1,"name":"api.example.com","port":443,"protocol":"tls","rule":"`example.com` (--allow)","address":"93.184.216.34"}"#,
+            ),
+            (
+                Event::ConnectionClosed {
+                    connection: 1,
+                    sent: 10,
+                    received: 20,
+                    millis: 30,
+                    ending: Ending::ResetInside,
+                },
+                r#"{"kind":"connection_closed","connection":1,"sent":10,"received":20,"millis":30,"ending":"reset_inside"}"#,
+            ),
+            (
+                Event::refused(&refusal, 3),
+                r#"{"kind":"connection_refused","destination":"api.example.com","port":443,"protocol":null,"reason":"name_not_allowed","detail":null,"remedy":"--allow api.example.com","times":3}"#,
+            ),
+            (
+                Event::Fetched {
+                    name,
+                    port: 443,
+                    method: "GET".into(),
+                    status: 200,
+                    received: 5,
+                    rule: label,
+                },
+                r#"{"kind":"fetched","name":"api.example.com","port":443,"method":"GET","status":200,"received":5,"rule":"`example.com` (--allow)"}"#,
+            ),
+            (
+                Event::fetch_refused(&refusal, "PUT"),
+                r#"{"kind":"fetch_refused","destination":"api.example.com","port":443,"method":"PUT","reason":"name_not_allowed","detail":null,"remedy":"--allow api.example.com"}"#,
+            ),
+            (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
+            (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
+            (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),
+        ];
+        for (event, expected) in cases {
+            assert_eq!(serde_json::to_string(&event).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Which logs there are, and how each one ended: a chain of its own that every process of this user writes to, a lock
+//! at a time.
+//!
+//! `ledger.jsonl` says of each log that it was opened, and later how many lines it has and what the hash of the last is.
+//! The first line of a log follows, in its chain, from the ledger's line that opened it: neither can be exchanged alone.
+//! `ledger.head` holds the length and the last hash of the ledger itself, or its own end could be cut off unseen. It is
+//! written after the ledger, so the ledger may be one line ahead of it, never behind.
+
+use crate::append::{append, hold, is_held, take_back};
+use crate::chain::{Hash, Link, Tip};
+use crate::event::LedgerEvent;
+use crate::{AuditError, place};
+use belljar_spec::SandboxId;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How a log ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closing {
+    pub(crate) lines: u64,
+    pub(crate) head: Hash,
+    pub(crate) finished: bool,
+    pub(crate) torn: u64,
+}
+
+/// The ledger, held by this process until dropped.
+pub(crate) struct Ledger {
+    directory: PathBuf,
+    path: PathBuf,
+    file: File,
+    head: File,
+    tip: Tip,
+    /// The last lines, for the sweep.
+    recent: Vec<u8>,
+}
+
+impl Ledger {
+    /// Takes it, makes it if need be, and finds its end.
+    pub(crate) fn hold(directory: &Path) -> Result<Ledger, AuditError> {
+        let (path, head_path) = (place::ledger(directory), place::ledger_head(directory));
+        let open = |path: &Path, append: bool| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).append(append).create(true).truncate(false).mode(0o600);
+            options.open(path).map_err(|source| AuditError::Open { path: path.into(), source })
+        };
+        let file = open(&path, true)?;
+        hold(&file, &path)?;
+        let head = open(&head_path, false)?;
+        let confirmed = read_head(&head);
+        let recent =
+            end_of(&file, WINDOW).map_err(|source| AuditError::Read { path: path.clone(), source })?;
+        let recent = without_fragment(&file, &path, recent)?;
+        let (tip, behind) = tip_of(confirmed, &recent, &path)?;
+        let ledger = Ledger { directory: directory.into(), path, file, head, tip, recent };
+        if behind {
+            // Its writer was killed between the two. Before anything else, so that it never falls two behind.
+            ledger.confirm(tip)?;
+        }
+        Ok(ledger)
+    }
+
+    /// There is a log; its chain starts from the hash.
+    pub(crate) fn opened(&mut self, sandbox: SandboxId) -> Result<Hash, AuditError> {
+        self.add(sandbox, &LedgerEvent::LogOpened {})
+    }
+
+    /// A log has ended.
+    pub(crate) fn closed(&mut self, sandbox: SandboxId, closing: Closing) -> Result<(), AuditError> {
+        let Closing { lines, head, finished, torn } = closing;
+        self.add(sandbox, &LedgerEvent::LogClosed { lines, head, finished, torn })?;
+        Ok(())
+    }
+
+    /// Closes logs whose writers were killed: of those that the last lines show open, the oldest few. What lies further
+    /// back waits for `verify`; a start must not take longer because the ledger is long.
+    pub(crate) fn sweep(&mut self) {
+        let mut open: Vec<SandboxId> = Vec::new();
+        for line in self.recent.split(|byte| *byte == b'\n') {
+            match Entry::read(line) {
+                Some((sandbox, Said::Opened)) => open.push(sandbox),
+                Some((sandbox, Said::Closed(_))) => open.retain(|known| *known != sandbox),
+                None => {}
+            }
+        }
+        for sandbox in open.into_iter().take(SWEPT_AT_ONCE) {
+            // What cannot be swept now is no reason not to start.
+            let path = place::log(&self.directory, sandbox);
+            if let Some(closing) =
+                File::open(path).ok().filter(|file| !is_held(file)).and_then(|file| end(&file))
+            {
+                let _ = self.closed(sandbox, closing);
+            }
+        }
+    }
+
+    fn add(&mut self, sandbox: SandboxId, event: &LedgerEvent) -> Result<Hash, AuditError> {
+        let (line, tip) = self.tip.line(sandbox, event);
+        append(&self.file, &self.path, &line)?;
+        if let Err(error) = self.confirm(tip) {
+            // As if nothing had happened. If even that fails, the ledger is one line ahead, which it may be.
+            let _ = take_back(&self.file, line.len() as u64);
+            return Err(error);
+        }
+        self.tip = tip;
+        Ok(tip.head)
+    }
+
+    /// Always as long, in one write: a process that is killed leaves the old or the new.
+    fn confirm(&self, tip: Tip) -> Result<(), AuditError> {
+        let text = format!("{:020} {}\n", tip.next, tip.head);
+        self.head.write_all_at(text.as_bytes(), 0).map_err(|source| {
+            let path = place::ledger_head(&self.directory);
+            AuditError::Write { path, source }
+        })
+    }
+}
+
+/// What a line of the ledger says of a log.
+pub(crate) enum Said {
+    Opened,
+    Closed(Closing),
+}
+
+/// A line of the ledger as it is read. Flat, since a tagged enum would be copied first.
+#[derive(Deserialize)]
+pub(crate) struct Entry<'a> {
+    #[serde(borrow)]
+    sandbox: Cow<'a, str>,
+    event: Fields<'a>,
+}
+
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    lines: Option<u64>,
+    head: Option<Cow<'a, str>>,
+    finished: Option<bool>,
+    torn: Option<u64>,
+}
+
+impl Entry<'_> {
+    /// None for what the ledger does not say.
+    pub(crate) fn read(line: &[u8]) -> Option<(SandboxId, Said)> {
+        let Entry { sandbox, event } = serde_json::from_slice(line).ok()?;
+        let said = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
+            ("log_opened", ..) => Said::Opened,
+            ("log_closed", Some(lines), Some(head), Some(finished)) => {
+                let torn = event.torn.unwrap_or(0);
+                Said::Closed(Closing { lines, head: head.parse().ok()?, finished, torn })
+            }
+            _ => return None,
+        };
+        Some((place::parse_sandbox(&sandbox)?, said))
+    }
+}
+
+/// What `ledger.head` says; none if it is empty, or not ours.
+pub(crate) fn read_head(file: &File) -> Option<Tip> {
+    let mut bytes = [0; 20 + 1 + 64 + 1];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let (next, head) = std::str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
+    Some(Tip { next: next.parse().ok()?, head: head.parse().ok()? })
+}
+
+/// Where the ledger goes on, and whether its head is one line behind. A ledger that lacks lines goes on from its head
+/// all the same: so the gap stays to be seen.
+fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, bool), AuditError> {
+    let last =
+        recent.strip_suffix(b"\n").map(|lines| lines.rsplit(|byte| *byte == b'\n').next().unwrap_or(lines));
+    let read = last.and_then(|line| Some((Link::read(line)?, Hash::of(line))));
+    match (confirmed, read) {
+        (Some(tip), Some(((link, previous), hash))) if link.seq == tip.next && previous == tip.head => {
+            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, true))
+        }
+        (Some(tip), _) => Ok((tip, false)),
+        (None, Some(((link, _), hash))) => Ok((Tip { next: link.seq.saturating_add(1), head: hash }, true)),
+        (None, None) if recent.is_empty() => Ok((Tip { next: 0, head: Hash::ZERO }, false)),
+        (None, None) => Err(AuditError::LedgerDamaged { path: path.into() }),
+    }
+}
+
+/// Cuts off a line that its writer was killed in, and gives the lines before it. It was never confirmed to anybody.
+fn without_fragment(file: &File, path: &Path, mut recent: Vec<u8>) -> Result<Vec<u8>, AuditError> {
+    let whole = recent.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let fragment = recent.len() - whole;
+    if fragment >= WINDOW {
+        return Err(AuditError::LedgerDamaged { path: path.into() });
+    }
+    if fragment > 0 {
+        take_back(file, fragment as u64).map_err(|source| AuditError::Write { path: path.into(), source })?;
+        recent.truncate(whole);
+    }
+    Ok(recent)
+}
+
+/// How a log ends that nobody writes to any more, by its last line. None if that is not a record: then somebody has to
+/// read all of it.
+fn end(file: &File) -> Option<Closing> {
+    let length = file.metadata().ok()?.len();
+    let mut window = 4096;
+    loop {
+        let bytes = end_of(file, window).ok()?;
+        let all = bytes.len() as u64 == length;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+        let torn = |whole: usize| (bytes.len() - whole) as u64;
+        match whole {
+            None if all => {
+                return Some(Closing { lines: 0, head: Hash::ZERO, finished: false, torn: torn(0) });
+            }
+            None => {}
+            Some(at) => {
+                let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map(|before| before + 1);
+                if let Some(start) = start.or(all.then_some(0)) {
+                    let (link, _) = Link::read(&bytes[start..at])?;
+                    let head = Hash::of(&bytes[start..at]);
+                    return Some(Closing {
+                        lines: link.seq.checked_add(1)?,
+                        head,
+                        finished: false,
+                        torn: torn(at + 1),
+                    });
+                }
+            }
+        }
+        window = (window < LONGEST_LINE).then_some(window * 16)?;
+    }
+}
+
+/// Up to so many bytes from the end.
+fn end_of(file: &File, window: usize) -> std::io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(window as u64);
+    let mut bytes = vec![0; usize::try_from(length - start).unwrap_or(window)];
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes)
+}
+
+/// About a dozen sandboxes.
+const WINDOW: usize = 8 * 1024;
+/// Each costs tens of microseconds, and is swept once.
+const SWEPT_AT_ONCE: usize = 8;
+/// A sandbox's first record lists its rules, which may be many.
+const LONGEST_LINE: usize = 16 * 1024 * 1024;

@@ -1,0 +1,35 @@
+//! The record of what was decided for a sandbox: typed events, one JSON line each, chained by hash, written by the host
+//! outside the sandbox. Also their reader, and what finds a change.
+//!
+//! A log belongs to one sandbox. A ledger in the same directory says which logs there are and how each one ended, so
+//! that a log which is cut short or gone is missed. What the formats are and what they prove is in `docs/audit.md`.
+//!
+//! ```no_run
+//! use belljar_audit::{Event, Log};
+//! # fn main() -> Result<(), belljar_audit::AuditError> {
+//! # let sandbox = belljar_spec::SandboxId::from_random([1; 8]);
+//! let log = Log::create(&belljar_audit::directory()?, sandbox)?;
+//! log.append(&Event::RecordsSuppressed { count: 3 })?;
+//! log.end(&Event::SandboxEnded {})?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod append;
+mod chain;
+mod error;
+mod event;
+mod ledger;
+mod log;
+mod place;
+mod read;
+mod time;
+mod verify;
+
+pub use chain::{Hash, NotAHash};
+pub use error::AuditError;
+pub use event::{Ending, Event};
+pub use log::Log;
+pub use place::{directory, parse_sandbox, state_directory};
+pub use read::{LogFile, Reader, Record, find, list};
+pub use verify::{Finding, LogState, Problem, Progress, Report, Severity, Verified, verify};

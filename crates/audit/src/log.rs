@@ -1,0 +1,130 @@
+//! One sandbox's log, while it is being written.
+//!
+//! ```text
+//!   create: file made and held, ledger says opened --append--> ... --end: ledger says closed--> file let go
+//!                                                     |
+//!                                                  kill -9: file let go, ledger still says opened; whoever
+//!                                                  comes next (`Ledger::sweep`, `verify`) says closed, unfinished
+//! ```
+
+use crate::append::{append, hold};
+use crate::chain::Tip;
+use crate::ledger::{Closing, Ledger};
+use crate::{AuditError, Event, place};
+use belljar_spec::SandboxId;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A log to write to, from any thread. Dropped without [`Log::end`] it is one whose writer was killed.
+#[derive(Debug)]
+pub struct Log {
+    directory: PathBuf,
+    path: PathBuf,
+    sandbox: SandboxId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Held while the sandbox lives, so that a reader knows; none after the end.
+    file: Option<File>,
+    tip: Tip,
+    /// Records that could not be written since the last one that could.
+    lost: u64,
+    /// An unfinished line could not be taken back.
+    torn: bool,
+}
+
+impl Log {
+    /// Makes the log of a sandbox in the directory of all logs, which is made as well if need be. Logs whose writers
+    /// were killed are closed on the way.
+    pub fn create(directory: &Path, sandbox: SandboxId) -> Result<Log, AuditError> {
+        place::prepare(directory)?;
+        let path = place::log(directory, sandbox);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|source| AuditError::Open { path: path.clone(), source })?;
+        // The file first: one that the ledger knows and nobody finds is one that was removed.
+        let opened = hold(&file, &path).and_then(|()| {
+            let mut ledger = Ledger::hold(directory)?;
+            ledger.sweep();
+            ledger.opened(sandbox)
+        });
+        let head = opened.inspect_err(|_| {
+            // Nobody was told of it. If it stays, it is an empty file that `verify` speaks of.
+            let _ = std::fs::remove_file(&path);
+        })?;
+        let state = State { file: Some(file), tip: Tip { next: 0, head }, lost: 0, torn: false };
+        Ok(Log { directory: directory.into(), path, sandbox, state: Mutex::new(state) })
+    }
+
+    /// Writes a record. When this fails, nothing of it is in the file, and what it was to record must not happen.
+    pub fn append(&self, event: &Event) -> Result<(), AuditError> {
+        self.state().append(self, event)
+    }
+
+    /// Writes the last record and tells the ledger where the log ends.
+    pub fn end(&self, event: &Event) -> Result<(), AuditError> {
+        let mut state = self.state();
+        state.append(self, event)?;
+        let Tip { next, head } = state.tip;
+        let closing = Closing { lines: next, head, finished: true, torn: 0 };
+        // Held until the ledger knows, or somebody else would call it killed.
+        Ledger::hold(&self.directory)?.closed(self.sandbox, closing)?;
+        state.file = None;
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whose it is.
+    pub fn sandbox(&self) -> SandboxId {
+        self.sandbox
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // Every change of the state is one assignment after the write: a panic leaves it right.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn append(&mut self, log: &Log, event: &Event) -> Result<(), AuditError> {
+        let Some(file) = &self.file else {
+            return Err(AuditError::Ended { path: log.path.clone() });
+        };
+        if self.torn {
+            return Err(AuditError::Torn { path: log.path.clone() });
+        }
+        let (mut lines, mut tip) = (Vec::new(), self.tip);
+        if self.lost > 0 {
+            (lines, tip) = tip.line(log.sandbox, &Event::RecordsLost { count: self.lost });
+        }
+        let (line, tip) = tip.line(log.sandbox, event);
+        if lines.is_empty() {
+            lines = line;
+        } else {
+            lines.extend_from_slice(&line);
+        }
+        match append(file, &log.path, &lines) {
+            Ok(()) => {
+                self.tip = tip;
+                self.lost = 0;
+                Ok(())
+            }
+            Err(error) => {
+                self.lost += 1;
+                self.torn = matches!(error, AuditError::Torn { .. });
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where logs lie: `<state>/audit/<sandbox>.jsonl`, and beside them the ledger and its head.
+
+use crate::AuditError;
+use belljar_spec::SandboxId;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where belljar keeps what must outlive it: `$XDG_STATE_HOME/belljar`, else `~/.local/state/belljar`.
+pub fn state_directory() -> Result<PathBuf, AuditError> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    state_below(variable("XDG_STATE_HOME"), variable("HOME"))
+}
+
+/// Where the logs are.
+pub fn directory() -> Result<PathBuf, AuditError> {
+    Ok(state_directory()?.join("audit"))
+}
+
+/// A sandbox's id as people see it: sixteen hexadecimal digits.
+pub fn parse_sandbox(text: &str) -> Option<SandboxId> {
+    // Exactly as it is written, so that one file has one name: no sign, no capitals, no missing zeros.
+    let plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let number = plain.then(|| u64::from_str_radix(text, 16).ok())??;
+    Some(SandboxId::from_random(number.to_be_bytes()))
+}
+
+fn state_below(state: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf, AuditError> {
+    // The XDG specification: what is not absolute does not count.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let state =
+        state.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".local/state")));
+    state.map(|state| state.join("belljar")).ok_or(AuditError::NoHome)
+}
+
+/// The directory, made if need be, and closed to others.
+pub(crate) fn prepare(directory: &Path) -> Result<(), AuditError> {
+    let failed = |source| AuditError::Directory { path: directory.into(), source };
+    let mode = match fs::metadata(directory) {
+        Ok(found) => found.permissions().mode(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(failed);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if mode & 0o077 != 0 {
+        // Fails on a directory of somebody else, which is as well: they could replace what lies in it.
+        fs::set_permissions(directory, fs::Permissions::from_mode(PRIVATE)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn log(directory: &Path, sandbox: SandboxId) -> PathBuf {
+    directory.join(format!("{sandbox}.jsonl"))
+}
+
+pub(crate) fn ledger(directory: &Path) -> PathBuf {
+    directory.join("ledger.jsonl")
+}
+
+pub(crate) fn ledger_head(directory: &Path) -> PathBuf {
+    directory.join("ledger.head")
+}
+
+/// The sandbox that a file in the directory is the log of, if it is one.
+pub(crate) fn sandbox_of(file: &Path) -> Option<SandboxId> {
+    parse_sandbox(file.file_name()?.to_str()?.strip_suffix(".jsonl")?)
+}
+
+const PRIVATE: u32 = 0o700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_directory_follows_the_variables() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        let below =
+            |state, home| state_below(state, home).ok().and_then(|path| Some(path.to_str()?.to_string()));
+        assert_eq!(below(path("/s"), path("/h")).as_deref(), Some("/s/belljar"));
+        assert_eq!(below(None, path("/h")).as_deref(), Some("/h/.local/state/belljar"));
+        assert_eq!(below(path("relative"), path("/h")).as_deref(), Some("/h/.local/state/belljar"));
+        assert_eq!(below(path(""), None), None);
+        assert_eq!(below(None, path("")), None);
+    }
+
+    #[test]
+    fn only_a_sandboxs_file_is_its_log() {
+        let id = SandboxId::from_random(*b"belljar!");
+        assert_eq!(sandbox_of(&log(Path::new("/x"), id)), Some(id));
+        let others = [
+            "ledger.jsonl",
+            "ledger.head",
+            "62656C6C6A617221.jsonl",
+            "+2656c6c6a617221.jsonl",
+            "1.jsonl",
+            "62656c6c6a617221",
+        ];
+        for other in others {
+            assert_eq!(sandbox_of(Path::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_open_to_others_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let new = folder.path().join("a/b/audit");
+        prepare(&new).unwrap();
+        assert_eq!((mode(&new), mode(&folder.path().join("a"))), (0o700, 0o700));
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o777)).unwrap();
+        prepare(&new).unwrap();
+        assert_eq!(mode(&new), 0o700);
+    }
+}

@@ -1,0 +1,119 @@
+//! Logs as a reader sees them: which there are, and their records in order. What a log says is shown, not judged; that
+//! is `verify`.
+
+use crate::append::is_held;
+use crate::{AuditError, place};
+use belljar_spec::SandboxId;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A log in the directory.
+#[derive(Debug, Clone)]
+pub struct LogFile {
+    /// Whose it is.
+    pub sandbox: SandboxId,
+    /// Where it is.
+    pub path: PathBuf,
+    /// When it was made; where the filesystem does not know, when it was last written to.
+    pub created: SystemTime,
+}
+
+impl LogFile {
+    /// Whether the sandbox still lives.
+    pub fn is_live(&self) -> bool {
+        File::open(&self.path).is_ok_and(|file| is_held(&file))
+    }
+}
+
+/// All logs, the newest first.
+pub fn list(directory: &Path) -> Result<Vec<LogFile>, AuditError> {
+    let failed = |source| AuditError::Read { path: directory.into(), source };
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut logs = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let Some(sandbox) = place::sandbox_of(&path) else { continue };
+        let found = fs::metadata(&path).and_then(|found| found.created().or_else(|_| found.modified()));
+        logs.push(LogFile { sandbox, path, created: found.unwrap_or(SystemTime::UNIX_EPOCH) });
+    }
+    logs.sort_by_key(|log| (std::cmp::Reverse(log.created), log.sandbox));
+    Ok(logs)
+}
+
+/// The log of the sandbox whose id starts like this; without one, the newest.
+pub fn find(directory: &Path, sandbox: Option<&str>) -> Result<LogFile, AuditError> {
+    let mut logs = list(directory)?.into_iter();
+    let Some(start) = sandbox else {
+        return logs.next().ok_or_else(|| AuditError::NoLogs(directory.into()));
+    };
+    let mut matching = logs.filter(|log| log.sandbox.to_string().starts_with(start));
+    match (matching.next(), matching.next()) {
+        (Some(log), None) => Ok(log),
+        (Some(_), Some(_)) => Err(AuditError::Ambiguous(start.into())),
+        (None, _) => Err(AuditError::NoSuchLog(start.into())),
+    }
+}
+
+/// One line of a log.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Counted from one.
+    pub line: u64,
+    /// As it is in the file; bytes that are no UTF-8 are replaced.
+    pub raw: String,
+    /// When it was written, if it is a record.
+    pub time: Option<String>,
+    /// What happened, as it was written, since another version of belljar may have; null if it is no record.
+    pub event: serde_json::Value,
+}
+
+/// The records of a log, one after the other.
+#[derive(Debug)]
+pub struct Reader {
+    file: BufReader<File>,
+    path: PathBuf,
+    line: u64,
+    /// What has come of a line that is not whole yet.
+    part: Vec<u8>,
+}
+
+impl Reader {
+    /// From its first record.
+    pub fn open(path: &Path) -> Result<Reader, AuditError> {
+        let file = File::open(path).map_err(|source| AuditError::Open { path: path.into(), source })?;
+        Ok(Reader { file: BufReader::new(file), path: path.into(), line: 0, part: Vec::new() })
+    }
+
+    /// The next record; none when there is no whole one, for now.
+    pub fn next_record(&mut self) -> Result<Option<Record>, AuditError> {
+        let failed = |source| AuditError::Read { path: self.path.clone(), source };
+        self.file.read_until(b'\n', &mut self.part).map_err(failed)?;
+        let Some(line) = self.part.strip_suffix(b"\n") else {
+            return Ok(None);
+        };
+        self.line += 1;
+        let parts: Option<Parts> = serde_json::from_slice(line).ok();
+        let (time, event) = parts.map(|parts| (parts.time, parts.event)).unzip();
+        let raw = String::from_utf8_lossy(line).into_owned();
+        self.part.clear();
+        Ok(Some(Record { line: self.line, raw, time, event: event.unwrap_or_default() }))
+    }
+
+    /// How many bytes of an unfinished line came after the last record.
+    pub fn torn(&self) -> usize {
+        self.part.len()
+    }
+}
+
+#[derive(Deserialize)]
+struct Parts {
+    time: String,
+    event: serde_json::Value,
+}

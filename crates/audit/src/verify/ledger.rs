@@ -1,0 +1,138 @@
+//! What the ledger says, read without holding it up.
+
+use super::finding::{Finding, Findings, Problem};
+use super::walk::walk;
+use crate::append::hold;
+use crate::chain::{Hash, Tip};
+use crate::ledger::{Closing, Entry, Said, read_head};
+use crate::{AuditError, place};
+use belljar_spec::SandboxId;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::Path;
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) accounts: BTreeMap<SandboxId, Account>,
+    pub(super) tip: Tip,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// What it says of one log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Account {
+    /// The hash of the line that opened it, from which its own chain goes on.
+    pub(super) opened: Hash,
+    pub(super) closed: Option<Closing>,
+}
+
+/// Who may be writing to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// This process holds it already.
+    Us,
+    Others,
+}
+
+impl View {
+    /// Reads what is there now. `known` is the hash of a line that must be in it.
+    pub(super) fn read(directory: &Path, known: Option<Hash>, holder: Holder) -> Result<View, AuditError> {
+        let path = place::ledger(directory);
+        let mut found = Findings::of(&path);
+        let empty = Tip { next: 0, head: Hash::ZERO };
+        let mut view = View { accounts: BTreeMap::new(), tip: empty, findings: Vec::new() };
+        let failed = |source| AuditError::Read { path: path.clone(), source };
+        let Snapshot { file, head } = Snapshot::take(&path, directory, holder)?;
+        let (mut seen_known, mut at_head) = (known.is_none(), None);
+        let file = BufReader::with_capacity(BUFFER, file);
+        let walked = walk(file, Some(Hash::ZERO), None, &mut found, |line, bytes, hash, found| {
+            seen_known |= known == Some(hash);
+            if head.is_some_and(|head| head.next == line) {
+                at_head = Some(hash);
+            }
+            view.tip = Tip { next: line, head: hash };
+            if let Some((sandbox, said)) = Entry::read(bytes)
+                && !view.account(sandbox, said, hash)
+            {
+                found.add(Some(line), Problem::LedgerContradiction { sandbox });
+            }
+        });
+        let walked = walked.map_err(failed)?;
+        if walked.torn > 0 {
+            found.add(Some(walked.lines + 1), Problem::Torn { bytes: walked.torn });
+        }
+        match head {
+            None if walked.lines == 0 => {}
+            // The very first line, and its writer was killed.
+            None if walked.lines == 1 => found.add(None, Problem::LedgerHeadBehind),
+            None => found.add(None, Problem::LedgerHeadMissing),
+            Some(head) if head.next > walked.lines => {
+                found.add(None, Problem::LedgerCutShort { lines: walked.lines, written: head.next });
+            }
+            Some(head) if head.next > 0 && at_head != Some(head.head) => {
+                found.add(Some(head.next), Problem::LedgerHeadDiffers);
+            }
+            Some(head) if walked.lines == head.next => {}
+            Some(head) if walked.lines == head.next + 1 => found.add(None, Problem::LedgerHeadBehind),
+            Some(head) => found.add(Some(head.next + 1), Problem::WrittenAfterEnd),
+        }
+        if !seen_known {
+            found.add(None, Problem::KnownHeadMissing);
+        }
+        view.findings = found.into_list();
+        Ok(view)
+    }
+
+    /// False for what cannot be.
+    fn account(&mut self, sandbox: SandboxId, said: Said, hash: Hash) -> bool {
+        match said {
+            Said::Opened => {
+                let account = Account { opened: hash, closed: None };
+                // The first one counts: what comes later cannot undo it.
+                let fresh = !self.accounts.contains_key(&sandbox);
+                self.accounts.entry(sandbox).or_insert(account);
+                fresh
+            }
+            Said::Closed(closing) => match self.accounts.get_mut(&sandbox) {
+                Some(Account { closed: closed @ None, .. }) => {
+                    *closed = Some(closing);
+                    true
+                }
+                Some(_) | None => false,
+            },
+        }
+    }
+}
+
+/// The ledger up to where it ended at one moment, and its head at the same.
+struct Snapshot {
+    file: Box<dyn Read>,
+    head: Option<Tip>,
+}
+
+impl Snapshot {
+    fn take(path: &Path, directory: &Path, holder: Holder) -> Result<Snapshot, AuditError> {
+        let failed = |source| AuditError::Read { path: path.into(), source };
+        let head = || File::open(place::ledger_head(directory)).ok().and_then(|file| read_head(&file));
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Snapshot { file: Box::new(std::io::empty()), head: head() });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if holder == Holder::Others {
+            // For an instant: whoever starts a sandbox meanwhile waits for it.
+            hold(&file, path)?;
+        }
+        let (length, head) = (file.metadata().map_err(failed)?.len(), head());
+        if holder == Holder::Others {
+            file.unlock().map_err(failed)?;
+        }
+        Ok(Snapshot { file: Box::new(file.take(length)), head })
+    }
+}
+
+const BUFFER: usize = 256 * 1024;

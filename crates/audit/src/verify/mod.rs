@@ -1,0 +1,232 @@
+//! Is everything still as it was written? Reads the ledger and the logs, and finds what was changed, removed, put in, moved,
+//! exchanged or cut off, by file and line.
+//!
+//! It writes one thing, and only if nothing is wrong: that a log has ended whose writer was killed.
+
+mod finding;
+mod ledger;
+mod walk;
+
+pub use finding::{Finding, Problem, Severity};
+
+use crate::append::is_held;
+use crate::chain::Hash;
+use crate::ledger::{Closing, Ledger};
+use crate::{AuditError, place, read};
+use belljar_spec::SandboxId;
+use finding::Findings;
+use ledger::{Account, Holder, View};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+use walk::{Walked, walk};
+
+/// What `verify` came to.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The logs that were read.
+    pub logs: Vec<Verified>,
+    /// What is wrong, the ledger first.
+    pub findings: Vec<Finding>,
+    /// How long the ledger is.
+    pub ledger_lines: u64,
+    /// The hash of its last line. Kept where nobody who can write here can write, it proves all that was written so far.
+    pub ledger_head: Hash,
+}
+
+impl Report {
+    /// Whether nobody changed anything.
+    pub fn is_fine(&self) -> bool {
+        !self.findings.iter().any(|finding| finding.problem.severity() == Severity::Error)
+    }
+}
+
+/// A log that was read.
+#[derive(Debug, Serialize)]
+pub struct Verified {
+    pub sandbox: SandboxId,
+    pub file: PathBuf,
+    pub lines: u64,
+    pub state: LogState,
+}
+
+/// Where a log is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogState {
+    /// The sandbox lives.
+    Running,
+    /// It ended as it should.
+    Ended,
+    /// Its writer was killed.
+    Killed,
+    /// There is no file.
+    Removed,
+}
+
+/// How far `verify` is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    pub done: usize,
+    pub logs: usize,
+}
+
+/// Reads everything, or of the logs only one. `known` is a hash of the ledger that the caller kept elsewhere.
+pub fn verify(
+    directory: &Path,
+    only: Option<SandboxId>,
+    known: Option<Hash>,
+    mut progress: impl FnMut(Progress),
+) -> Result<Report, AuditError> {
+    // The files before the ledger: a log is in the ledger before anything is in the log.
+    let files = read::list(directory)?.into_iter().map(|log| log.sandbox);
+    let view = View::read(directory, known, Holder::Others)?;
+    let all: BTreeSet<SandboxId> = files.chain(view.accounts.keys().copied()).collect();
+    let wanted: Vec<SandboxId> = all.into_iter().filter(|id| only.is_none_or(|only| only == *id)).collect();
+    let mut report = Report {
+        logs: Vec::with_capacity(wanted.len()),
+        findings: view.findings.clone(),
+        ledger_lines: view.tip.next,
+        ledger_head: view.tip.head,
+    };
+    let mut checked = Vec::with_capacity(wanted.len());
+    for (done, sandbox) in wanted.iter().enumerate() {
+        progress(Progress { done, logs: wanted.len() });
+        checked.push(check(directory, *sandbox, view.accounts.get(sandbox)));
+    }
+    if checked.iter().any(Checked::is_unsettled) {
+        // The ledger may have been read an instant too early for them.
+        let view = View::read(directory, None, Holder::Others)?;
+        for checked in checked.iter_mut().filter(|checked| checked.is_unsettled()) {
+            let sandbox = checked.verified.sandbox;
+            *checked = check(directory, sandbox, view.accounts.get(&sandbox));
+        }
+    }
+    let mut killed = Vec::new();
+    for checked in checked {
+        killed.extend(checked.unclosed.map(|closing| (checked.verified.sandbox, closing)));
+        report.logs.push(checked.verified);
+        report.findings.extend(checked.findings);
+    }
+    if report.is_fine() && !killed.is_empty() {
+        close(directory, &killed);
+    }
+    Ok(report)
+}
+
+/// One log, held against what the ledger says of it.
+struct Checked {
+    verified: Verified,
+    findings: Vec<Finding>,
+    /// The ledger does not know yet that it ended.
+    unclosed: Option<Closing>,
+}
+
+impl Checked {
+    /// Whether it could be that the ledger says more by now.
+    fn is_unsettled(&self) -> bool {
+        let late = |problem: &Problem| matches!(problem, Problem::NotInLedger | Problem::NeverBegan);
+        self.unclosed.is_some() || self.findings.iter().any(|finding| late(&finding.problem))
+    }
+}
+
+fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>) -> Checked {
+    let file = place::log(directory, sandbox);
+    let mut found = Findings::of(&file);
+    let (lines, state, unclosed) = match check_file(&file, sandbox, account, &mut found) {
+        Ok(outcome) => outcome,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            found.add(None, Problem::Removed);
+            (0, LogState::Removed, None)
+        }
+        Err(error) => {
+            found.add(None, Problem::Unreadable { why: error.to_string() });
+            (0, LogState::Killed, None)
+        }
+    };
+    let findings = found.into_list();
+    Checked { verified: Verified { sandbox, file, lines, state }, findings, unclosed }
+}
+
+type Outcome = (u64, LogState, Option<Closing>);
+
+fn check_file(
+    path: &Path,
+    sandbox: SandboxId,
+    account: Option<&Account>,
+    found: &mut Findings<'_>,
+) -> std::io::Result<Outcome> {
+    let file = File::open(path)?;
+    // Asked before reading: what was not held then has all its lines.
+    let live = is_held(&file);
+    let closed = account.and_then(|account| account.closed);
+    let mut sealed = None;
+    let first = account.map(|account| account.opened);
+    let walked =
+        walk(BufReader::with_capacity(BUFFER, file), first, Some(sandbox), found, |line, _, hash, _| {
+            if closed.is_some_and(|closing| closing.lines == line) {
+                sealed = Some(hash);
+            }
+        })?;
+    if account.is_none() {
+        // Between the file and the ledger's line: it begins, or was killed there.
+        match (walked.lines, live) {
+            (0, true) => {}
+            (0, false) => found.add(None, Problem::NeverBegan),
+            (..) => found.add(None, Problem::NotInLedger),
+        }
+        return Ok((walked.lines, if live { LogState::Running } else { LogState::Killed }, None));
+    }
+    match closed {
+        Some(closing) => {
+            against(closing, &walked, sealed, found);
+            Ok((walked.lines, if closing.finished { LogState::Ended } else { LogState::Killed }, None))
+        }
+        None if live => Ok((walked.lines, LogState::Running, None)),
+        None => {
+            unfinished(&walked, found);
+            let Walked { lines, head, torn } = walked;
+            let head = if lines == 0 { Hash::ZERO } else { head };
+            Ok((lines, LogState::Killed, Some(Closing { lines, head, finished: false, torn })))
+        }
+    }
+}
+
+/// What the ledger says of the end, and what there is.
+fn against(closing: Closing, walked: &Walked, sealed: Option<Hash>, found: &mut Findings<'_>) {
+    let (lines, written) = (walked.lines, closing.lines);
+    if lines < written || (lines == written && walked.torn < closing.torn) {
+        found.add(Some(lines + 1), Problem::CutShort { lines, written });
+    } else if lines > written || walked.torn > closing.torn {
+        found.add(Some(written + 1), Problem::WrittenAfterEnd);
+    }
+    if lines >= written && written > 0 && sealed != Some(closing.head) {
+        found.add(Some(written), Problem::LastLineChanged);
+    }
+    if !closing.finished {
+        unfinished(&Walked { torn: closing.torn.min(walked.torn), ..*walked }, found);
+    }
+}
+
+fn unfinished(walked: &Walked, found: &mut Findings<'_>) {
+    if walked.torn > 0 {
+        found.add(Some(walked.lines + 1), Problem::Torn { bytes: walked.torn });
+    }
+    found.add(None, Problem::EndedWithoutAWord);
+}
+
+/// Tells the ledger of logs whose writers were killed. What cannot be told now is found again.
+fn close(directory: &Path, killed: &[(SandboxId, Closing)]) {
+    let Ok(mut ledger) = Ledger::hold(directory) else { return };
+    // Read again while it is held: another process may have told it since.
+    let Ok(view) = View::read(directory, None, Holder::Us) else { return };
+    for (sandbox, closing) in killed {
+        if view.accounts.get(sandbox).is_some_and(|account| account.closed.is_none()) {
+            let _ = ledger.closed(*sandbox, *closing);
+        }
+    }
+}
+
+const BUFFER: usize = 64 * 1024;

@@ -1,0 +1,104 @@
+//! One chain, line by line: does each one follow from the one before?
+
+use super::finding::{Findings, Problem};
+use crate::chain::{Hash, Link};
+use belljar_spec::SandboxId;
+use std::io::{BufRead, Read};
+
+/// What a walk came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walked {
+    /// Whole lines.
+    pub(super) lines: u64,
+    /// The hash of the last.
+    pub(super) head: Hash,
+    /// Bytes behind it.
+    pub(super) torn: u64,
+}
+
+/// Walks over all lines. `first` is what the first one must follow from, where that is known; `sandbox` is whose lines they
+/// must be, if they must be somebody's.
+pub(super) fn walk(
+    mut file: impl BufRead,
+    first: Option<Hash>,
+    sandbox: Option<SandboxId>,
+    found: &mut Findings<'_>,
+    mut each: impl FnMut(u64, &[u8], Hash, &mut Findings<'_>),
+) -> std::io::Result<Walked> {
+    let sandbox = sandbox.map(|sandbox| sandbox.to_string());
+    let mut place = Place { next: 0, head: first, before_junk: None };
+    let mut walked = Walked { lines: 0, head: first.unwrap_or(Hash::ZERO), torn: 0 };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        (&mut file).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if line.pop_if(|byte| *byte == b'\n').is_none() {
+            if line.len() as u64 == LONGEST_LINE {
+                // No writer of ours makes such a line. Its rest would be taken for lines.
+                found.add(Some(walked.lines + 1), Problem::NotARecord);
+            }
+            walked.torn = line.len() as u64;
+            return Ok(walked);
+        }
+        walked.lines += 1;
+        walked.head = Hash::of(&line);
+        match Link::read(&line) {
+            None => {
+                found.add(Some(walked.lines), Problem::NotARecord);
+                place.junk();
+            }
+            Some((link, previous)) => {
+                if sandbox.as_ref().is_some_and(|sandbox| *sandbox != link.sandbox) {
+                    let sandbox = link.sandbox.as_ref().into();
+                    found.add(Some(walked.lines), Problem::OfAnotherSandbox { sandbox });
+                }
+                if let Some((line, problem)) = place.step(walked.lines, link.seq, previous, walked.head) {
+                    found.add(Some(line), problem);
+                }
+            }
+        }
+        each(walked.lines, &line, walked.head, found);
+    }
+}
+
+/// Where in the chain the walk is.
+struct Place {
+    /// The number that the next line must have.
+    next: u64,
+    /// The hash that it must hold; none after what was no record.
+    head: Option<Hash>,
+    /// The hash before that.
+    before_junk: Option<Hash>,
+}
+
+impl Place {
+    /// What is wrong with the line that comes, and on which one that is to be said.
+    fn step(&mut self, line: u64, seq: u64, previous: Hash, hash: Hash) -> Option<(u64, Problem)> {
+        if self.head.is_none() && self.before_junk == Some(previous) && seq.checked_add(1) == Some(self.next)
+        {
+            // The junk was put in, it took no one's place.
+            self.next = seq;
+        }
+        let problem = if seq < self.next {
+            // What was expected is still to come.
+            return Some((line, Problem::OutOfPlace));
+        } else if seq > self.next {
+            Some((line, Problem::LinesRemoved { count: seq - self.next }))
+        } else if self.head.is_some_and(|head| head != previous) {
+            Some(if line == 1 { (1, Problem::NotFromLedger) } else { (line - 1, Problem::LineChanged) })
+        } else {
+            None
+        };
+        *self = Place { next: seq.saturating_add(1), head: Some(hash), before_junk: None };
+        problem
+    }
+
+    fn junk(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.before_junk = self.head.or(self.before_junk);
+        self.head = None;
+    }
+}
+
+/// As much as a sandbox's first record may need for its rules, and more.
+const LONGEST_LINE: u64 = 64 * 1024 * 1024;

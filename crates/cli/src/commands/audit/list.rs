@@ -1,0 +1,76 @@
+//! Which logs there are.
+
+use super::Stop;
+use super::sentence::{moment, printable};
+use belljar_audit::{LogFile, Reader};
+use belljar_spec::SandboxId;
+use serde::Serialize;
+use std::io::Write;
+
+pub(super) fn list(out: &mut impl Write, all: bool, json: bool) -> Result<u8, Stop> {
+    let directory = belljar_audit::directory()?;
+    let logs = belljar_audit::list(&directory)?;
+    let shown = if all { logs.len() } else { NEWEST.min(logs.len()) };
+    let rows = logs[..shown].iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        serde_json::to_writer_pretty(&mut *out, &rows)?;
+        writeln!(out)?;
+        return Ok(0);
+    }
+    if rows.is_empty() {
+        eprintln!("belljar: there are no audit logs in {}", directory.display());
+        return Ok(0);
+    }
+    writeln!(
+        out,
+        "{:<16}  {:<23}  {:<7}  {:>7}  {:>6}  {:>7}",
+        "SANDBOX", "STARTED", "STATE", "RECORDS", "OPENED", "REFUSED"
+    )?;
+    for Row { sandbox, started, state, records, opened, refused } in &rows {
+        let started = started.as_deref().map(moment).unwrap_or_default();
+        let started = printable(&started);
+        writeln!(out, "{sandbox}  {started:<23}  {state:<7}  {records:>7}  {opened:>6}  {refused:>7}")?;
+    }
+    if shown < logs.len() {
+        eprintln!("belljar: {} older ones are listed with `belljar audit --all`", logs.len() - shown);
+    }
+    Ok(0)
+}
+
+/// A log at a glance.
+#[derive(Serialize)]
+struct Row {
+    sandbox: SandboxId,
+    started: Option<String>,
+    state: &'static str,
+    records: u64,
+    opened: u64,
+    refused: u64,
+}
+
+impl Row {
+    fn read(log: &LogFile) -> Result<Row, Stop> {
+        let mut row =
+            Row { sandbox: log.sandbox, started: None, state: "killed", records: 0, opened: 0, refused: 0 };
+        let live = log.is_live();
+        let mut reader = Reader::open(&log.path)?;
+        while let Some(record) = reader.next_record()? {
+            row.records += 1;
+            row.started = row.started.or(record.time);
+            let times = record.event["times"].as_u64().unwrap_or(1);
+            match record.event["kind"].as_str() {
+                Some("connection_opened" | "fetched") => row.opened += 1,
+                Some("connection_refused" | "name_refused" | "fetch_refused") => row.refused += times,
+                Some("sandbox_ended") => row.state = "ended",
+                Some(_) | None => {}
+            }
+        }
+        if live {
+            row.state = "running";
+        }
+        Ok(row)
+    }
+}
+
+/// A screenful; each has to be read.
+const NEWEST: usize = 20;

@@ -1,0 +1,213 @@
+//! Records as people read them: one line each, and below it what belongs to it.
+//!
+//! By their fields as they are in the file, not by our types: another version of belljar may have written them, or
+//! somebody who is not belljar at all. So nothing is taken on trust, and nothing reaches the terminal that moves it.
+
+use belljar_audit::Record;
+use belljar_spec::egress::Reason;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// With its line break.
+pub(super) fn of(record: &Record) -> String {
+    let Some(time) = &record.time else {
+        return format!("line {} is not a record (`belljar audit verify` says more)\n", record.line);
+    };
+    let event = Event(&record.event);
+    let (what, sentence, below) = event.told();
+    let time = printable(&moment(time));
+    let mut lines = format!("{time:<23}  {:<10}  {}\n", printable(&what), printable(&sentence));
+    for line in below {
+        // As far in as the sentence.
+        let _ = writeln!(lines, "{:37}{}", "", printable(&line));
+    }
+    lines
+}
+
+/// `2026-11-15T06:00:00.123456Z` as `2026-11-15 06:00:00.123`.
+pub(super) fn moment(time: &str) -> String {
+    time.chars().take(23).map(|character| if character == 'T' { ' ' } else { character }).collect()
+}
+
+/// What a file says, fit for a terminal. Letters stay, quotes and escapes too; what cannot be seen is escaped.
+pub(super) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
+}
+
+/// An event's fields.
+struct Event<'a>(&'a Value);
+
+impl Event<'_> {
+    /// A word, a sentence, and lines that belong to it.
+    fn told(&self) -> (String, String, Vec<String>) {
+        let kind = self.text("kind");
+        let (what, sentence, below) = match kind.as_str() {
+            "sandbox_started" => ("started", self.started(), self.rules()),
+            "sandbox_ended" => ("ended", "the sandbox is gone".into(), vec![]),
+            "connection_opened" => {
+                let what = format!("opened #{}", self.text("connection"));
+                let (place, rule) = (self.place("name"), self.text("rule"));
+                let sentence =
+                    format!("{place} {} -> {} by {rule}", self.text("protocol"), self.text("address"));
+                return (what, sentence, vec![]);
+            }
+            "connection_closed" => {
+                let what = format!("closed #{}", self.text("connection"));
+                return (what, self.closed(), vec![]);
+            }
+            "connection_refused" => ("refused", self.refused(&self.place("destination")), self.remedy()),
+            "name_refused" => {
+                let asked = format!("{} {}", self.text("name"), self.text("record_type"));
+                ("refused", self.refused(&asked), vec![])
+            }
+            "fetched" => {
+                let (place, size) = (self.place("name"), bytes(self.number("received")));
+                let sentence = format!("{} {place}: {}, {size}", self.text("method"), self.text("status"));
+                ("fetched", format!("{sentence}, by {}", self.text("rule")), vec![])
+            }
+            "fetch_refused" => {
+                let asked = format!("{} {}", self.text("method"), self.place("destination"));
+                ("refused", self.refused(&asked), self.remedy())
+            }
+            "records_suppressed" => {
+                ("suppressed", format!("{} more of the same", self.text("count")), vec![])
+            }
+            "records_lost" => {
+                ("lost", format!("{} records could not be written", self.text("count")), vec![])
+            }
+            _ => ("other", self.0.to_string(), vec![]),
+        };
+        (what.into(), sentence, below)
+    }
+
+    fn started(&self) -> String {
+        format!("{}, {}, belljar {}", self.text("backend"), self.text("mode"), self.text("belljar"))
+    }
+
+    fn rules(&self) -> Vec<String> {
+        let list = |name: &str| self.0[name].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let loosened =
+            list("loosened").iter().map(|value| format!("loosened: {}", text(value))).collect::<Vec<_>>();
+        loosened
+            .into_iter()
+            .chain(list("rules").iter().map(|value| format!("rule {}", text(value))))
+            .collect()
+    }
+
+    fn closed(&self) -> String {
+        let (sent, received) = (bytes(self.number("sent")), bytes(self.number("received")));
+        let seconds = self.number("millis") as f64 / 1000.0;
+        let ending = self.text("ending").replace('_', " ");
+        format!("{sent} sent, {received} received, {seconds:.3} s, {ending}")
+    }
+
+    fn refused(&self, asked: &str) -> String {
+        let reason = serde_json::from_value(self.0["reason"].clone());
+        let reason = reason.map_or_else(|_| self.text("reason"), |reason: Reason| reason.sentence().into());
+        let times = match self.number("times") {
+            0 | 1 => String::new(),
+            times => format!(", {times} times"),
+        };
+        match self.0["detail"].as_str() {
+            Some(detail) => format!("{asked}: {reason} ({detail}){times}"),
+            None => format!("{asked}: {reason}{times}"),
+        }
+    }
+
+    fn remedy(&self) -> Vec<String> {
+        self.0["remedy"].as_str().map(|remedy| format!("-> {remedy}")).into_iter().collect()
+    }
+
+    fn place(&self, name: &str) -> String {
+        let host = self.text(name);
+        match self.0["port"].as_u64() {
+            Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        match &self.0[name] {
+            Value::String(text) => text.clone(),
+            Value::Null => "?".into(),
+            other => other.to_string(),
+        }
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.0[name].as_u64().unwrap_or(0)
+    }
+}
+
+fn bytes(count: u64) -> String {
+    let count_f = count as f64;
+    match count {
+        0..1024 => format!("{count} B"),
+        1024..1_048_576 => format!("{:.1} KiB", count_f / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", count_f / 1_048_576.0),
+        _ => format!("{:.1} GiB", count_f / 1_073_741_824.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(event: &str) -> String {
+        let event = serde_json::from_str(event).unwrap();
+        let time = Some("2026-11-15T06:00:00.123456Z".to_string());
+        of(&Record { line: 1, raw: String::new(), time, event })
+    }
+
+    #[test]
+    fn records_are_told_in_a_line() {
+        let cases = [
+            (
+                r#"{"kind":"connection_refused","destination":"x.com","port":443,"reason":"name_not_allowed","detail":null,"remedy":"--allow x.com","times":2}"#,
+                "2026-11-15 06:00:00.123  refused     x.com:443: no rule allows this name, 2 times\n                                     -> --allow x.com\n",
+            ),
+            (
+                r#"{"kind":"connection_refused","destination":"::1","port":80,"reason":"direct_address","times":1}"#,
+                "2026-11-15 06:00:00.123  refused     [::1]:80: an address was dialled; only names can be\n",
+            ),
+            (
+                r#"{"kind":"connection_closed","connection":7,"sent":10,"received":2048,"millis":1500,"ending":"reset_outside"}"#,
+                "2026-11-15 06:00:00.123  closed #7   10 B sent, 2.0 KiB received, 1.500 s, reset outside\n",
+            ),
+            (
+                r#"{"kind":"from_the_future","what":"ever"}"#,
+                "2026-11-15 06:00:00.123  other       {\"kind\":\"from_the_future\",\"what\":\"ever\"}\n",
+            ),
+            (
+                r#"{"kind":"name_refused","reason":"new_one"}"#,
+                "2026-11-15 06:00:00.123  refused     ? ?: new_one\n",
+            ),
+        ];
+        for (event, expected) in cases {
+            assert_eq!(told(event), expected);
+        }
+    }
+
+    #[test]
+    fn a_forged_record_does_not_move_the_terminal() {
+        let shown =
+            told("{\"kind\":\"fetched\",\"name\":\"a\\u001b[2J\\nb\\u202e\",\"method\":\"\\u009b1m\"}");
+        assert_eq!(shown.matches('\n').count(), 1);
+        assert!(!shown.trim_end().chars().any(|character| character.is_control() || character == '\u{202e}'));
+    }
+
+    #[test]
+    fn what_is_no_record_is_said() {
+        let record = Record { line: 4, raw: "x".into(), time: None, event: Value::Null };
+        assert_eq!(of(&record), "line 4 is not a record (`belljar audit verify` says more)\n");
+    }
+}

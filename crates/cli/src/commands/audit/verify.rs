@@ -1,0 +1,101 @@
+//! `belljar audit verify`.
+
+use super::Stop;
+use super::sentence::printable;
+use crate::args::AuditVerifyArgs;
+use belljar_audit::{AuditError, Progress, Report, Severity};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+pub(super) fn verify(out: &mut impl Write, options: &AuditVerifyArgs) -> Result<u8, Stop> {
+    let directory = belljar_audit::directory()?;
+    let only = match options.sandbox.as_deref() {
+        None => None,
+        // A log that was removed is still in the ledger: a whole id needs no file.
+        Some(text) => Some(match belljar_audit::parse_sandbox(text) {
+            Some(sandbox) => sandbox,
+            None => belljar_audit::find(&directory, Some(text))?.sandbox,
+        }),
+    };
+    let mut teller = Teller::new();
+    let report = belljar_audit::verify(&directory, only, options.head, |progress| teller.tell(progress));
+    teller.finish();
+    let report = report?;
+    if let (Some(text), true) = (&options.sandbox, report.logs.is_empty()) {
+        return Err(AuditError::NoSuchLog(text.clone()).into());
+    }
+    if options.json {
+        serde_json::to_writer_pretty(&mut *out, &report)?;
+        writeln!(out)?;
+    } else {
+        print(out, &report)?;
+    }
+    Ok(if report.is_fine() { 0 } else { CHANGED })
+}
+
+/// Findings as compilers write theirs: `FILE:LINE: error: what`.
+fn print(out: &mut impl Write, report: &Report) -> Result<(), Stop> {
+    for finding in &report.findings {
+        let file = printable(&finding.file.display().to_string());
+        let line = finding.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let severity = match finding.problem.severity() {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        writeln!(out, "{file}{line}: {severity}: {}", finding.problem)?;
+    }
+    let count =
+        |severity| report.findings.iter().filter(|finding| finding.problem.severity() == severity).count();
+    let lines: u64 = report.logs.iter().map(|log| log.lines).sum();
+    let read = format!("{}, {}", plural(report.logs.len() as u64, "log"), plural(lines, "line"));
+    match (count(Severity::Error) as u64, count(Severity::Warning) as u64) {
+        (0, 0) => writeln!(out, "{read}: all as it was written")?,
+        (0, warnings) => writeln!(out, "{read}: all as it was written, {}", plural(warnings, "warning"))?,
+        (errors, warnings) => {
+            writeln!(out, "{read}: {}, {}", plural(errors, "error"), plural(warnings, "warning"))?;
+        }
+    }
+    if report.ledger_lines > 0 {
+        writeln!(out, "ledger: {}, head {}", plural(report.ledger_lines, "line"), report.ledger_head)?;
+    }
+    Ok(())
+}
+
+fn plural(count: u64, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Says how far it is, to somebody who waits.
+struct Teller {
+    start: Instant,
+    last: Option<Instant>,
+    watched: bool,
+}
+
+impl Teller {
+    fn new() -> Teller {
+        Teller { start: Instant::now(), last: None, watched: std::io::stderr().is_terminal() }
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        let now = Instant::now();
+        let due = self.last.map_or(self.start + PATIENCE, |last| last + BETWEEN_WORDS);
+        if self.watched && now >= due {
+            self.last = Some(now);
+            eprint!("\rverifying log {} of {}", progress.done + 1, progress.logs);
+        }
+    }
+
+    fn finish(&self) {
+        if self.last.is_some() {
+            // To the beginning of the line, and the rest of it away.
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Something is not as it was written.
+const CHANGED: u8 = 1;
+/// What takes less is not worth a word.
+const PATIENCE: Duration = Duration::from_millis(500);
+const BETWEEN_WORDS: Duration = Duration::from_millis(100);

@@ -1,0 +1,179 @@
+//! A file as it was written: its keys and where they stand. What they mean is the layer's business.
+
+use super::fault::{at, nearest, plain};
+use super::read::Text;
+use belljar_spec::SandboxError;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::fmt;
+use toml::Spanned;
+
+/// `belljar.toml`, or `.belljar/config.toml`. A new key also has its line in `schema.json`; a test compares.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) egress: Egress,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Egress {
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) widest: Option<Spanned<String>>,
+    pub(super) groups: Vec<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) deny: Vec<Spanned<String>>,
+    pub(super) only: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) private: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) connections: Option<Spanned<i64>>,
+    pub(super) bytes: Option<Spanned<Scalar>>,
+    pub(super) rule: Vec<RuleTable>,
+}
+
+/// `[[egress.rule]]`: a rule that does not fit in a line.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleTable {
+    pub(super) host: Spanned<String>,
+    #[serde(default)]
+    pub(super) ports: Option<Spanned<Vec<Spanned<Scalar>>>>,
+    #[serde(default)]
+    pub(super) protocols: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) matches: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) does_not_match: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) reason: Option<String>,
+}
+
+/// A number or text: people write `443` and `"8000-8100"` in one list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scalar(pub(super) String);
+
+impl File {
+    /// The file as written, or the line that is none.
+    pub(super) fn parse(text: &Text) -> Result<File, SandboxError> {
+        toml::from_str(&text.content).map_err(|error| {
+            let place = text.place(error.span().map_or(0, |span| span.start));
+            match unknown_key(error.message()) {
+                Some((key, known)) => {
+                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                    let fault = at(&place, "config_unknown_key", format!("there is no key `{}`", plain(&key)));
+                    fault.hint(match nearest(&key, &known) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => format!("known here: {}", known.join(", ")),
+                    })
+                }
+                None => at(&place, "config_syntax", plain(error.message()).replace("\\n", ", "))
+                    .hint(correction(error.message())),
+            }
+        })
+    }
+}
+
+/// Serde says ``unknown field `x`, expected one of `a`, `b` ``; a test holds it to that. The key may have backticks of
+/// its own, the known ones have none.
+fn unknown_key(message: &str) -> Option<(String, Vec<String>)> {
+    let rest = message.strip_prefix("unknown field `")?;
+    let (key, expected) = rest.rsplit_once("`, expected ")?;
+    let known = expected.split('`').skip(1).step_by(2).map(str::to_string).collect();
+    Some((key.to_string(), known))
+}
+
+fn correction(message: &str) -> &'static str {
+    if message.contains("expected a sequence") {
+        "write a list, as in `[\"example.com\"]`"
+    } else if message.contains("expected a string") {
+        "write text in quotes, as in `\"example.com\"`"
+    } else if message.contains("missing field `host`") {
+        "write `host = \"example.com\"` below `[[egress.rule]]`"
+    } else if message.contains("array of tables") || message.contains("struct RuleTable") {
+        "write `[[egress.rule]]`, with two brackets, before each rule"
+    } else {
+        "correct the line; `belljar config schema` prints what a file may say"
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
+        struct NumberOrText;
+        impl Visitor<'_> for NumberOrText {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or text in quotes")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar(text.to_string()))
+            }
+        }
+        deserializer.deserialize_any(NumberOrText)
+    }
+}
+
+/// The keys that a table knows, as serde has them: what the schema is held against.
+#[cfg(test)]
+pub(super) fn known_keys(header: &str) -> Vec<String> {
+    let content = format!("{header}\nno_such_key = 1\n");
+    let error = toml::from_str::<File>(&content).expect_err("there is no such key");
+    unknown_key(error.message()).expect("serde names the keys that it knows").1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::layer::Layer;
+
+    fn parse(content: &str) -> Result<File, SandboxError> {
+        File::parse(&Text { layer: Layer::User, name: "belljar.toml".into(), content: content.into() })
+    }
+
+    #[test]
+    fn a_slip_is_named_with_its_line_and_what_was_meant() {
+        for (content, message, hint) in [
+            ("[egress]\nmode = \"strict\"\nalow = []", "belljar.toml:3: there is no key `alow`", "did you mean `allow`?"),
+            ("[egres]", "belljar.toml:1: there is no key `egres`", "did you mean `egress`?"),
+            ("\n\negress.zebra = 1", "belljar.toml:3: there is no key `zebra`", "known here: mode, widest, groups"),
+            (
+                "[[egress.rule]]\nhost = \"x.com\"\nport = [1]",
+                "belljar.toml:3: there is no key `port`",
+                "did you mean `ports`?",
+            ),
+            ("[egress]\n\"a`b\\u001b\" = 1", "belljar.toml:2: there is no key `a`b\\u{1b}`", "known here"),
+            ("[egress]\nallow = \"x.com\"", "belljar.toml:2: invalid type: string", "write a list"),
+            ("[egress]\nmode = 3", "belljar.toml:2: invalid type: integer `3`", "text in quotes"),
+            ("[egress]\nallow = [\n  3,\n]", "belljar.toml:3: invalid type: integer `3`", "text in quotes"),
+            ("[[egress.rule]]\nports = [1]", "belljar.toml:1: missing field `host`", "host = \"example.com\""),
+            ("[egress.rule]\nhost = \"x.com\"", "belljar.toml:1: invalid type: map", "write"),
+            ("[egress]\nmode = \"strict\"\nmode = \"open\"", "belljar.toml:3: duplicate key", "correct the line"),
+            ("[egress]\nallow = [\"x.com\"\ndeny = []", "belljar.toml:3", "correct the line"),
+            ("mode", "belljar.toml:1", "correct the line"),
+            ("[[egress.rule]]\nhost = \"x\"\nports = [true]", "belljar.toml:3: invalid type: boolean", "correct"),
+        ] {
+            let error = parse(content).expect_err(content);
+            assert!(error.message.starts_with(message), "{content}: {error}");
+            let said = error.hint.unwrap_or_default();
+            assert!(said.contains(hint), "{content}: {said}");
+            assert!(!error.message.contains(['\n', '\x1b']), "{content}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn numbers_and_text_stand_in_one_list() {
+        let file = parse("[[egress.rule]]\nhost = \"x\"\nports = [443, \"8000-8100\"]").expect("a file");
+        let ports = file.egress.rule[0].ports.as_ref().expect("ports").get_ref();
+        let ports: Vec<&str> = ports.iter().map(|port| port.get_ref().0.as_str()).collect();
+        assert_eq!(ports, ["443", "8000-8100"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Files and flags in, one policy out.
+
+use super::fault::{argument, shown};
+use super::flags::EgressFlags;
+use super::layer::{Layer, Settings};
+use super::merge::{Layers, Origins};
+use super::place::Places;
+use super::read::{self, FILE, FOLDER};
+use super::trust::{self, Standing};
+use belljar_spec::SandboxError;
+use belljar_spec::egress::EgressPolicy;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What files and flags came to.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// None when neither a flag nor a file said anything: the default is strict, with nothing allowed.
+    pub policy: Option<EgressPolicy>,
+    /// What a person should be told.
+    pub notes: Vec<Note>,
+    /// Where the policy's parts come from.
+    pub origins: Origins,
+    /// The files that counted.
+    pub files: Vec<(Layer, Arc<str>)>,
+}
+
+/// Something that is no error, and that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Stable, for programs: `repository_untrusted`.
+    pub code: &'static str,
+    /// What is so; lowercase, no full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// What this machine's files and `flags` say for a workspace.
+pub fn load(workspace: Option<&Path>, flags: EgressFlags) -> Result<Loaded, SandboxError> {
+    load_from(&Places::real(), workspace, flags)
+}
+
+/// The same, with files from elsewhere.
+pub fn load_from(
+    places: &Places,
+    workspace: Option<&Path>,
+    flags: EgressFlags,
+) -> Result<Loaded, SandboxError> {
+    let mut loaded = Loaded::default();
+    let mut layers = above(places, &mut loaded.files)?;
+    if let Some(workspace) = workspace {
+        layers.repository = repository(places, workspace, &mut loaded)?;
+    }
+    if flags.is_empty() && layers.iter().all(Settings::is_silent) {
+        return Ok(loaded);
+    }
+    let (policy, origins) = layers.merge(&flags, &mut loaded.notes)?;
+    loaded.policy = Some(policy);
+    loaded.origins = origins;
+    Ok(loaded)
+}
+
+/// Whether a file makes sense as one of a layer. Others are not looked at.
+pub fn check(file: &Path, layer: Layer) -> Result<Settings, SandboxError> {
+    Settings::understand(&read::named(layer, file)?)
+}
+
+/// The layers above the repository.
+pub(super) fn above(places: &Places, files: &mut Vec<(Layer, Arc<str>)>) -> Result<Layers, SandboxError> {
+    let mut understand = |text: Option<read::Text>| -> Result<Option<Settings>, SandboxError> {
+        let Some(text) = text else { return Ok(None) };
+        files.push((text.layer, text.name.clone()));
+        Settings::understand(&text).map(Some)
+    };
+    Ok(Layers {
+        operator: understand(read::operator(places)?)?,
+        user: understand(read::user(places)?)?,
+        repository: None,
+    })
+}
+
+/// What the repository says, if the user trusted exactly that. Whatever else lies there is no error: anybody can put
+/// it there, and nobody's run should end because of it.
+fn repository(
+    places: &Places,
+    workspace: &Path,
+    loaded: &mut Loaded,
+) -> Result<Option<Settings>, SandboxError> {
+    let bytes = match read::repository(workspace) {
+        Ok(None) => return Ok(None),
+        Ok(Some(bytes)) => bytes,
+        Err(why) => {
+            loaded.notes.push(Note {
+                code: "repository_unreadable",
+                message: format!("`{FOLDER}/{FILE}` of the workspace was not applied: {why}"),
+                hint: Some("put a text file in its place, or take it away".into()),
+            });
+            return Ok(None);
+        }
+    };
+    let standing = trust::standing(places, workspace, &bytes);
+    let (code, message) = match standing {
+        Standing::Trusted => {
+            let path = workspace.join(FOLDER).join(FILE);
+            let text = read::repository_text(&path, bytes).map_err(|why| {
+                SandboxError::policy("config_unreadable", format!("`{}` cannot be used: {why}", shown(&path)))
+            })?;
+            loaded.files.push((Layer::Repository, text.name.clone()));
+            return Settings::understand(&text).map(Some);
+        }
+        Standing::Unknown => {
+            ("repository_untrusted", format!("`{FOLDER}/{FILE}` of the workspace was not applied: nobody trusted it"))
+        }
+        Standing::Changed => (
+            "repository_changed",
+            format!("`{FOLDER}/{FILE}` of the workspace was not applied: it has changed since it was trusted"),
+        ),
+    };
+    let command = format!("belljar trust {}", argument(workspace));
+    loaded.notes.push(Note {
+        code,
+        message,
+        hint: Some(format!("`{command}` shows what it would allow, and asks")),
+    });
+    Ok(None)
+}

@@ -1,0 +1,32 @@
+//! Configuration: from files and flags to one policy.
+//!
+//! ```text
+//! places ─> read ─> file (as written) ─> layer (understood) ─┐
+//!                     repository: only after trust ──────────┼─> merge ─> policy + notes
+//!                                                    flags ──┘
+//! ```
+//!
+//! Three layers: the operator's file, the user's, and the repository's, which counts only after the user trusted that
+//! very content. No layer can undo what one above it took away. Each file is read once; what is judged, hashed and
+//! used are the same bytes. Where there are no files, three opens fail and that is all. Called by the command line and
+//! by programs that want a person's settings; making a sandbox reads no configuration by itself.
+
+mod fault;
+mod file;
+mod flags;
+mod layer;
+mod load;
+mod merge;
+mod place;
+mod read;
+mod rule_table;
+mod schema;
+mod trust;
+
+pub use flags::EgressFlags;
+pub use layer::{Layer, Settings};
+pub use load::{Loaded, Note, check, load, load_from};
+pub use merge::Origins;
+pub use place::{At, Origin, Place, Places};
+pub use schema::schema;
+pub use trust::{Proposal, Standing, propose, propose_from, revoke, revoke_from};

@@ -1,0 +1,110 @@
+//! Where settings lie, and where in them something stands.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The files of this machine and this user. Tests have others; no variable moves the operator's.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The operator's file.
+    pub operator: PathBuf,
+    /// Who has to own it.
+    pub operator_id: u32,
+    /// The user's file; none for somebody without a home.
+    pub user: Option<PathBuf>,
+    /// Where it is kept which files were trusted.
+    pub state: Option<PathBuf>,
+}
+
+impl Places {
+    /// Those that count.
+    pub fn real() -> Places {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        Places {
+            operator: OPERATOR.into(),
+            operator_id: ROOT,
+            user: user_file(variable("XDG_CONFIG_HOME"), variable("HOME")),
+            state: belljar_audit::state_directory().ok(),
+        }
+    }
+}
+
+fn user_file(config: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    // The XDG specification: what is not absolute does not count.
+    let absolute = |path: &PathBuf| path.is_absolute();
+    let config = config.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".config")));
+    config.map(|config| config.join("belljar/belljar.toml"))
+}
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The file, fit to be shown.
+    pub file: Arc<str>,
+    /// Counted from 1.
+    pub line: usize,
+}
+
+/// Something that was written, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    pub value: T,
+    pub place: Place,
+}
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// Nobody said anything.
+    #[default]
+    Default,
+    /// The command line.
+    Flag,
+    /// A line of a file.
+    Line(Place),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Flag => f.write_str("command line"),
+            Origin::Line(place) => write!(f, "{place}"),
+        }
+    }
+}
+
+/// Fixed, so that nobody who starts belljar can choose another.
+const OPERATOR: &str = "/etc/belljar/belljar.toml";
+const ROOT: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_file_follows_the_variables() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        for (config, home, expected) in [
+            (path("/c"), path("/h"), path("/c/belljar/belljar.toml")),
+            (None, path("/h"), path("/h/.config/belljar/belljar.toml")),
+            (path("relative"), path("/h"), path("/h/.config/belljar/belljar.toml")),
+            (path(""), path(""), None),
+            (None, None, None),
+        ] {
+            assert_eq!(user_file(config, home), expected);
+        }
+    }
+
+    #[test]
+    fn the_operators_file_is_where_it_is() {
+        assert_eq!(Places::real().operator, PathBuf::from("/etc/belljar/belljar.toml"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The JSON schema of the files, for editors.
+
+/// As JSON. Written by hand, since it says more than types do, and costs no dependency; the tests hold it against what
+/// is really read.
+pub fn schema() -> &'static str {
+    include_str!("schema.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file::known_keys;
+    use belljar_spec::egress::{Mode, Protocol, groups};
+    use serde_json::Value;
+
+    fn read() -> Value {
+        serde_json::from_str(schema()).expect("the schema is JSON")
+    }
+
+    fn sorted(words: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut words: Vec<String> = words.into_iter().collect();
+        words.sort();
+        words
+    }
+
+    fn words(value: &Value) -> Vec<String> {
+        let words = value.as_array().expect("a list").iter();
+        sorted(words.map(|word| word.as_str().expect("a word").to_string()))
+    }
+
+    #[test]
+    fn the_schema_knows_the_keys_that_are_read() {
+        let schema = read();
+        let egress = &schema["properties"]["egress"];
+        let rule = &egress["properties"]["rule"]["items"];
+        for (header, table) in [("", &schema), ("[egress]", egress), ("[[egress.rule]]\nhost = \"x\"", rule)] {
+            let properties = table["properties"].as_object().expect("a table");
+            assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
+            assert_eq!(table["additionalProperties"], false, "{header}");
+            for (key, about) in properties {
+                assert!(about["description"].is_string(), "{key} is described");
+            }
+        }
+        assert_eq!(rule["required"], serde_json::json!(["host"]));
+    }
+
+    #[test]
+    fn the_schema_knows_the_words_that_are_read() {
+        let schema = read();
+        let egress = &schema["properties"]["egress"]["properties"];
+        let modes = || sorted(Mode::ALL.map(|mode| mode.to_string()));
+        assert_eq!(words(&egress["mode"]["enum"]), modes());
+        assert_eq!(words(&egress["widest"]["enum"]), modes());
+        let known = sorted(groups().map(|group| group.name().to_string()));
+        assert_eq!(words(&egress["groups"]["items"]["enum"]), known);
+        let protocols = sorted(Protocol::ALL.map(|protocol| protocol.to_string()));
+        assert_eq!(words(&egress["rule"]["items"]["properties"]["protocols"]["items"]["enum"]), protocols);
+    }
+}

@@ -1,0 +1,104 @@
+//! A sandbox's way out: who serves it, and who keeps its record.
+
+use belljar_audit::{Event, Log};
+use belljar_backend::{Guest, WayOut};
+use belljar_gateway::{self as gateway, Gateway, Intake, Recorder, Served};
+use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use belljar_wire::message::{self, Caught, Families};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// What the guest opens for a policy; `None` where the policy has no way out.
+pub(crate) fn plan(policy: &EgressPolicy) -> Option<WayOut> {
+    if policy.mode == Mode::None {
+        return None;
+    }
+    let intake = message::Intake {
+        ipv4: gateway::IPV4.octets(),
+        ipv6: gateway::IPV6.octets(),
+        port: gateway::PORT,
+        ports_without_netfilter: gateway::ports(policy),
+    };
+    Some(WayOut { intake, resolver: gateway::DNS_ADDRESS.into() })
+}
+
+/// Begins the record of a sandbox.
+pub(crate) fn record(
+    directory: &Path,
+    id: SandboxId,
+    backend: BackendName,
+    spec: &SandboxSpec,
+    policy: Option<&EgressPolicy>,
+) -> Result<Arc<Recorder>, SandboxError> {
+    let failed = |error: belljar_audit::AuditError| {
+        SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
+            .hint(error.hint())
+    };
+    let log = Log::create(directory, id).map_err(failed)?;
+    log.append(&Event::SandboxStarted {
+        backend,
+        mode: policy.map_or(Mode::None, |policy| policy.mode),
+        rules: policy.map_or_else(Vec::new, |policy| {
+            policy.allow.iter().map(|rule| rule.label.to_string()).collect()
+        }),
+        loosened: loosened(backend, spec),
+        belljar: env!("CARGO_PKG_VERSION").into(),
+    })
+    .map_err(failed)?;
+    Ok(Arc::new(Recorder::new(Some(log))))
+}
+
+/// Serves the sockets that a guest handed over.
+pub(crate) fn serve(
+    gateway: &OnceLock<Gateway>,
+    guest: &mut Guest,
+    policy: &EgressPolicy,
+    recorder: &Arc<Recorder>,
+) -> Result<Option<Served>, SandboxError> {
+    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(None) };
+    let failed = |error: std::io::Error| {
+        SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
+    };
+    let resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
+    let intake = Intake {
+        listeners,
+        resolvers,
+        redirected: report.caught == Caught::EveryPort,
+        has_ipv6: report.families == Families::Both,
+    };
+    let gateway = match gateway.get() {
+        Some(gateway) => gateway,
+        None => {
+            make_room();
+            let started = Gateway::start().map_err(failed)?;
+            gateway.get_or_init(|| started)
+        }
+    };
+    gateway.serve(intake, policy.clone(), Arc::clone(recorder)).map(Some).map_err(failed)
+}
+
+/// Connections are open files, and most systems begin with few. Commands have a limit of their own.
+fn make_room() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// What was asked for that makes the sandbox weaker.
+fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
+    let mut loosened = Vec::new();
+    if matches!(backend, BackendName::Host | BackendName::Container) {
+        loosened.push(format!("backend {backend}: no wall"));
+    }
+    if spec.nesting == Nesting::Allowed {
+        loosened.push("user namespaces inside".to_string());
+    }
+    if let Some(policy) = &spec.egress {
+        if policy.mode == Mode::Open {
+            loosened.push("every public name can be reached".to_string());
+        }
+        loosened.extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
+    }
+    loosened
+}

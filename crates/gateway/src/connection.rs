@@ -1,0 +1,349 @@
+//! The story of one connection, from accept to close.
+//!
+//! ```text
+//! which name has this address? ─> may it be dialled at this port? ─> what do the first bytes say?
+//!    ─> resolve, judge every address ─> record ─> dial ─> relay ─> record
+//! ```
+//!
+//! Whatever the answer is no to ends the connection at once: with an alert for TLS and a page for HTTP, which their
+//! clients show, and with a reset for everybody else.
+
+use crate::decide::{self, Allowed, Permit};
+use crate::dial::dial;
+use crate::first_bytes::{PostgresStart, Start, classify};
+use crate::hello::{self, ClientHello, Hello};
+use crate::intake::dialled;
+use crate::record::OpenRecord;
+use crate::relay::{self, End, relay, reset};
+use crate::serving::Serving;
+use crate::{dns, plain_http};
+use belljar_audit::Ending;
+use belljar_spec::egress::{Destination, HostName, Protocol, ProtocolSet, Reason, Refusal};
+use belljar_sys::rustix::net::{Shutdown, shutdown};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>) {
+    let Ok(dialled) = dialled(&inside, serving.redirected) else { return reset(inside) };
+    if dialled.port() == DNS {
+        return dns::serve::over_tcp(inside, &serving).await;
+    }
+    let Some(_seat) = serving.take_seat() else {
+        let destination = serving.names.at(dialled.ip()).map_or(Destination::Address(dialled.ip()), Into::into);
+        let refusal = Refusal::new(destination, Some(dialled.port()), Reason::TooManyConnections);
+        return refuse(inside, &serving, &refusal, Start::Other);
+    };
+    let arrival = match Arrival::understand(dialled, &serving) {
+        Ok(arrival) => arrival,
+        Err(refusal) => return refuse(inside, &serving, &refusal, Start::Other),
+    };
+    let _ = inside.set_nodelay(true);
+    arrival.go(inside, serving).await;
+}
+
+/// A connection whose name and port are allowed.
+struct Arrival {
+    name: HostName,
+    port: u16,
+    allowed: Allowed,
+}
+
+impl Arrival {
+    fn understand(dialled: SocketAddr, serving: &Serving) -> Result<Arrival, Refusal> {
+        let port = dialled.port();
+        let Some(name) = serving.names.at(dialled.ip()) else {
+            return Err(Refusal::new(dialled.ip(), Some(port), Reason::DirectAddress));
+        };
+        match decide::opening(&serving.policy, &name, port) {
+            Ok(allowed) => Ok(Arrival { name, port, allowed }),
+            Err(reason) => Err(Refusal::new(name, Some(port), reason)),
+        }
+    }
+
+    async fn go(self, inside: TcpStream, serving: Arc<Serving>) {
+        let mut ahead = Vec::new();
+        let (start, protocol) = match self.protocol(&inside, &mut ahead).await {
+            Ok(found) => found,
+            Err((start, refusal)) => return refuse(inside, &serving, &refusal, start),
+        };
+        if protocol == Protocol::Http {
+            // A library's state is large; every other connection would carry room for it.
+            let Arrival { name, port, .. } = self;
+            return Box::pin(plain_http::serve(inside, ahead, name, port, serving)).await;
+        }
+        let permit = match serving.permit(self.allowed.clone(), protocol).await {
+            Ok(permit) => permit,
+            Err(refusal) => return refuse(inside, &serving, &refusal, start),
+        };
+        let (outside, mut record) = match open(&permit, &serving).await {
+            Ok(opened) => opened,
+            Err(refusal) => return refuse(inside, &serving, &refusal, start),
+        };
+        if let Start::Postgres(first) = start
+            && let Err(stop) = self.postgres(first, &inside, &outside, &mut ahead).await
+        {
+            record.ending = Ending::Refused;
+            return match stop {
+                Some(refusal) => refuse(inside, &serving, &refusal, Start::Other),
+                None => reset(inside),
+            };
+        }
+        if start == Start::Ssh
+            && let Err(refusal) = self.ssh(&inside, &outside, &mut ahead).await
+        {
+            record.ending = Ending::Refused;
+            return refuse(inside, &serving, &refusal, Start::Other);
+        }
+        let end = relay(&inside, &outside, &ahead, &record.counts, &serving.meter).await;
+        drop(ahead);
+        record.ending = ending(end);
+        if let End::Refused(reason) = end {
+            let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(protocol);
+            serving.recorder.connection_refused(&refusal);
+        }
+        if end != End::Finished {
+            reset(inside);
+            reset(outside);
+        }
+    }
+
+    /// What the connection speaks, by its first bytes, which are kept in `ahead`; what it may speak decides how long
+    /// anybody waits for them.
+    async fn protocol(
+        &self,
+        inside: &TcpStream,
+        ahead: &mut Vec<u8>,
+    ) -> Result<(Start, Protocol), (Start, Refusal)> {
+        let protocols = self.allowed.protocols();
+        if protocols == ProtocolSet::from(Protocol::Tcp) {
+            return Ok((Start::Other, Protocol::Tcp));
+        }
+        let server_may_begin = protocols.contains(Protocol::Tcp) || protocols.contains(Protocol::Ssh);
+        let patience = if server_may_begin { SERVER_BEGINS } else { CLIENT_BEGINS };
+        let start = loop {
+            match classify(ahead) {
+                Start::Undecided => {}
+                start => break start,
+            }
+            match timeout(patience, more(inside, ahead)).await {
+                Ok(true) => {}
+                Ok(false) => break Start::Other,
+                Err(_) if !ahead.is_empty() || !server_may_begin => {
+                    return Err((Start::Other, self.refusal(Reason::SilentClient)));
+                }
+                Err(_) if protocols.contains(Protocol::Tcp) => return Ok((Start::Other, Protocol::Tcp)),
+                // It may wait for the server's version line; its own is looked at when it comes.
+                Err(_) => return Ok((Start::Ssh, Protocol::Ssh)),
+            }
+        };
+        let protocol = match start {
+            Start::Tls => self.tls(inside, ahead).await.map_err(|refusal| (start, refusal))?,
+            Start::Http => Protocol::Http,
+            Start::Ssh => Protocol::Ssh,
+            Start::Postgres(_) => Protocol::Postgres,
+            Start::Other | Start::Undecided => Protocol::Tcp,
+        };
+        if protocols.contains(protocol) {
+            return Ok((start, protocol));
+        }
+        if protocols.contains(Protocol::Tcp) {
+            return Ok((Start::Other, Protocol::Tcp));
+        }
+        Err((start, self.refusal(Reason::ProtocolNotAllowed).protocol(protocol)))
+    }
+
+    /// TLS must say whom it wants, in the clear, and that must be the name that was asked for. PostgreSQL's clients
+    /// may begin with TLS too, and say so (sslnegotiation=direct).
+    async fn tls(&self, inside: &TcpStream, ahead: &mut Vec<u8>) -> Result<Protocol, Refusal> {
+        let protocols = self.allowed.protocols();
+        if !protocols.contains(Protocol::Tls) && !protocols.contains(Protocol::Postgres) {
+            return Ok(Protocol::Tls);
+        }
+        let hello = self.hello(inside, ahead).await?;
+        self.same_name(&hello)?;
+        if hello.server_name.is_none() {
+            return Err(self.refusal(Reason::ServerNameMissing).protocol(Protocol::Tls));
+        }
+        let postgres = !protocols.contains(Protocol::Tls) && hello.alpn.contains(b"postgresql");
+        Ok(if postgres { Protocol::Postgres } else { Protocol::Tls })
+    }
+
+    async fn hello(&self, inside: &TcpStream, ahead: &mut Vec<u8>) -> Result<ClientHello, Refusal> {
+        loop {
+            match hello::read(ahead) {
+                Hello::Complete(hello) => return Ok(hello),
+                Hello::Malformed(why) => {
+                    return Err(self.refusal(Reason::MalformedStart).protocol(Protocol::Tls).detail(why));
+                }
+                Hello::Incomplete => {}
+            }
+            if !matches!(timeout(CLIENT_BEGINS, more(inside, ahead)).await, Ok(true)) {
+                return Err(self.refusal(Reason::SilentClient).protocol(Protocol::Tls));
+            }
+        }
+    }
+
+    /// Refuses a hello that wants somebody else, or hides whom.
+    fn same_name(&self, hello: &ClientHello) -> Result<(), Refusal> {
+        if hello.encrypted {
+            return Err(self.refusal(Reason::EncryptedHello).protocol(Protocol::Tls));
+        }
+        match &hello.server_name {
+            Some(wanted) if wanted.parse::<HostName>().as_ref() != Ok(&self.name) => {
+                Err(self.refusal(Reason::ServerNameDiffers).protocol(Protocol::Tls).detail(wanted))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The server may begin; the client's own version line is looked at when it comes.
+    async fn ssh(&self, inside: &TcpStream, outside: &TcpStream, ahead: &mut Vec<u8>) -> Result<(), Refusal> {
+        let mut from_server = Vec::new();
+        loop {
+            match classify(ahead) {
+                Start::Ssh => return Ok(()),
+                Start::Undecided => {}
+                _ => return Err(self.refusal(Reason::ProtocolNotAllowed).protocol(Protocol::Tcp)),
+            }
+            // Whoever has nothing more to say is the relay's business.
+            let goes_on = tokio::select! {
+                goes_on = more(inside, ahead) => goes_on,
+                goes_on = more(outside, &mut from_server) => {
+                    let written = relay::write_all(inside, &from_server).await.is_ok();
+                    from_server.clear();
+                    goes_on && written
+                }
+            };
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// PostgreSQL asks in the clear whether to go on in TLS, and the server answers with one byte. What follows is
+    /// looked at like any other TLS, but for clients that are too old to say whom they want.
+    async fn postgres(
+        &self,
+        first: PostgresStart,
+        inside: &TcpStream,
+        outside: &TcpStream,
+        ahead: &mut Vec<u8>,
+    ) -> Result<(), Option<Refusal>> {
+        let mut question = first;
+        while matches!(question, PostgresStart::TlsRequest | PostgresStart::GssRequest) {
+            let malformed = || Some(self.refusal(Reason::MalformedStart).protocol(Protocol::Postgres));
+            // Nothing may follow the question before its answer (CVE-2021-23222).
+            if ahead.len() != POSTGRES_QUESTION {
+                return Err(malformed());
+            }
+            relay::write_all(outside, ahead).await.map_err(|_| None)?;
+            ahead.clear();
+            let mut answer = Vec::new();
+            if !matches!(timeout(CLIENT_BEGINS, more(outside, &mut answer)).await, Ok(true)) || answer.len() != 1 {
+                return Err(None);
+            }
+            relay::write_all(inside, &answer).await.map_err(|_| None)?;
+            question = match (question, answer[0]) {
+                (PostgresStart::TlsRequest, b'S') => {
+                    let hello = self.hello(inside, ahead).await.map_err(Some)?;
+                    return self.same_name(&hello).map_err(Some);
+                }
+                // Encrypted by GSSAPI: nothing more can be seen, and it is the server that was allowed.
+                (PostgresStart::GssRequest, b'G') => return Ok(()),
+                _ => loop {
+                    match classify(ahead) {
+                        Start::Postgres(next) => break next,
+                        Start::Undecided => {}
+                        _ => return Err(malformed()),
+                    }
+                    if !matches!(timeout(CLIENT_BEGINS, more(inside, ahead)).await, Ok(true)) {
+                        return Err(None);
+                    }
+                },
+            };
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, reason: Reason) -> Refusal {
+        Refusal::new(&self.name, Some(self.port), reason)
+    }
+}
+
+/// Dials what was permitted, and records it.
+pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
+    let failed = |reason: Reason, detail: &str| {
+        Refusal::new(permit.name(), Some(permit.port()), reason).protocol(permit.protocol()).detail(detail)
+    };
+    let outside = dial(permit).await.map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
+    let address = outside.peer_addr().map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
+    let record = serving
+        .recorder
+        .opened(permit, address.ip())
+        .map_err(|_| failed(Reason::NotRecorded, "the audit log cannot be written"))?;
+    Ok((outside, record))
+}
+
+/// Says no so that the client understands it at once, and records it.
+fn refuse(inside: TcpStream, serving: &Serving, refusal: &Refusal, start: Start) {
+    serving.recorder.connection_refused(refusal);
+    match start {
+        Start::Tls => {
+            let _ = inside.try_write(&ACCESS_DENIED);
+            let _ = shutdown(&inside, Shutdown::Write);
+        }
+        Start::Http => {
+            let _ = inside.try_write(plain_http::page(refusal).as_bytes());
+            let _ = shutdown(&inside, Shutdown::Write);
+        }
+        Start::Undecided | Start::Ssh | Start::Postgres(_) | Start::Other => reset(inside),
+    }
+}
+
+/// Reads some more; `false` when there is no more, or too much.
+async fn more(from: &TcpStream, bytes: &mut Vec<u8>) -> bool {
+    if bytes.len() >= hello::MAX {
+        return false;
+    }
+    let mut piece = [0; 4096];
+    loop {
+        match from.try_read(&mut piece) {
+            Ok(0) => return false,
+            Ok(length) => {
+                bytes.extend_from_slice(&piece[..length]);
+                return true;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if from.readable().await.is_err() {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+fn ending(end: End) -> Ending {
+    match end {
+        End::Finished => Ending::Finished,
+        End::BrokenInside => Ending::ResetInside,
+        End::BrokenOutside => Ending::ResetOutside,
+        End::Refused(Reason::IdleTimeout) => Ending::IdleTimeout,
+        End::Refused(Reason::ByteLimit) => Ending::ByteLimit,
+        End::Refused(_) => Ending::Refused,
+    }
+}
+
+const DNS: u16 = 53;
+/// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.
+const CLIENT_BEGINS: Duration = Duration::from_secs(10);
+/// Where the server may begin: after this it is the server's turn.
+const SERVER_BEGINS: Duration = Duration::from_millis(300);
+/// PostgreSQL's SSLRequest and GSSENCRequest are a length and a number.
+const POSTGRES_QUESTION: usize = 8;
+/// A TLS alert, fatal, access_denied (RFC 8446, 6.2).
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];

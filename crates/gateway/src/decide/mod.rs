@@ -1,0 +1,15 @@
+//! What may leave: (policy, name, port, protocol, addresses) in, a [`Permit`] or a refusal out.
+//!
+//! Pure: no I/O, no clock, no state, so that everything about it can be tested. Asked three times on the way of a
+//! connection, each time with what is known by then: [`name`] when DNS is asked, [`opening`] when a port is dialled,
+//! [`addresses`] when the first bytes are read and the name is resolved. [`decide`](decide()) is all of it at once.
+//! Deny wins over allow, the floor wins over both, and only the operator's ranges lift the floor.
+
+pub mod floor;
+mod permit;
+#[cfg(test)]
+mod properties;
+mod rules;
+
+pub use permit::{Attempt, Permit, addresses, decide};
+pub use rules::{Allowed, name, opening};

@@ -1,0 +1,210 @@
+//! Names and ports against the rules.
+
+use belljar_spec::egress::{
+    EgressPolicy, HostName, Mode, Opening, PortRange, Protocol, ProtocolSet, Reason, Rule, RuleLabel,
+    RuleSource,
+};
+use std::sync::LazyLock;
+
+/// A name and a port that may be dialled, speaking some of the protocols. Only [`opening`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    name: HostName,
+    port: u16,
+    grants: Vec<(RuleLabel, ProtocolSet)>,
+}
+
+impl Allowed {
+    /// Whom.
+    pub fn name(&self) -> &HostName {
+        &self.name
+    }
+
+    /// Where.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What may be spoken there, all rules together.
+    pub fn protocols(&self) -> ProtocolSet {
+        self.grants.iter().fold(ProtocolSet::EMPTY, |all, (_, protocols)| all.union(*protocols))
+    }
+
+    /// The first rule that lets this protocol through.
+    pub fn rule(&self, protocol: Protocol) -> Option<&RuleLabel> {
+        self.grants.iter().find(|(_, protocols)| protocols.contains(protocol)).map(|(label, _)| label)
+    }
+}
+
+/// May any port of this name be dialled? Says the first rule that thinks so.
+pub fn name(policy: &EgressPolicy, name: &HostName) -> Result<RuleLabel, Reason> {
+    if policy.mode == Mode::None {
+        return Err(Reason::EgressOff);
+    }
+    let denials = Denials::of(policy, name);
+    let mut named = false;
+    for rule in granting(policy, name) {
+        named = true;
+        if rule.openings.iter().any(|opening| denials.leave_some_of(opening)) {
+            return Ok(rule.label.clone());
+        }
+    }
+    Err(if named || denials.are_total() { Reason::NameDenied } else { Reason::NameNotAllowed })
+}
+
+/// May this port of this name be dialled, and what may be spoken there?
+pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allowed, Reason> {
+    if policy.mode == Mode::None {
+        return Err(Reason::EgressOff);
+    }
+    let denied = Denials::of(policy, name).at(port);
+    let (mut named, mut taken) = (false, false);
+    let mut grants = Vec::new();
+    for rule in granting(policy, name) {
+        named = true;
+        let granted = Opening::protocols_at(rule.openings, port);
+        let left = granted.without(denied);
+        taken |= left != granted;
+        if !left.is_empty() {
+            grants.push((rule.label.clone(), left));
+        }
+    }
+    if !grants.is_empty() {
+        return Ok(Allowed { name: name.clone(), port, grants });
+    }
+    Err(match named {
+        _ if taken || denied == ProtocolSet::all() => Reason::NameDenied,
+        true => Reason::PortNotAllowed,
+        false => Reason::NameNotAllowed,
+    })
+}
+
+/// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the
+/// same is the one that is recorded.
+fn granting<'a>(policy: &'a EgressPolicy, name: &'a HostName) -> impl Iterator<Item = Granting<'a>> {
+    let open = (policy.mode == Mode::Open).then(|| Granting { label: &OPEN.0, openings: &OPEN.1 });
+    let rules = policy.allow.iter().filter(|rule| rule.host.matches(name));
+    rules.map(|rule| Granting { label: &rule.label, openings: &rule.openings }).chain(open)
+}
+
+struct Granting<'a> {
+    label: &'a RuleLabel,
+    openings: &'a [Opening],
+}
+
+/// The rules that forbid something of a name.
+struct Denials<'a>(Vec<&'a Rule>);
+
+impl Denials<'_> {
+    fn of<'a>(policy: &'a EgressPolicy, name: &HostName) -> Denials<'a> {
+        Denials(policy.deny.iter().filter(|rule| rule.host.matches(name)).collect())
+    }
+
+    /// What is forbidden at a port. Where one protocol is, unchecked bytes are too: they could be that protocol.
+    fn at(&self, port: u16) -> ProtocolSet {
+        let denied = self.0.iter().fold(ProtocolSet::EMPTY, |all, rule| all.union(rule.protocols_at(port)));
+        if denied.is_empty() { denied } else { denied.union(Protocol::Tcp.into()) }
+    }
+
+    /// Is there a port of the opening at which something is left? What is forbidden changes only where a forbidden
+    /// range begins or ends: these ports stand for all.
+    fn leave_some_of(&self, opening: &Opening) -> bool {
+        let edges = self.0.iter().flat_map(|rule| &rule.openings).flat_map(|denied| {
+            [Some(denied.ports.first()), denied.ports.last().checked_add(1)].into_iter().flatten()
+        });
+        edges
+            .chain([opening.ports.first()])
+            .filter(|port| opening.ports.contains(*port))
+            .any(|port| !opening.protocols.without(self.at(port)).is_empty())
+    }
+
+    /// Nothing of the name is left, whatever a rule might allow.
+    fn are_total(&self) -> bool {
+        !self.leave_some_of(&EVERYTHING)
+    }
+}
+
+/// What open mode allows of every name.
+static OPEN: LazyLock<(RuleLabel, [Opening; 1])> =
+    LazyLock::new(|| (RuleLabel::new(RuleSource::Mode, "open"), [*EVERYTHING]));
+
+static EVERYTHING: LazyLock<Opening> =
+    LazyLock::new(|| Opening { ports: PortRange::ALL, protocols: ProtocolSet::all() });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(mode: Mode, allow: &[&str], deny: &[&str]) -> EgressPolicy {
+        let mut policy = EgressPolicy { mode, ..EgressPolicy::default() };
+        policy.allow = allow.iter().map(|text| Rule::allow(text, RuleSource::Flag).expect(text)).collect();
+        policy.deny = deny.iter().map(|text| Rule::deny(text, RuleSource::Program).expect(text)).collect();
+        policy
+    }
+
+    fn host(text: &str) -> HostName {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_port_is_open_as_the_rules_say() {
+        let strict = |allow: &[&str], deny: &[&str]| policy(Mode::Strict, allow, deny);
+        let open = |deny: &[&str]| policy(Mode::Open, &["=x.com:443"], deny);
+        for (policy, name, port, expected) in [
+            (policy(Mode::None, &["x.com"], &[]), "x.com", 443, Err(Reason::EgressOff)),
+            (strict(&[], &[]), "x.com", 443, Err(Reason::NameNotAllowed)),
+            (strict(&["x.com"], &[]), "a.x.com", 443, Ok("tls")),
+            (strict(&["x.com"], &[]), "x.com", 80, Ok("http")),
+            (strict(&["x.com"], &[]), "x.com", 22, Err(Reason::PortNotAllowed)),
+            (strict(&["x.com"], &[]), "evilx.com", 443, Err(Reason::NameNotAllowed)),
+            (strict(&["=x.com"], &[]), "a.x.com", 443, Err(Reason::NameNotAllowed)),
+            (strict(&["x.com:7/tls", "a.x.com:7/ssh"], &[]), "a.x.com", 7, Ok("tls, ssh")),
+            (strict(&["x.com"], &["a.x.com"]), "a.x.com", 443, Err(Reason::NameDenied)),
+            (strict(&["a.x.com"], &["x.com"]), "a.x.com", 443, Err(Reason::NameDenied)),
+            (strict(&["x.com"], &["a.x.com"]), "x.com", 443, Ok("tls")),
+            (strict(&["x.com"], &["com"]), "x.com", 443, Err(Reason::NameDenied)),
+            (strict(&[], &["x.com"]), "x.com", 443, Err(Reason::NameDenied)),
+            (strict(&["x.com"], &["x.com:80"]), "x.com", 80, Err(Reason::NameDenied)),
+            (strict(&["x.com"], &["x.com:80"]), "x.com", 443, Ok("tls")),
+            (strict(&["x.com:443", "x.com:443/ssh"], &["x.com/ssh"]), "x.com", 443, Ok("tls")),
+            (strict(&["x.com:22/tcp"], &["x.com/ssh"]), "x.com", 22, Err(Reason::NameDenied)),
+            (open(&[]), "anything.example", 9, Ok("tls, http, ssh, postgres, tcp")),
+            (open(&[]), "x.com", 0, Err(Reason::PortNotAllowed)),
+            (open(&["x.com/ssh"]), "x.com", 22, Ok("tls, http, postgres")),
+            (open(&["x.com"]), "x.com", 443, Err(Reason::NameDenied)),
+        ] {
+            let judged = opening(&policy, &host(name), port).map(|allowed| allowed.protocols().to_string());
+            assert_eq!(judged, expected.map(str::to_string), "{name}:{port} under {policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_known_if_any_port_is_open() {
+        for (allow, deny, name, expected) in [
+            (&["x.com"][..], &[][..], "a.x.com", Ok("`x.com` (--allow)")),
+            (&["x.com:7-9/tls"], &["x.com:7", "x.com:9"], "x.com", Ok("`x.com:7-9/tls` (--allow)")),
+            (&["x.com:7-9/tls"], &["x.com:7-8", "x.com:9"], "x.com", Err(Reason::NameDenied)),
+            (&["x.com:7-9/tls"], &["x.com:7/ssh"], "x.com", Ok("`x.com:7-9/tls` (--allow)")),
+            (&["x.com:1-65535/tcp"], &["x.com:2-65535"], "x.com", Ok("`x.com:1-65535/tcp` (--allow)")),
+            (&["x.com:1-65535/tcp"], &["x.com:1-65534"], "x.com", Ok("`x.com:1-65535/tcp` (--allow)")),
+            (&["x.com"], &["x.com"], "x.com", Err(Reason::NameDenied)),
+            (&[], &["x.com"], "x.com", Err(Reason::NameDenied)),
+            (&[], &["x.com:25"], "x.com", Err(Reason::NameNotAllowed)),
+            (&["x.com"], &[], "y.com", Err(Reason::NameNotAllowed)),
+        ] {
+            let judged =
+                super::name(&policy(Mode::Strict, allow, deny), &host(name)).map(|label| label.to_string());
+            assert_eq!(judged, expected.map(str::to_string), "{name} allow {allow:?} deny {deny:?}");
+        }
+    }
+
+    #[test]
+    fn the_rule_that_is_recorded_is_the_one_that_lets_it_through() {
+        let policy = policy(Mode::Open, &["x.com:443/tls", "x.com:443/ssh"], &[]);
+        let allowed = opening(&policy, &host("x.com"), 443).expect("allowed");
+        let rule = |protocol| allowed.rule(protocol).map(RuleLabel::to_string);
+        assert_eq!(rule(Protocol::Tls).as_deref(), Some("`x.com:443/tls` (--allow)"));
+        assert_eq!(rule(Protocol::Ssh).as_deref(), Some("`x.com:443/ssh` (--allow)"));
+        assert_eq!(rule(Protocol::Tcp).as_deref(), Some("open mode"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Answers a sandbox's questions for names, without asking anybody: no query leaves the host because a sandbox asked.
+
+use super::message::{self, Answer, Question, Transport, kind};
+use crate::decide;
+use crate::names::Families;
+use crate::serving::Serving;
+use belljar_spec::egress::{Destination, HostName, Reason};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+
+/// Answers datagrams for as long as the sandbox lives.
+pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
+    let mut buffer = [0; DATAGRAM];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, client)) => {
+                if let Some(reply) = reply(&buffer[..length], Transport::Udp, &serving) {
+                    // Whoever asked may be gone.
+                    let _ = socket.try_send_to(&reply, client);
+                }
+            }
+            // An error of an earlier answer, told late.
+            Err(_) => sleep(A_MOMENT).await,
+        }
+    }
+}
+
+/// Answers questions on one connection, each with its length before it (RFC 7766).
+pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
+    let Some(_seat) = serving.take_seat() else { return };
+    while let Ok(Ok(length)) = timeout(PATIENCE, stream.read_u16()).await {
+        let mut message = vec![0; length.into()];
+        if !matches!(timeout(PATIENCE, stream.read_exact(&mut message)).await, Ok(Ok(_))) {
+            return;
+        }
+        let Some(reply) = reply(&message, Transport::Tcp, serving) else { return };
+        let Ok(length) = u16::try_from(reply.len()) else { return };
+        let framed = [&length.to_be_bytes()[..], &reply].concat();
+        if !matches!(timeout(PATIENCE, stream.write_all(&framed)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// The reply to a message; `None` for what deserves none.
+fn reply(message: &[u8], transport: Transport, serving: &Serving) -> Option<Vec<u8>> {
+    let question = match message::question(message) {
+        Ok(question) => question,
+        Err(unanswerable) => return unanswerable.reply,
+    };
+    if question.class != message::IN {
+        return Some(message::answer(&question, Answer::Refused, transport));
+    }
+    if question.kind == kind::PTR {
+        let name = pointed_at(&question.name).and_then(|address| serving.names.at(address));
+        let answer = name.as_ref().map_or(Answer::NoSuchName, |name| Answer::Pointer(name.as_str(), TTL));
+        return Some(message::answer(&question, answer, transport));
+    }
+    let addresses = match understand(&question, serving) {
+        Known::Answer(answer) => return Some(message::answer(&question, answer, transport)),
+        Known::At(addresses) => addresses,
+    };
+    Some(message::answer(&question, Answer::Addresses(&addresses, TTL), transport))
+}
+
+enum Known {
+    Answer(Answer<'static>),
+    At(Vec<IpAddr>),
+}
+
+fn understand(question: &Question, serving: &Serving) -> Known {
+    let record_type = record_type(question.kind);
+    let refused = |destination: Destination, reason: Reason| {
+        serving.recorder.name_refused(destination, &record_type, reason);
+    };
+    let name: HostName = match question.name.parse() {
+        Ok(name) => name,
+        Err(_) => {
+            refused(Destination::understand(question.name.as_bytes()), Reason::NameMalformed);
+            return Known::Answer(Answer::NoSuchName);
+        }
+    };
+    if is_localhost(&name) {
+        // RFC 6761: never anybody else's business.
+        return match question.kind {
+            kind::A | kind::AAAA => Known::At(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
+            _ => Known::Answer(Answer::Empty),
+        };
+    }
+    if let Err(reason) = decide::name(&serving.policy, &name) {
+        refused(name.into(), reason);
+        return Known::Answer(Answer::NoSuchName);
+    }
+    match question.kind {
+        kind::A | kind::AAAA => match serving.names.fake(&name) {
+            Some(fake) => {
+                let mut addresses = vec![IpAddr::V4(fake.ipv4())];
+                if serving.families == Families::Both {
+                    addresses.push(fake.ipv6().into());
+                }
+                Known::At(addresses)
+            }
+            None => {
+                refused(name.into(), Reason::TooManyNames);
+                Known::Answer(Answer::Failed)
+            }
+        },
+        // Everybody asks for these before they connect; a refusal would make some of them give up. There is none, and
+        // so no key to hide a TLS hello with.
+        kind::HTTPS | kind::SVCB => Known::Answer(Answer::Empty),
+        _ => {
+            refused(name.into(), Reason::RecordTypeRefused);
+            Known::Answer(Answer::Refused)
+        }
+    }
+}
+
+fn is_localhost(name: &HostName) -> bool {
+    name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
+}
+
+/// The address that a name under in-addr.arpa or ip6.arpa stands for (RFC 1035, 3.5; RFC 3596, 2.5).
+fn pointed_at(name: &str) -> Option<IpAddr> {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if let Some(digits) = name.strip_suffix(".in-addr.arpa") {
+        let reversed: Vec<&str> = digits.split('.').rev().collect();
+        return reversed.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4);
+    }
+    let digits: String = name.strip_suffix(".ip6.arpa")?.split('.').rev().collect();
+    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten().map(|bits| Ipv6Addr::from(bits).into())
+}
+
+fn record_type(kind: u16) -> String {
+    match kind {
+        kind::A => "A".into(),
+        kind::AAAA => "AAAA".into(),
+        kind::HTTPS => "HTTPS".into(),
+        kind::SVCB => "SVCB".into(),
+        16 => "TXT".into(),
+        other => format!("TYPE{other}"),
+    }
+}
+
+/// The addresses never change, but a resolver that keeps them forever would show old ones to the next sandbox.
+const TTL: u32 = 60;
+/// More than any question has; a longer one is cut and so malformed.
+const DATAGRAM: usize = 2048;
+const A_MOMENT: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_addresses_are_read_backwards() {
+        let v6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.2.7.1.6.a.6.c.6.c.6.5.6.2.6.d.f.ip6.arpa.";
+        for (name, expected) in [
+            ("1.0.18.198.in-addr.arpa.", Some("198.18.0.1")),
+            ("1.0.18.198.IN-ADDR.ARPA", Some("198.18.0.1")),
+            (v6, Some("fd62:656c:6c6a:6172::1")),
+            ("0.18.198.in-addr.arpa", None),
+            ("x.in-addr.arpa", None),
+            ("+.0.18.198.in-addr.arpa", None),
+            ("1.ip6.arpa", None),
+            ("example.com", None),
+        ] {
+            assert_eq!(pointed_at(name), expected.map(|text| text.parse().expect("an address")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Fetching for a sandbox, on the host: the same decision, the same record, and every redirect is a new connection.
+
+use crate::connection::open;
+use crate::decide;
+use crate::serving::Serving;
+use crate::stream::{Counted, Side};
+use belljar_audit::{Ending, Event};
+use belljar_spec::egress::{Destination, HostName, Protocol, Reason, Refusal, RuleLabel};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::handshake;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+/// What to fetch.
+#[derive(Debug, Clone)]
+pub struct FetchRequest {
+    pub url: String,
+    /// `GET` and the like.
+    pub method: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Followed, and each judged anew; 0 gives a redirect back as it is.
+    pub max_redirects: u32,
+    /// Bytes of the response's body.
+    pub max_bytes: u64,
+    /// All of it together.
+    pub timeout: Duration,
+    /// PEM certificates to trust beside the system's.
+    pub trust: Vec<u8>,
+}
+
+impl FetchRequest {
+    /// A GET with the usual limits.
+    pub fn get(url: impl Into<String>) -> FetchRequest {
+        FetchRequest {
+            url: url.into(),
+            method: "GET".into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            max_redirects: 10,
+            max_bytes: 10 * 1024 * 1024,
+            timeout: Duration::from_secs(30),
+            trust: Vec::new(),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchResponse {
+    /// Where it came from, after redirects.
+    pub url: String,
+    pub status: u16,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub body: Vec<u8>,
+}
+
+/// Why nothing came of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// Policy says no; not an error of the network.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// The request cannot be made as it is.
+    #[error("{0}")]
+    Invalid(String),
+    /// It went wrong on the way.
+    #[error("{0}")]
+    Failed(String),
+}
+
+pub(crate) async fn fetch(serving: Arc<Serving>, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+    let limit = request.timeout;
+    let method = request.method.clone();
+    let outcome = match timeout(limit, follow(&serving, &request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(FetchError::Refused(Box::new(Refusal::new(
+            destination(&request.url),
+            None,
+            Reason::TooSlow,
+        )))),
+    };
+    if let Err(FetchError::Refused(refusal)) = &outcome {
+        serving.recorder.fetch_refused(refusal, &method);
+    }
+    outcome
+}
+
+async fn follow(serving: &Arc<Serving>, request: &FetchRequest) -> Result<FetchResponse, FetchError> {
+    let mut step = Step::first(request)?;
+    for _ in 0..=request.max_redirects {
+        let (response, rule) = step.take(serving, request).await?;
+        let next = (request.max_redirects > 0).then(|| step.redirected(&response)).flatten();
+        match next {
+            Some(next) => step = next?,
+            None => return step.finish(serving, request, response, &rule).await,
+        }
+    }
+    Err(step.refused(Reason::TooManyRedirects))
+}
+
+/// One request of a fetch.
+struct Step {
+    url: Url,
+    name: HostName,
+    port: u16,
+    protocol: Protocol,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Step {
+    fn first(request: &FetchRequest) -> Result<Step, FetchError> {
+        let invalid = |what: &str, error: &dyn std::fmt::Display| FetchError::Invalid(format!("{what}: {error}"));
+        let method = Method::from_bytes(request.method.as_bytes())
+            .map_err(|error| invalid("the method is none", &error))?;
+        if method == Method::CONNECT {
+            return Err(FetchError::Invalid("CONNECT is for proxies".into()));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &request.headers {
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| invalid(name, &error))?;
+            let value = HeaderValue::from_str(value).map_err(|error| invalid(name, &error))?;
+            // They say where a request ends and whom it is for; that is ours to say.
+            if OURS.contains(&header.as_str()) {
+                return Err(FetchError::Invalid(format!("the header `{name}` cannot be set")));
+            }
+            headers.append(header, value);
+        }
+        let url = Url::parse(&request.url).map_err(|error| invalid("the URL is none", &error))?;
+        Step::to(url, method, headers, Bytes::from(request.body.clone()))
+    }
+
+    /// A request to a URL, once it is clear that it names a host.
+    fn to(url: Url, method: Method, headers: HeaderMap, body: Bytes) -> Result<Step, FetchError> {
+        let protocol = match url.scheme() {
+            "https" => Protocol::Tls,
+            "http" => Protocol::Http,
+            other => return Err(FetchError::Invalid(format!("`{other}` cannot be fetched: use https or http"))),
+        };
+        let port = url.port_or_known_default().unwrap_or_default();
+        let refused = |destination: Destination, reason: Reason| {
+            FetchError::Refused(Box::new(Refusal::new(destination, Some(port), reason).protocol(protocol)))
+        };
+        let name = match url.host() {
+            Some(Host::Ipv4(address)) => return Err(refused(Destination::Address(address.into()), Reason::DirectAddress)),
+            Some(Host::Ipv6(address)) => return Err(refused(Destination::Address(address.into()), Reason::DirectAddress)),
+            Some(Host::Domain(text)) => match Destination::understand(text.as_bytes()) {
+                Destination::Name(name) => name,
+                address @ Destination::Address(_) => return Err(refused(address, Reason::DirectAddress)),
+                text @ Destination::Text(_) => return Err(refused(text, Reason::NameMalformed)),
+            },
+            None => return Err(FetchError::Invalid("the URL has no host".into())),
+        };
+        Ok(Step { url, name, port, protocol, method, headers, body })
+    }
+
+    async fn take(
+        &self,
+        serving: &Arc<Serving>,
+        request: &FetchRequest,
+    ) -> Result<(Response<Incoming>, RuleLabel), FetchError> {
+        let allowed = decide::opening(&serving.policy, &self.name, self.port).map_err(|reason| self.refused(reason))?;
+        // Where anything may be spoken, this may be too.
+        let granted = if allowed.protocols().contains(self.protocol) { self.protocol } else { Protocol::Tcp };
+        let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
+        let permit = serving.permit(allowed, granted).await.map_err(refused)?;
+        let (outside, mut record) = open(&permit, serving).await.map_err(refused)?;
+        record.ending = Ending::Finished;
+        let counted = Counted { serving: Arc::clone(serving), counts: Arc::clone(&record.counts) };
+        let side = Side::outside(outside, counted);
+        let rule = permit.rule().clone();
+        let response = match self.protocol {
+            Protocol::Tls => {
+                let server = ServerName::try_from(self.name.as_str().to_string())
+                    .map_err(|error| FetchError::Failed(error.to_string()))?;
+                let connector = TlsConnector::from(tls(&request.trust)?);
+                let stream = connector
+                    .connect(server, side)
+                    .await
+                    .map_err(|error| FetchError::Failed(format!("no TLS with {}: {error}", self.name)))?;
+                self.send(stream, record).await?
+            }
+            _ => self.send(side, record).await?,
+        };
+        Ok((response, rule))
+    }
+
+    async fn send(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        record: crate::record::OpenRecord,
+    ) -> Result<Response<Incoming>, FetchError> {
+        let failed = |error: hyper::Error| FetchError::Failed(format!("no answer from {}: {error}", self.name));
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        tokio::spawn(async move {
+            let _ = connection.await;
+            drop(record);
+        });
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = path_of(&self.url).map_err(FetchError::Invalid)?;
+        *request.headers_mut() = self.headers.clone();
+        let host = match self.url.port() {
+            Some(port) => format!("{}:{port}", self.name),
+            None => self.name.to_string(),
+        };
+        request.headers_mut().insert(HOST, HeaderValue::from_str(&host).map_err(|_| {
+            FetchError::Invalid("the name cannot stand in a header".into())
+        })?);
+        sender.send_request(request).await.map_err(failed)
+    }
+
+    /// Where the response sends us, if it does. What belongs to one host is not told another.
+    fn redirected(&self, response: &Response<Incoming>) -> Option<Result<Step, FetchError>> {
+        let status = response.status();
+        if !REDIRECTS.contains(&status) {
+            return None;
+        }
+        let location = response.headers().get(LOCATION)?.to_str().ok()?;
+        let url = match self.url.join(location) {
+            Ok(url) => url,
+            Err(error) => return Some(Err(FetchError::Failed(format!("redirected to no URL: {error}")))),
+        };
+        let mut headers = self.headers.clone();
+        if url.origin() != self.url.origin() {
+            headers.remove(AUTHORIZATION);
+            headers.remove(COOKIE);
+        }
+        let keeps_method = status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
+        let (method, body) = if keeps_method || self.method == Method::HEAD {
+            (self.method.clone(), self.body.clone())
+        } else {
+            headers.remove(CONTENT_TYPE);
+            (Method::GET, Bytes::new())
+        };
+        Some(Step::to(url, method, headers, body))
+    }
+
+    async fn finish(
+        &self,
+        serving: &Serving,
+        request: &FetchRequest,
+        response: Response<Incoming>,
+        rule: &RuleLabel,
+    ) -> Result<FetchResponse, FetchError> {
+        let (head, mut incoming) = response.into_parts();
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if self.method != Method::HEAD && announced.is_some_and(|length| length > request.max_bytes) {
+            return Err(self.refused(Reason::TooLarge));
+        }
+        let mut body = Vec::new();
+        while let Some(frame) = incoming.frame().await {
+            let frame = frame.map_err(|error| FetchError::Failed(format!("{} broke off: {error}", self.name)))?;
+            if let Some(bytes) = frame.data_ref() {
+                if body.len() as u64 + bytes.len() as u64 > request.max_bytes {
+                    return Err(self.refused(Reason::TooLarge));
+                }
+                body.extend_from_slice(bytes);
+            }
+        }
+        let _ = serving.recorder.write(&Event::Fetched {
+            name: self.name.clone(),
+            port: self.port,
+            method: self.method.as_str().into(),
+            status: head.status.as_u16(),
+            received: body.len() as u64,
+            rule: rule.clone(),
+        });
+        let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        Ok(FetchResponse {
+            url: self.url.to_string(),
+            status: head.status.as_u16(),
+            headers: headers.collect(),
+            body,
+        })
+    }
+
+    fn refused(&self, reason: Reason) -> FetchError {
+        FetchError::Refused(Box::new(Refusal::new(&self.name, Some(self.port), reason).protocol(self.protocol)))
+    }
+}
+
+fn destination(url: &str) -> Destination {
+    let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_string));
+    Destination::understand(host.as_deref().unwrap_or(url).as_bytes())
+}
+
+fn path_of(url: &Url) -> Result<hyper::Uri, String> {
+    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}{query}", url.path()).parse().map_err(|error| format!("the path is none: {error}"))
+}
+
+/// The system's trust, read once, and what the caller adds to it.
+fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let system = SYSTEM.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    });
+    let mut roots = RootCertStore::clone(system);
+    for certificate in CertificateDer::pem_slice_iter(more) {
+        let added = certificate.map_err(|error| error.to_string()).and_then(|certificate| {
+            roots.add(certificate).map_err(|error| error.to_string())
+        });
+        added.map_err(|error| FetchError::Invalid(format!("a certificate to trust is none: {error}")))?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| FetchError::Failed(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+const OURS: [&str; 6] = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te"];
+const REDIRECTS: [StatusCode; 5] = [
+    StatusCode::MOVED_PERMANENTLY,
+    StatusCode::FOUND,
+    StatusCode::SEE_OTHER,
+    StatusCode::TEMPORARY_REDIRECT,
+    StatusCode::PERMANENT_REDIRECT,
+];

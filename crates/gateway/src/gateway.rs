@@ -1,0 +1,124 @@
+//! The gateway's event loop: one thread for all sandboxes of a process.
+
+use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
+use crate::intake::{Intake, Open};
+use crate::record::Recorder;
+use crate::serving::Serving;
+use crate::{connection, dns};
+use belljar_spec::egress::EgressPolicy;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
+
+/// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
+pub struct Gateway {
+    event_loop: Handle,
+    until: Arc<oneshot::Sender<()>>,
+}
+
+impl Gateway {
+    /// Starts the event loop.
+    pub fn start() -> io::Result<Gateway> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let event_loop = runtime.handle().clone();
+        let (until, stopped) = oneshot::channel::<()>();
+        thread::Builder::new().name("gateway".into()).spawn(move || {
+            // Never sent: it ends when the last sender is dropped.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        })?;
+        Ok(Gateway { event_loop, until: Arc::new(until) })
+    }
+
+    /// Serves a sandbox's sockets by this policy.
+    pub fn serve(&self, intake: Intake, policy: EgressPolicy, recorder: Arc<Recorder>) -> io::Result<Served> {
+        let serving = Arc::new(Serving::new(policy, intake.families(), intake.redirected, recorder));
+        let (alive, over) = channel();
+        let open = {
+            let _within = self.event_loop.enter();
+            intake.open()?
+        };
+        let task = self.event_loop.spawn(attend(open, Arc::clone(&serving), alive)).abort_handle();
+        Ok(Served { event_loop: self.event_loop.clone(), serving, task, over: Mutex::new(over), _until: Arc::clone(&self.until) })
+    }
+}
+
+/// A sandbox that is being served. Dropped, its connections end.
+pub struct Served {
+    event_loop: Handle,
+    serving: Arc<Serving>,
+    task: AbortHandle,
+    /// Nothing comes of it, until there is nobody left to send.
+    over: Mutex<Receiver<()>>,
+    _until: Arc<oneshot::Sender<()>>,
+}
+
+impl Served {
+    /// Fetches something for the sandbox, by its policy.
+    pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        let serving = Arc::clone(&self.serving);
+        match self.event_loop.spawn(fetch::fetch(serving, request)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(FetchError::Failed("the gateway stopped".into())),
+        }
+    }
+
+    /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
+    pub fn stop(&self) {
+        self.task.abort();
+        if self.serving.connections() > 0 {
+            let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = over.recv_timeout(LAST_WORDS);
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves until it is aborted. `alive` is dropped with the last connection.
+async fn attend(open: Open, serving: Arc<Serving>, alive: Sender<()>) {
+    let mut tasks = JoinSet::new();
+    for socket in open.resolvers {
+        tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
+    }
+    for listener in open.listeners {
+        tasks.spawn(accept(listener, Arc::clone(&serving), alive.clone()));
+    }
+    drop(alive);
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Sender<()>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (serving, alive) = (Arc::clone(&serving), alive.clone());
+                    connections.spawn(async move {
+                        connection::serve(stream, serving).await;
+                        drop(alive);
+                    });
+                }
+                // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
+                Err(_) => sleep(A_MOMENT).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+const A_MOMENT: Duration = Duration::from_millis(10);
+/// Connections that are aborted write their last record; an event loop that cannot do that in this time is stuck.
+const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -1,0 +1,35 @@
+//! The gateway: every byte that leaves a sandbox passes here, or does not leave.
+//!
+//! ```text
+//! intake sockets ──> dns ──────> names: a fake address for each name that policy allows
+//!       │
+//!       └─────────> connection ─> decide (pure) ─> resolve ─> decide ─> dial(Permit) ─> relay
+//!                       │                                                   │
+//!                       └──────────────────── record ───────────────────────┘
+//! ```
+//!
+//! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
+//! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
+
+mod bytes;
+mod connection;
+pub mod decide;
+mod dial;
+pub mod dns;
+mod fetch;
+pub mod first_bytes;
+mod gateway;
+pub mod hello;
+mod intake;
+mod names;
+mod plain_http;
+mod record;
+mod relay;
+mod resolve;
+mod serving;
+mod stream;
+
+pub use fetch::{FetchError, FetchRequest, FetchResponse};
+pub use gateway::{Gateway, Served};
+pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};
+pub use record::{Recorder, Refused};

@@ -1,0 +1,116 @@
+//! Fake addresses: one for each name that policy allows, the same for as long as the sandbox lives, never given to
+//! another name. They say which name a connection is meant for.
+
+use crate::intake::{IPV4, IPV6};
+use belljar_spec::egress::HostName;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+/// Which addresses the sandbox's network has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Families {
+    Ipv4,
+    Both,
+}
+
+/// The names of one sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct Names(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    numbers: HashMap<HostName, u32>,
+    names: Vec<HostName>,
+}
+
+/// A name's fake addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fake(u32);
+
+impl Names {
+    /// The name's addresses; `None` when this sandbox has as many names as it may.
+    pub(crate) fn fake(&self, name: &HostName) -> Option<Fake> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = table.numbers.get(name) {
+            return Some(Fake(*number));
+        }
+        let number = u32::try_from(table.names.len()).ok().filter(|number| *number < MOST)?;
+        table.names.push(name.clone());
+        table.numbers.insert(name.clone(), number);
+        Some(Fake(number))
+    }
+
+    /// Which name has this address.
+    pub(crate) fn at(&self, address: IpAddr) -> Option<HostName> {
+        let number = Fake::number(address)?;
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.names.get(number as usize).cloned()
+    }
+}
+
+impl Fake {
+    pub(crate) fn ipv4(self) -> Ipv4Addr {
+        Ipv4Addr::from(IPV4.to_bits() - 1 + FIRST + self.0)
+    }
+
+    pub(crate) fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::from(IPV6.to_bits() - 1 + u128::from(FIRST + self.0))
+    }
+
+    fn number(address: IpAddr) -> Option<u32> {
+        let offset = match address {
+            IpAddr::V4(address) => address.to_bits().checked_sub(IPV4.to_bits() - 1)?,
+            IpAddr::V6(address) => {
+                u32::try_from(address.to_bits().checked_sub(IPV6.to_bits() - 1)?).ok()?
+            }
+        };
+        offset.checked_sub(FIRST).filter(|number| *number < MOST)
+    }
+}
+
+/// Below this are addresses of our own.
+const FIRST: u32 = 256;
+/// The range 198.18.0.0/15 has twice as many; a program that asks for more than this is not looking for names.
+const MOST: u32 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        text.parse().expect("a name")
+    }
+
+    #[test]
+    fn a_name_keeps_its_addresses_and_shares_them_with_nobody() {
+        let names = Names::default();
+        let first = names.fake(&name("a.example")).expect("room");
+        let second = names.fake(&name("b.example")).expect("room");
+        assert_ne!(first, second);
+        assert_eq!(names.fake(&name("a.example")), Some(first));
+        assert_eq!(first.ipv4(), Ipv4Addr::new(198, 18, 1, 0));
+        assert_eq!(names.at(first.ipv4().into()), Some(name("a.example")));
+        assert_eq!(names.at(second.ipv6().into()), Some(name("b.example")));
+    }
+
+    #[test]
+    fn an_address_that_was_not_given_out_is_nobodys() {
+        let names = Names::default();
+        names.fake(&name("a.example"));
+        for address in ["198.18.0.1", "198.18.1.1", "198.17.255.255", "0.0.0.0", "255.255.255.255", "::", "::1"] {
+            assert_eq!(names.at(address.parse().expect("an address")), None, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_has_only_so_many_names() {
+        let names = Names::default();
+        for number in 0..MOST {
+            assert!(names.fake(&name(&format!("n{number}.example"))).is_some());
+        }
+        assert_eq!(names.fake(&name("one.more.example")), None);
+        let last = names.fake(&name(&format!("n{}.example", MOST - 1))).expect("it has one");
+        assert_eq!(last.ipv4(), Ipv4Addr::new(198, 19, 0, 255));
+    }
+}

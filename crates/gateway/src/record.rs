@@ -1,0 +1,214 @@
+//! What becomes of every decision: a line in the audit log, and a summary for whoever runs the sandbox.
+//!
+//! A program that knocks a million times does not fill the host's disk: the same refusal is written the first time,
+//! the tenth, the hundredth and so on, and a log has only so many lines.
+
+use crate::decide::Permit;
+use crate::relay::Counts;
+use belljar_audit::{Ending, Event, Log};
+use belljar_spec::egress::{Destination, Reason, Refusal};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Keeps the record of one sandbox.
+pub struct Recorder {
+    log: Option<Log>,
+    refusals: Mutex<Refusals>,
+    next_connection: AtomicU64,
+    lines: AtomicU64,
+    suppressed: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// Something that was refused, so many times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub refusal: Refusal,
+    pub times: u64,
+}
+
+#[derive(Default)]
+struct Refusals {
+    seen: BTreeMap<String, Refused>,
+    /// In the order in which they came.
+    order: Vec<String>,
+}
+
+impl Recorder {
+    /// Writes to this log; without one it only remembers refusals.
+    pub fn new(log: Option<Log>) -> Recorder {
+        Recorder {
+            log,
+            refusals: Mutex::default(),
+            next_connection: AtomicU64::new(1),
+            lines: AtomicU64::new(0),
+            suppressed: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Whatever else is worth a line.
+    pub fn write(&self, event: &Event) -> Result<(), NotRecorded> {
+        match &self.log {
+            Some(log) => log.append(event).map_err(|_| NotRecorded),
+            None => Ok(()),
+        }
+    }
+
+    /// The last line. Doing it twice is fine.
+    pub fn end(&self) {
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let suppressed = self.suppressed.load(Ordering::Relaxed);
+        if suppressed > 0 {
+            let _ = self.write(&Event::RecordsSuppressed { count: suppressed });
+        }
+        if let Some(log) = &self.log {
+            // Without it the log says by itself that its writer went away.
+            let _ = log.end(&Event::SandboxEnded {});
+        }
+    }
+
+    /// What was refused so far, in the order in which it came.
+    pub fn refused(&self) -> Vec<Refused> {
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.order.iter().filter_map(|key| refusals.seen.get(key)).cloned().collect()
+    }
+
+    pub(crate) fn connection_refused(&self, refusal: &Refusal) {
+        let times = self.remember(refusal);
+        self.write_some(times, || Event::refused(refusal, times));
+    }
+
+    pub(crate) fn name_refused(&self, destination: Destination, record_type: &str, reason: Reason) {
+        let refusal = Refusal::new(destination, None, reason);
+        let times = self.remember(&refusal);
+        self.write_some(times, || Event::NameRefused {
+            name: refusal.destination.clone(),
+            record_type: record_type.into(),
+            reason,
+            times,
+        });
+    }
+
+    pub(crate) fn fetch_refused(&self, refusal: &Refusal, method: &str) {
+        let times = self.remember(refusal);
+        self.write_some(times, || Event::fetch_refused(refusal, method));
+    }
+
+    /// A connection that is about to be used. What cannot be recorded is not let out.
+    pub(crate) fn opened(self: &Arc<Recorder>, permit: &Permit, address: IpAddr) -> Result<OpenRecord, NotRecorded> {
+        let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
+        self.write(&Event::ConnectionOpened {
+            connection,
+            name: permit.name().clone(),
+            port: permit.port(),
+            protocol: permit.protocol(),
+            rule: permit.rule().clone(),
+            address,
+        })?;
+        Ok(OpenRecord {
+            recorder: Arc::clone(self),
+            connection,
+            since: Instant::now(),
+            counts: Arc::default(),
+            ending: Ending::SandboxEnded,
+        })
+    }
+
+    fn remember(&self, refusal: &Refusal) -> u64 {
+        let key = format!("{:?} {:?} {}", refusal.destination, refusal.port, refusal.reason.code());
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = refusals.seen.get_mut(&key) {
+            known.times += 1;
+            return known.times;
+        }
+        if refusals.order.len() < REMEMBERED {
+            refusals.order.push(key.clone());
+            refusals.seen.insert(key, Refused { refusal: refusal.clone(), times: 1 });
+        }
+        1
+    }
+
+    /// Writes an event of which there may be very many.
+    fn write_some(&self, times: u64, event: impl FnOnce() -> Event) {
+        let worth_a_line = is_power_of_ten(times) && self.lines.load(Ordering::Relaxed) < LINES;
+        if worth_a_line && self.write(&event()).is_ok() {
+            self.lines.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The audit log takes no more lines, so nothing more is let out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotRecorded;
+
+/// The record of a connection that is open; dropped, it says how much passed.
+pub(crate) struct OpenRecord {
+    recorder: Arc<Recorder>,
+    connection: u64,
+    since: Instant,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) ending: Ending,
+}
+
+impl Drop for OpenRecord {
+    fn drop(&mut self) {
+        let _ = self.recorder.write(&Event::ConnectionClosed {
+            connection: self.connection,
+            sent: self.counts.sent.load(Ordering::Relaxed),
+            received: self.counts.received.load(Ordering::Relaxed),
+            millis: self.since.elapsed().as_millis() as u64,
+            ending: self.ending,
+        });
+    }
+}
+
+fn is_power_of_ten(mut number: u64) -> bool {
+    while number > 1 && number % 10 == 0 {
+        number /= 10;
+    }
+    number == 1
+}
+
+/// Different refusals that are told apart.
+const REMEMBERED: usize = 1000;
+/// Lines about refusals in one log.
+const LINES: u64 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::HostName;
+
+    fn refusal(name: &str) -> Refusal {
+        let name: HostName = name.parse().expect("a name");
+        Refusal::new(name, Some(443), Reason::NameNotAllowed)
+    }
+
+    #[test]
+    fn the_same_refusal_is_counted_and_not_repeated() {
+        let recorder = Recorder::new(None);
+        for _ in 0..5 {
+            recorder.connection_refused(&refusal("a.example"));
+        }
+        recorder.connection_refused(&refusal("b.example"));
+        let times: Vec<u64> = recorder.refused().iter().map(|refused| refused.times).collect();
+        assert_eq!(times, [5, 1]);
+    }
+
+    #[test]
+    fn a_million_different_refusals_take_bounded_memory() {
+        let recorder = Recorder::new(None);
+        for number in 0..2000 {
+            recorder.connection_refused(&refusal(&format!("n{number}.example")));
+        }
+        assert_eq!(recorder.refused().len(), REMEMBERED);
+    }
+}

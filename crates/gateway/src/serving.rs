@@ -1,0 +1,108 @@
+//! One sandbox as the gateway knows it: its policy, its names, and what it has used.
+
+use crate::decide::{self, Allowed, Permit};
+use crate::names::{Families, Names};
+use crate::record::Recorder;
+use crate::resolve::Resolver;
+use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub(crate) struct Serving {
+    pub(crate) policy: EgressPolicy,
+    pub(crate) names: Names,
+    pub(crate) families: Families,
+    /// Whether a connection's socket knows what was dialled.
+    pub(crate) redirected: bool,
+    pub(crate) meter: Meter,
+    pub(crate) recorder: Arc<Recorder>,
+    resolver: OnceLock<Resolver>,
+    connections: AtomicU32,
+}
+
+impl Serving {
+    pub(crate) fn new(
+        policy: EgressPolicy,
+        families: Families,
+        redirected: bool,
+        recorder: Arc<Recorder>,
+    ) -> Serving {
+        Serving {
+            meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
+            policy,
+            names: Names::default(),
+            families,
+            redirected,
+            recorder,
+            resolver: OnceLock::new(),
+            connections: AtomicU32::new(0),
+        }
+    }
+
+    /// Resolves a name and judges every address: what may be dialled now.
+    pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
+        let resolver = self.resolver.get_or_init(|| Resolver::new(&self.policy.resolvers));
+        match resolver.addresses(allowed.name()).await {
+            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses),
+            Err(why) => {
+                let refusal = Refusal::new(allowed.name(), Some(allowed.port()), Reason::NotResolved);
+                Err(refusal.protocol(protocol).detail(&why))
+            }
+        }
+    }
+
+    /// A place for one more connection, if there is one.
+    pub(crate) fn take_seat(self: &Arc<Serving>) -> Option<Seat> {
+        let most = self.policy.limits.connections;
+        let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            (taken < most).then_some(taken + 1)
+        });
+        taken.ok().map(|_| Seat(Arc::clone(self)))
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// One connection's place.
+pub(crate) struct Seat(Arc<Serving>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The bytes that a sandbox may still move, both ways together.
+pub(crate) struct Meter(Option<AtomicU64>);
+
+impl Meter {
+    fn new(limit: Option<u64>) -> Meter {
+        Meter(limit.map(AtomicU64::new))
+    }
+
+    /// Takes some of what is left, all of it or nothing.
+    pub(crate) fn spend(&self, bytes: u64) -> Result<(), Reason> {
+        let Some(left) = &self.0 else { return Ok(()) };
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
+            .map(drop)
+            .map_err(|_| Reason::ByteLimit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_spent_until_none_are_left() {
+        let meter = Meter::new(Some(10));
+        assert_eq!(meter.spend(7), Ok(()));
+        assert_eq!(meter.spend(4), Err(Reason::ByteLimit));
+        assert_eq!(meter.spend(3), Ok(()));
+        assert_eq!(meter.spend(1), Err(Reason::ByteLimit));
+        assert_eq!(Meter::new(None).spend(u64::MAX), Ok(()));
+    }
+}

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 /// Something that was decided for a sandbox, or came of a decision.
 ///
+/// `times` is how often so far: of the same refusal over and over, the first is written, the tenth, the hundredth, and so on.
+///
 /// What a program inside may have chosen is a valid name or [`Printable`]; what a person wrote may be any text, which JSON
 /// escapes. Neither can end a field or a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -22,7 +24,7 @@ pub enum Event {
         loosened: Vec<String>,
         belljar: String,
     },
-    /// A name that was asked for is not answered; several in a row may be one record.
+    /// A name that was asked for is not answered.
     NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },
     /// A connection was let out, by this rule, to this address.
     ConnectionOpened {
@@ -65,7 +67,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// A connection that was refused, so many times in a row.
+    /// A connection that was refused, and how often so far.
     pub fn refused(refusal: &Refusal, times: u64) -> Event {
         let remedy = refusal.remedy();
         let Refusal { destination, port, protocol, reason, detail, .. } = refusal.clone();

@@ -118,6 +118,14 @@ impl Ledger {
     }
 }
 
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread starts just now has the file open too, until it executes
+        // its program.
+        let _ = self.file.unlock();
+    }
+}
+
 /// What a line of the ledger says of a log.
 pub(crate) enum Said {
     Opened,

@@ -76,7 +76,10 @@ impl Log {
         let closing = Closing { lines: next, head, finished: true, torn: 0 };
         // Held until the ledger knows, or somebody else would call it killed.
         Ledger::hold(&self.directory)?.closed(self.sandbox, closing)?;
-        state.file = None;
+        if let Some(file) = state.file.take() {
+            // A process that is being started has it open too, for an instant.
+            let _ = file.unlock();
+        }
         Ok(())
     }
 

@@ -10,16 +10,7 @@ use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 
 pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
-    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
-    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
-    let enforcement = Enforcement {
-        memory_by_cgroup: held.memory,
-        pids_by_cgroup: held.pids,
-        cpus_by_cgroup: held.cpus,
-        own_user_namespace: false,
-        own_filesystem: false,
-    };
-    enforcement.accept(&plan.limits)?;
+    let (cgroup, _) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));

@@ -1,5 +1,6 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
+use crate::cgroup::Cgroup;
 use crate::layout::Layout;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
@@ -9,6 +10,7 @@ use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// One sandbox, decided. What it sees is decided when it is first asked for, which lets a backend start its guest
@@ -20,6 +22,7 @@ pub struct Plan {
     wall: Wall,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
+    own: Vec<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -46,7 +49,7 @@ pub enum Wall {
 impl Plan {
     /// A plan for this sandbox.
     pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
-        Plan { id, limits, spec, wall, first: None, way_out: None, layout: OnceLock::new() }
+        Plan { id, limits, spec, wall, first: None, way_out: None, own: Vec::new(), layout: OnceLock::new() }
     }
 
     /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from
@@ -59,6 +62,12 @@ impl Plan {
     /// The same, with a way out of its network.
     pub fn with_way_out(mut self, way_out: WayOut) -> Plan {
         self.way_out = Some(way_out);
+        self
+    }
+
+    /// The same, with places that belong to belljar and can be no part of what a sandbox sees.
+    pub fn keeping(mut self, own: Vec<PathBuf>) -> Plan {
+        self.own = own;
         self
     }
 
@@ -89,7 +98,7 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().map(|way_out| way_out.resolver);
-                Layout::for_host_root(self.id, &self.spec, resolver)
+                Layout::for_host_root(self.id, &self.spec, resolver, &self.own)
             }
             Wall::Absent => Layout::without_root(&self.spec),
         };
@@ -143,8 +152,23 @@ pub(crate) struct Enforcement {
 }
 
 impl Enforcement {
+    /// Makes the plan's cgroup, where one can be made, and says who holds what. Refuses a plan whose limits nobody holds.
+    pub(crate) fn begin(plan: &Plan) -> Result<(Option<Cgroup>, Enforcement), SandboxError> {
+        let cgroup = Cgroup::create(plan.id, &plan.limits)?;
+        let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
+        let enforcement = Enforcement {
+            memory_by_cgroup: held.memory,
+            pids_by_cgroup: held.pids,
+            cpus_by_cgroup: held.cpus,
+            own_user_namespace: plan.wall == Wall::Own,
+            own_filesystem: plan.wall == Wall::Own,
+        };
+        enforcement.accept(&plan.limits)?;
+        Ok((cgroup, enforcement))
+    }
+
     /// Refuses what was asked for and cannot be held.
-    pub(crate) fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
+    fn accept(&self, limits: &Limits) -> Result<(), SandboxError> {
         let asked = |origin: Origin| origin == Origin::Asked;
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         if asked(limits.open_files.origin) && limits.open_files.value > most {

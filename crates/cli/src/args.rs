@@ -1,6 +1,13 @@
 //! The words that belljar understands.
 
-use belljar_engine::machine;
+mod settings;
+
+pub(crate) use settings::{
+    ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
+};
+
+use crate::failure::say_notes;
+use belljar_engine::{config, machine};
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -14,8 +21,8 @@ use std::time::Duration;
 /// Runs AI agents, and the commands their models write, under glass.
 ///
 /// A command runs in a sandbox of its own: it sees the system's programs, the current folder at /workspace, and a
-/// home and /tmp that go away with it. It has no network, none of your environment, none of your files elsewhere, and
-/// no way to more.
+/// home and /tmp that go away with it. It reaches no network but the names you allow, has none of your environment, none
+/// of your files elsewhere, and no way to more.
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100)]
 #[command(after_help = "Without a command, `belljar` opens a shell in a sandbox of the current folder.\n\
@@ -32,6 +39,11 @@ impl Args {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
+            Some(Command::Trust(options)) => options.json,
+            Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
+            Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
+            Some(Command::Config { command: ConfigCommand::Schema }) => false,
+            Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
         }
     }
@@ -43,6 +55,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         belljar run -- make test\n  \
         belljar run --memory 2g --timeout 10m -- npm ci\n  \
+        belljar run --group registries --allow example.com -- npm ci\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -57,6 +70,21 @@ pub(crate) enum Command {
         belljar audit show 3f2a\n  \
         belljar audit verify")]
     Audit(AuditArgs),
+    /// Let the .belljar/config.toml of a repository count, after a look at it
+    #[command(after_help = "It counts as long as it does not change. Examples:\n  \
+        belljar trust\n  \
+        belljar trust --revoke ~/project")]
+    Trust(TrustArgs),
+    /// Show what your configuration comes to, and what may stand in it
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Check a policy file, and ask what policy says of a name
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -74,6 +102,8 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) egress: EgressArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     /// Start in this folder; a relative one starts at the workspace
@@ -94,6 +124,8 @@ pub(crate) struct RunArgs {
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) egress: EgressArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -263,15 +295,23 @@ impl LimitArgs {
     }
 }
 
+/// The folder that was named, or the current one.
+pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
+    named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
+        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+            .hint("change to a folder that exists, or name one with `--workspace DIR`")
+    })
+}
+
 /// The sandbox that was asked for.
-pub(crate) fn spec(sandbox: SandboxArgs, limits: &LimitArgs) -> Result<SandboxSpec, SandboxError> {
-    let workspace = match sandbox.workspace {
-        Some(path) => path,
-        None => std::env::current_dir().map_err(|error| {
-            SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
-                .hint("change to a folder that exists, or name one with `--workspace DIR`")
-        })?,
-    };
+pub(crate) fn spec(
+    sandbox: SandboxArgs,
+    egress: EgressArgs,
+    limits: &LimitArgs,
+) -> Result<SandboxSpec, SandboxError> {
+    let workspace = workspace(sandbox.workspace)?;
+    let egress = config::load(Some(&workspace), egress.flags())?;
+    say_notes(&egress.notes);
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
         backend: sandbox.backend,
@@ -299,7 +339,7 @@ pub(crate) fn spec(sandbox: SandboxArgs, limits: &LimitArgs) -> Result<SandboxSp
             output: limits.output,
         },
         nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
-        egress: None,
+        egress: egress.policy,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What a person sees when something is wrong: what happened, and what to do next.
 
+use belljar_engine::config::Note;
 use belljar_spec::{ErrorKind, SandboxError};
 use std::process::ExitCode;
 
@@ -19,6 +20,16 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
         serde_json::json!({ "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
     println!("{report:#}");
     ExitCode::from(exit_code(error))
+}
+
+/// What is no error, and has to be known.
+pub(crate) fn say_notes(notes: &[Note]) {
+    for note in notes {
+        eprintln!("belljar: {}", note.message);
+        if let Some(hint) = &note.hint {
+            eprintln!("  hint: {hint}");
+        }
+    }
 }
 
 /// Words that belljar does not understand; also where help and version come from.

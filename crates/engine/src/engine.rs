@@ -2,12 +2,13 @@
 
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
-use crate::{Sandbox, machine, way_out};
+use crate::way_out::{self, WayOut};
+use crate::{Sandbox, config, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
 use belljar_gateway::Gateway;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
@@ -115,14 +116,16 @@ impl Engine {
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall);
+        let directory = self.records()?;
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory));
         if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
             plan = plan.with_way_out(way_out);
         }
         if let Some(command) = first.cloned() {
             check_size(&command)?;
-            plan = plan
-                .with_first(Box::new(move |environment, workspace| request(&command, environment, workspace)));
+            plan = plan.with_first(Box::new(move |environment, workspace| {
+                request(&command, environment, workspace)
+            }));
         }
         let guest = backend.launch(&plan);
         // The first start of a process also takes away what earlier ones left, however they ended.
@@ -130,13 +133,21 @@ impl Engine {
         SWEPT.get_or_init(sweep);
         let mut guest = guest?;
         // The first command is running by now. What it dials waits until somebody serves it.
-        let directory = self.records()?;
         let recorder = way_out::record(&directory, id, backend.name(), spec, policy.as_ref())?;
-        let served = match &policy {
+        let (served, way_out) = match &policy {
             Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
-            None => None,
+            None => (None, WayOut::Absent),
         };
-        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, recorder })
+        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder })
+    }
+
+    /// What no sandbox may be given.
+    fn own(&self, records: &Path) -> Vec<PathBuf> {
+        let mut own = vec![records.to_path_buf()];
+        own.extend(belljar_audit::state_directory().ok());
+        // What the user's file says counts at the next start.
+        own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
+        own
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {
@@ -158,7 +169,7 @@ fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<Eg
         (Wall::Absent, Some(_)) => {
             let message = format!("the backend {name} has no wall, and so no hold on what is reached");
             Err(SandboxError::unavailable("egress_unavailable", message)
-                .hint("leave `--egress`, `--allow` and `--group` away, or use `--backend native`"))
+                .hint("use `--backend native`, or say nothing of egress, by flag or in a belljar.toml"))
         }
     }
 }

@@ -17,8 +17,10 @@
 //! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
 //! time, each over a stream of its own.
 
+pub mod config;
 mod engine;
 mod exec;
+mod explain;
 mod faults;
 mod files;
 mod machine;
@@ -28,9 +30,11 @@ mod way_out;
 
 pub use engine::{Engine, WallReport};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
+pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;
 pub use sandbox::Sandbox;
+pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused};
+pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};

@@ -1,5 +1,6 @@
 //! A running sandbox: the contract that every backend keeps.
 
+use crate::WayOut;
 use crate::faults::disposed;
 use crate::stream::{self, FromGuest, ToGuest};
 use belljar_backend::{Counters, Guest, Plan};
@@ -26,6 +27,7 @@ pub struct Sandbox {
 pub(crate) struct Outside {
     /// Its way out, if it has one.
     pub(crate) served: Option<Served>,
+    pub(crate) way_out: WayOut,
     /// Its record.
     pub(crate) recorder: Arc<Recorder>,
 }
@@ -79,6 +81,11 @@ impl Sandbox {
     /// The version of Landlock in force inside; 0 for none.
     pub fn landlock_abi(&self) -> u32 {
         self.landlock_abi
+    }
+
+    /// How its connections reach the gateway.
+    pub fn way_out(&self) -> WayOut {
+        self.outside.way_out
     }
 
     /// What it tried to reach and may not, so far.

@@ -1,17 +1,18 @@
 //! A sandbox's way out: who serves it, and who keeps its record.
 
 use belljar_audit::{Event, Log};
-use belljar_backend::{Guest, WayOut};
+use belljar_backend::Guest;
 use belljar_gateway::{self as gateway, Gateway, Intake, Recorder, Served};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::message::{self, Caught, Families};
+use serde::Serialize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// What the guest opens for a policy; `None` where the policy has no way out.
-pub(crate) fn plan(policy: &EgressPolicy) -> Option<WayOut> {
+pub(crate) fn plan(policy: &EgressPolicy) -> Option<belljar_backend::WayOut> {
     if policy.mode == Mode::None {
         return None;
     }
@@ -21,7 +22,7 @@ pub(crate) fn plan(policy: &EgressPolicy) -> Option<WayOut> {
         port: gateway::PORT,
         ports_without_netfilter: gateway::ports(policy),
     };
-    Some(WayOut { intake, resolver: gateway::DNS_ADDRESS.into() })
+    Some(belljar_backend::WayOut { intake, resolver: gateway::DNS_ADDRESS.into() })
 }
 
 /// Begins the record of a sandbox.
@@ -40,14 +41,25 @@ pub(crate) fn record(
     log.append(&Event::SandboxStarted {
         backend,
         mode: policy.map_or(Mode::None, |policy| policy.mode),
-        rules: policy.map_or_else(Vec::new, |policy| {
-            policy.allow.iter().map(|rule| rule.label.to_string()).collect()
-        }),
+        rules: policy
+            .map_or_else(Vec::new, |policy| policy.allow.iter().map(|rule| rule.label.to_string()).collect()),
         loosened: loosened(backend, spec),
         belljar: env!("CARGO_PKG_VERSION").into(),
     })
     .map_err(failed)?;
     Ok(Arc::new(Recorder::new(Some(log))))
+}
+
+/// How a sandbox's connections reach the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WayOut {
+    /// Not at all.
+    Absent,
+    /// Whatever is dialled.
+    EveryPort,
+    /// At the ports that rules name; the kernel cannot do better.
+    SomePorts,
 }
 
 /// Serves the sockets that a guest handed over.
@@ -56,8 +68,8 @@ pub(crate) fn serve(
     guest: &mut Guest,
     policy: &EgressPolicy,
     recorder: &Arc<Recorder>,
-) -> Result<Option<Served>, SandboxError> {
-    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(None) };
+) -> Result<(Option<Served>, WayOut), SandboxError> {
+    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
     let failed = |error: std::io::Error| {
         SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
     };
@@ -76,7 +88,9 @@ pub(crate) fn serve(
             gateway.get_or_init(|| started)
         }
     };
-    gateway.serve(intake, policy.clone(), Arc::clone(recorder)).map(Some).map_err(failed)
+    let way_out = if intake.redirected { WayOut::EveryPort } else { WayOut::SomePorts };
+    let served = gateway.serve(intake, policy.clone(), Arc::clone(recorder)).map_err(failed)?;
+    Ok((Some(served), way_out))
 }
 
 /// Connections are open files, and most systems begin with few. Commands have a limit of their own.
@@ -98,7 +112,8 @@ fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
         if policy.mode == Mode::Open {
             loosened.push("every public name can be reached".to_string());
         }
-        loosened.extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
+        loosened
+            .extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
     }
     loosened
 }

@@ -4,7 +4,7 @@ use belljar_engine::config::{
     EgressFlags, Layer, Loaded, Origin, Places, Standing, check, load_from, propose_from, revoke_from,
 };
 use belljar_spec::SandboxError;
-use belljar_spec::egress::{Mode, Rule, RuleSource};
+use belljar_spec::egress::{Mode, Rule, RuleSource, groups};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -21,12 +21,13 @@ impl Machine {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let path = |name: &str| folder.path().join(name);
         for name in ["etc", "config", "work/.belljar"] {
-            fs::create_dir_all(path(name)).unwrap();
+            fs::create_dir_all(path(name)).expect("the test's own files can be had");
         }
-        fs::set_permissions(path("etc"), Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(path("etc"), Permissions::from_mode(0o755))
+            .expect("the test's own files can be had");
         let places = Places {
             operator: path("etc/belljar.toml"),
-            operator_id: fs::metadata(path("etc")).unwrap().uid(),
+            operator_id: fs::metadata(path("etc")).expect("the test's own files can be had").uid(),
             user: Some(path("config/belljar.toml")),
             state: Some(path("state/belljar")),
         };
@@ -77,7 +78,7 @@ impl Machine {
                 write(&self.user(), "egress.mode = \"open\"");
                 let places = Places { user: Some(self.user()), ..places };
                 propose_from(&places, &self.workspace()).expect("a file").keep().expect("it can be kept");
-                fs::remove_file(self.user()).unwrap();
+                fs::remove_file(self.user()).expect("the test's own files can be had");
             }
             Err(error) => panic!("{error}"),
         }
@@ -89,8 +90,8 @@ impl Machine {
 }
 
 fn write(file: &Path, content: &str) {
-    fs::write(file, content).unwrap();
-    fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
+    fs::write(file, content).expect("the test's own files can be had");
+    fs::set_permissions(file, Permissions::from_mode(0o644)).expect("the test's own files can be had");
 }
 
 fn mode(mode: Mode) -> EgressFlags {
@@ -378,7 +379,10 @@ fn a_repositorys_file_counts_only_as_it_was_trusted() {
     write(&machine.repository(), "[egress]\nallow = [\"evil.example\"]");
     proposal.keep().expect("it can be kept");
     assert_eq!(code(&machine), "repository_changed");
-    assert_eq!(propose_from(&machine.places, &machine.workspace()).expect("a file").standing, Standing::Changed);
+    assert_eq!(
+        propose_from(&machine.places, &machine.workspace()).expect("a file").standing,
+        Standing::Changed
+    );
     // A space more is another file.
     write(&machine.repository(), "[egress]\nallow = [\"x.com\"] ");
     assert_eq!(code(&machine), "repository_changed");
@@ -435,7 +439,8 @@ fn what_is_kept_in_the_workspace_proves_nothing() {
     let forged = inside.join("belljar/trust");
     fs::create_dir_all(&forged).unwrap();
     fs::copy(machine.record(), forged.join(machine.record().file_name().unwrap())).unwrap();
-    let loaded = load_from(&places, Some(&machine.workspace()), EgressFlags::default()).expect("never an error");
+    let loaded =
+        load_from(&places, Some(&machine.workspace()), EgressFlags::default()).expect("never an error");
     assert!(loaded.policy.is_none());
     assert_eq!(loaded.notes[0].code, "repository_untrusted");
 }
@@ -494,7 +499,10 @@ fn only_what_makes_sense_can_be_trusted() {
         write(&machine.repository(), content);
         let error = propose_from(&machine.places, &machine.workspace()).expect_err(content);
         assert_eq!(error.code, code, "{error}");
-        assert!(machine.load(EgressFlags::default()).is_ok(), "and as long as nobody trusts it, nobody is bothered");
+        assert!(
+            machine.load(EgressFlags::default()).is_ok(),
+            "and as long as nobody trusts it, nobody is bothered"
+        );
     }
     fs::remove_file(machine.repository()).unwrap();
     let error = propose_from(&machine.places, &machine.workspace()).expect_err("nothing");
@@ -509,4 +517,25 @@ fn a_file_is_checked_for_its_layer() {
     assert_eq!(check(&file, Layer::Operator).expect("a file").rules(), 1);
     assert!(check(&file, Layer::User).is_err());
     assert_eq!(check(Path::new("/nowhere"), Layer::User).expect_err("no file").code, "config_unreadable");
+}
+
+#[test]
+fn the_documentation_shows_what_is_read() {
+    let machine = Machine::new();
+    let page = include_str!("../../../docs/configuration.md");
+    let example =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let file = machine.folder.path().join("example.toml");
+    write(&file, example);
+    let settings = check(&file, Layer::Repository).expect("the example makes sense");
+    assert_eq!((settings.groups.len(), settings.allow.len(), settings.deny.len()), (2, 3, 1));
+    let page = include_str!("../../../docs/egress.md");
+    for group in groups() {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", group.name())));
+        let mut shown: Vec<&str> = row.expect("a row").split('`').skip(3).step_by(2).collect();
+        let mut known: Vec<&str> = group.rules().map(|rule| rule.label.text()).collect();
+        shown.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(shown, known, "{}", group.name());
+    }
 }

@@ -14,26 +14,28 @@ use crate::first_bytes::{PostgresStart, Start, classify};
 use crate::hello::{self, ClientHello, Hello};
 use crate::intake::dialled;
 use crate::record::OpenRecord;
-use crate::relay::{self, End, relay, reset};
-use crate::serving::Serving;
+use crate::relay::{self, Counts, End, Stop, relay, reset};
+use crate::serving::{Alive, Meter, Serving};
 use crate::{dns, plain_http};
 use belljar_audit::Ending;
 use belljar_spec::egress::{Destination, HostName, Protocol, ProtocolSet, Reason, Refusal};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>) {
+pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
     let Ok(dialled) = dialled(&inside, serving.redirected) else { return reset(inside) };
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }
     let Some(_seat) = serving.take_seat() else {
-        let destination = serving.names.at(dialled.ip()).map_or(Destination::Address(dialled.ip()), Into::into);
+        let destination =
+            serving.names.at(dialled.ip()).map_or(Destination::Address(dialled.ip()), Into::into);
         let refusal = Refusal::new(destination, Some(dialled.port()), Reason::TooManyConnections);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
@@ -42,7 +44,7 @@ pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>) {
         Err(refusal) => return refuse(inside, &serving, &refusal, Start::Other),
     };
     let _ = inside.set_nodelay(true);
-    arrival.go(inside, serving).await;
+    arrival.go(inside, serving, alive).await;
 }
 
 /// A connection whose name and port are allowed.
@@ -64,7 +66,7 @@ impl Arrival {
         }
     }
 
-    async fn go(self, inside: TcpStream, serving: Arc<Serving>) {
+    async fn go(self, inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
         let mut ahead = Vec::new();
         let (start, protocol) = match self.protocol(&inside, &mut ahead).await {
             Ok(found) => found,
@@ -73,7 +75,7 @@ impl Arrival {
         if protocol == Protocol::Http {
             // A library's state is large; every other connection would carry room for it.
             let Arrival { name, port, .. } = self;
-            return Box::pin(plain_http::serve(inside, ahead, name, port, serving)).await;
+            return Box::pin(plain_http::serve(inside, ahead, name, port, serving, alive)).await;
         }
         let permit = match serving.permit(self.allowed.clone(), protocol).await {
             Ok(permit) => permit,
@@ -83,19 +85,22 @@ impl Arrival {
             Ok(opened) => opened,
             Err(refusal) => return refuse(inside, &serving, &refusal, start),
         };
+        let counts = Arc::clone(&record.counts);
+        let tally = Tally { counts: &counts, meter: &serving.meter };
         if let Start::Postgres(first) = start
-            && let Err(stop) = self.postgres(first, &inside, &outside, &mut ahead).await
+            && let Err(stop) = self.postgres(first, &inside, &outside, &mut ahead, tally).await
         {
-            record.ending = Ending::Refused;
+            record.ending =
+                stop.as_ref().map_or(Ending::Refused, |refusal| ending(End::Refused(refusal.reason)));
             return match stop {
                 Some(refusal) => refuse(inside, &serving, &refusal, Start::Other),
                 None => reset(inside),
             };
         }
         if start == Start::Ssh
-            && let Err(refusal) = self.ssh(&inside, &outside, &mut ahead).await
+            && let Err(refusal) = self.ssh(&inside, &outside, &mut ahead, tally).await
         {
-            record.ending = Ending::Refused;
+            record.ending = ending(End::Refused(refusal.reason));
             return refuse(inside, &serving, &refusal, Start::Other);
         }
         let end = relay(&inside, &outside, &ahead, &record.counts, &serving.meter).await;
@@ -123,16 +128,20 @@ impl Arrival {
             return Ok((Start::Other, Protocol::Tcp));
         }
         let server_may_begin = protocols.contains(Protocol::Tcp) || protocols.contains(Protocol::Ssh);
-        let patience = if server_may_begin { SERVER_BEGINS } else { CLIENT_BEGINS };
+        // One deadline for all of it, or a client could say a byte at a time.
+        let deadline = Instant::now() + CLIENT_BEGINS;
+        let server_begins = Instant::now() + SERVER_BEGINS;
         let start = loop {
             match classify(ahead) {
                 Start::Undecided => {}
                 start => break start,
             }
-            match timeout(patience, more(inside, ahead)).await {
+            let servers_turn = ahead.is_empty() && server_may_begin;
+            let until = if servers_turn { server_begins } else { deadline };
+            match timeout_at(until, more(inside, ahead)).await {
                 Ok(true) => {}
                 Ok(false) => break Start::Other,
-                Err(_) if !ahead.is_empty() || !server_may_begin => {
+                Err(_) if !servers_turn => {
                     return Err((Start::Other, self.refusal(Reason::SilentClient)));
                 }
                 Err(_) if protocols.contains(Protocol::Tcp) => return Ok((Start::Other, Protocol::Tcp)),
@@ -141,7 +150,7 @@ impl Arrival {
             }
         };
         let protocol = match start {
-            Start::Tls => self.tls(inside, ahead).await.map_err(|refusal| (start, refusal))?,
+            Start::Tls => self.tls(inside, ahead, deadline).await.map_err(|refusal| (start, refusal))?,
             Start::Http => Protocol::Http,
             Start::Ssh => Protocol::Ssh,
             Start::Postgres(_) => Protocol::Postgres,
@@ -158,12 +167,17 @@ impl Arrival {
 
     /// TLS must say whom it wants, in the clear, and that must be the name that was asked for. PostgreSQL's clients
     /// may begin with TLS too, and say so (sslnegotiation=direct).
-    async fn tls(&self, inside: &TcpStream, ahead: &mut Vec<u8>) -> Result<Protocol, Refusal> {
+    async fn tls(
+        &self,
+        inside: &TcpStream,
+        ahead: &mut Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Protocol, Refusal> {
         let protocols = self.allowed.protocols();
         if !protocols.contains(Protocol::Tls) && !protocols.contains(Protocol::Postgres) {
             return Ok(Protocol::Tls);
         }
-        let hello = self.hello(inside, ahead).await?;
+        let hello = self.hello(inside, ahead, deadline).await?;
         self.same_name(&hello)?;
         if hello.server_name.is_none() {
             return Err(self.refusal(Reason::ServerNameMissing).protocol(Protocol::Tls));
@@ -172,7 +186,12 @@ impl Arrival {
         Ok(if postgres { Protocol::Postgres } else { Protocol::Tls })
     }
 
-    async fn hello(&self, inside: &TcpStream, ahead: &mut Vec<u8>) -> Result<ClientHello, Refusal> {
+    async fn hello(
+        &self,
+        inside: &TcpStream,
+        ahead: &mut Vec<u8>,
+        deadline: Instant,
+    ) -> Result<ClientHello, Refusal> {
         loop {
             match hello::read(ahead) {
                 Hello::Complete(hello) => return Ok(hello),
@@ -181,7 +200,7 @@ impl Arrival {
                 }
                 Hello::Incomplete => {}
             }
-            if !matches!(timeout(CLIENT_BEGINS, more(inside, ahead)).await, Ok(true)) {
+            if !matches!(timeout_at(deadline, more(inside, ahead)).await, Ok(true)) {
                 return Err(self.refusal(Reason::SilentClient).protocol(Protocol::Tls));
             }
         }
@@ -200,26 +219,42 @@ impl Arrival {
         }
     }
 
-    /// The server may begin; the client's own version line is looked at when it comes.
-    async fn ssh(&self, inside: &TcpStream, outside: &TcpStream, ahead: &mut Vec<u8>) -> Result<(), Refusal> {
+    /// The server may begin; the client's own version line is looked at when it comes. What the server says until then
+    /// is paid for and counted like everything else.
+    async fn ssh(
+        &self,
+        inside: &TcpStream,
+        outside: &TcpStream,
+        ahead: &mut Vec<u8>,
+        tally: Tally<'_>,
+    ) -> Result<(), Refusal> {
         let mut from_server = Vec::new();
+        let mut server_speaks = true;
+        let mut silence = pin!(relay::silence(tally.counts));
         loop {
             match classify(ahead) {
                 Start::Ssh => return Ok(()),
                 Start::Undecided => {}
                 _ => return Err(self.refusal(Reason::ProtocolNotAllowed).protocol(Protocol::Tcp)),
             }
-            // Whoever has nothing more to say is the relay's business.
-            let goes_on = tokio::select! {
-                goes_on = more(inside, ahead) => goes_on,
-                goes_on = more(outside, &mut from_server) => {
-                    let written = relay::write_all(inside, &from_server).await.is_ok();
-                    from_server.clear();
-                    goes_on && written
+            tokio::select! {
+                goes_on = more(inside, ahead) => if !goes_on {
+                    // The end is the relay's business.
+                    return Ok(());
+                },
+                goes_on = more(outside, &mut from_server), if server_speaks => {
+                    server_speaks = goes_on;
+                    match relay::write(inside, &from_server, &tally.counts.received, tally.meter).await {
+                        Ok(()) => from_server.clear(),
+                        Err(Stop::Refused(reason)) => return Err(self.refusal(reason).protocol(Protocol::Ssh)),
+                        Err(Stop::Reading | Stop::Writing) => return Ok(()),
+                    }
+                    if !server_speaks {
+                        // Said now, and not only once the client has spoken.
+                        let _ = shutdown(inside, Shutdown::Write);
+                    }
                 }
-            };
-            if !goes_on {
-                return Ok(());
+                () = &mut silence => return Err(self.refusal(Reason::IdleTimeout).protocol(Protocol::Ssh)),
             }
         }
     }
@@ -232,24 +267,32 @@ impl Arrival {
         inside: &TcpStream,
         outside: &TcpStream,
         ahead: &mut Vec<u8>,
+        tally: Tally<'_>,
     ) -> Result<(), Option<Refusal>> {
         let mut question = first;
+        let deadline = Instant::now() + CLIENT_BEGINS;
         while matches!(question, PostgresStart::TlsRequest | PostgresStart::GssRequest) {
             let malformed = || Some(self.refusal(Reason::MalformedStart).protocol(Protocol::Postgres));
             // Nothing may follow the question before its answer (CVE-2021-23222).
             if ahead.len() != POSTGRES_QUESTION {
                 return Err(malformed());
             }
-            relay::write_all(outside, ahead).await.map_err(|_| None)?;
+            let stopped = |stop: Stop| match stop {
+                Stop::Refused(reason) => Some(self.refusal(reason).protocol(Protocol::Postgres)),
+                Stop::Reading | Stop::Writing => None,
+            };
+            relay::write(outside, ahead, &tally.counts.sent, tally.meter).await.map_err(stopped)?;
             ahead.clear();
             let mut answer = Vec::new();
-            if !matches!(timeout(CLIENT_BEGINS, more(outside, &mut answer)).await, Ok(true)) || answer.len() != 1 {
+            if !matches!(timeout_at(deadline, more(outside, &mut answer)).await, Ok(true))
+                || answer.len() != 1
+            {
                 return Err(None);
             }
-            relay::write_all(inside, &answer).await.map_err(|_| None)?;
+            relay::write(inside, &answer, &tally.counts.received, tally.meter).await.map_err(stopped)?;
             question = match (question, answer[0]) {
                 (PostgresStart::TlsRequest, b'S') => {
-                    let hello = self.hello(inside, ahead).await.map_err(Some)?;
+                    let hello = self.hello(inside, ahead, deadline).await.map_err(Some)?;
                     return self.same_name(&hello).map_err(Some);
                 }
                 // Encrypted by GSSAPI: nothing more can be seen, and it is the server that was allowed.
@@ -260,7 +303,7 @@ impl Arrival {
                         Start::Undecided => {}
                         _ => return Err(malformed()),
                     }
-                    if !matches!(timeout(CLIENT_BEGINS, more(inside, ahead)).await, Ok(true)) {
+                    if !matches!(timeout_at(deadline, more(inside, ahead)).await, Ok(true)) {
                         return Err(None);
                     }
                 },
@@ -274,13 +317,20 @@ impl Arrival {
     }
 }
 
+/// Where a connection's bytes are counted, and who pays for them.
+#[derive(Clone, Copy)]
+struct Tally<'a> {
+    counts: &'a Counts,
+    meter: &'a Meter,
+}
+
 /// Dials what was permitted, and records it.
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
     let failed = |reason: Reason, detail: &str| {
         Refusal::new(permit.name(), Some(permit.port()), reason).protocol(permit.protocol()).detail(detail)
     };
-    let outside = dial(permit).await.map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
-    let address = outside.peer_addr().map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
+    let (outside, address) =
+        dial(permit).await.map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
     let record = serving
         .recorder
         .opened(permit, address.ip())

@@ -9,7 +9,9 @@ use belljar_spec::egress::{Destination, HostName, Protocol, Reason, Refusal, Rul
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -84,11 +86,9 @@ pub(crate) async fn fetch(serving: Arc<Serving>, request: FetchRequest) -> Resul
     let method = request.method.clone();
     let outcome = match timeout(limit, follow(&serving, &request)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(FetchError::Refused(Box::new(Refusal::new(
-            destination(&request.url),
-            None,
-            Reason::TooSlow,
-        )))),
+        Err(_) => {
+            Err(FetchError::Refused(Box::new(Refusal::new(destination(&request.url), None, Reason::TooSlow))))
+        }
     };
     if let Err(FetchError::Refused(refusal)) = &outcome {
         serving.recorder.fetch_refused(refusal, &method);
@@ -122,7 +122,8 @@ struct Step {
 
 impl Step {
     fn first(request: &FetchRequest) -> Result<Step, FetchError> {
-        let invalid = |what: &str, error: &dyn std::fmt::Display| FetchError::Invalid(format!("{what}: {error}"));
+        let invalid =
+            |what: &str, error: &dyn std::fmt::Display| FetchError::Invalid(format!("{what}: {error}"));
         let method = Method::from_bytes(request.method.as_bytes())
             .map_err(|error| invalid("the method is none", &error))?;
         if method == Method::CONNECT {
@@ -147,15 +148,21 @@ impl Step {
         let protocol = match url.scheme() {
             "https" => Protocol::Tls,
             "http" => Protocol::Http,
-            other => return Err(FetchError::Invalid(format!("`{other}` cannot be fetched: use https or http"))),
+            other => {
+                return Err(FetchError::Invalid(format!("`{other}` cannot be fetched: use https or http")));
+            }
         };
         let port = url.port_or_known_default().unwrap_or_default();
         let refused = |destination: Destination, reason: Reason| {
             FetchError::Refused(Box::new(Refusal::new(destination, Some(port), reason).protocol(protocol)))
         };
         let name = match url.host() {
-            Some(Host::Ipv4(address)) => return Err(refused(Destination::Address(address.into()), Reason::DirectAddress)),
-            Some(Host::Ipv6(address)) => return Err(refused(Destination::Address(address.into()), Reason::DirectAddress)),
+            Some(Host::Ipv4(address)) => {
+                return Err(refused(Destination::Address(address.into()), Reason::DirectAddress));
+            }
+            Some(Host::Ipv6(address)) => {
+                return Err(refused(Destination::Address(address.into()), Reason::DirectAddress));
+            }
             Some(Host::Domain(text)) => match Destination::understand(text.as_bytes()) {
                 Destination::Name(name) => name,
                 address @ Destination::Address(_) => return Err(refused(address, Reason::DirectAddress)),
@@ -171,7 +178,8 @@ impl Step {
         serving: &Arc<Serving>,
         request: &FetchRequest,
     ) -> Result<(Response<Incoming>, RuleLabel), FetchError> {
-        let allowed = decide::opening(&serving.policy, &self.name, self.port).map_err(|reason| self.refused(reason))?;
+        let allowed =
+            decide::opening(&serving.policy, &self.name, self.port).map_err(|reason| self.refused(reason))?;
         // Where anything may be spoken, this may be too.
         let granted = if allowed.protocols().contains(self.protocol) { self.protocol } else { Protocol::Tcp };
         let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
@@ -202,7 +210,8 @@ impl Step {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         record: crate::record::OpenRecord,
     ) -> Result<Response<Incoming>, FetchError> {
-        let failed = |error: hyper::Error| FetchError::Failed(format!("no answer from {}: {error}", self.name));
+        let failed =
+            |error: hyper::Error| FetchError::Failed(format!("no answer from {}: {error}", self.name));
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(async move {
             let _ = connection.await;
@@ -216,9 +225,11 @@ impl Step {
             Some(port) => format!("{}:{port}", self.name),
             None => self.name.to_string(),
         };
-        request.headers_mut().insert(HOST, HeaderValue::from_str(&host).map_err(|_| {
-            FetchError::Invalid("the name cannot stand in a header".into())
-        })?);
+        request.headers_mut().insert(
+            HOST,
+            HeaderValue::from_str(&host)
+                .map_err(|_| FetchError::Invalid("the name cannot stand in a header".into()))?,
+        );
         sender.send_request(request).await.map_err(failed)
     }
 
@@ -238,7 +249,8 @@ impl Step {
             headers.remove(AUTHORIZATION);
             headers.remove(COOKIE);
         }
-        let keeps_method = status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
+        let keeps_method =
+            status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
         let (method, body) = if keeps_method || self.method == Method::HEAD {
             (self.method.clone(), self.body.clone())
         } else {
@@ -256,13 +268,15 @@ impl Step {
         rule: &RuleLabel,
     ) -> Result<FetchResponse, FetchError> {
         let (head, mut incoming) = response.into_parts();
-        let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let announced =
+            head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if self.method != Method::HEAD && announced.is_some_and(|length| length > request.max_bytes) {
             return Err(self.refused(Reason::TooLarge));
         }
         let mut body = Vec::new();
         while let Some(frame) = incoming.frame().await {
-            let frame = frame.map_err(|error| FetchError::Failed(format!("{} broke off: {error}", self.name)))?;
+            let frame =
+                frame.map_err(|error| FetchError::Failed(format!("{} broke off: {error}", self.name)))?;
             if let Some(bytes) = frame.data_ref() {
                 if body.len() as u64 + bytes.len() as u64 > request.max_bytes {
                     return Err(self.refused(Reason::TooLarge));
@@ -288,7 +302,9 @@ impl Step {
     }
 
     fn refused(&self, reason: Reason) -> FetchError {
-        FetchError::Refused(Box::new(Refusal::new(&self.name, Some(self.port), reason).protocol(self.protocol)))
+        FetchError::Refused(Box::new(
+            Refusal::new(&self.name, Some(self.port), reason).protocol(self.protocol),
+        ))
     }
 }
 
@@ -314,9 +330,9 @@ fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
     });
     let mut roots = RootCertStore::clone(system);
     for certificate in CertificateDer::pem_slice_iter(more) {
-        let added = certificate.map_err(|error| error.to_string()).and_then(|certificate| {
-            roots.add(certificate).map_err(|error| error.to_string())
-        });
+        let added = certificate
+            .map_err(|error| error.to_string())
+            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
         added.map_err(|error| FetchError::Invalid(format!("a certificate to trust is none: {error}")))?;
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

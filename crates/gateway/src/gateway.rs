@@ -3,11 +3,11 @@
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::intake::{Intake, Open};
 use crate::record::Recorder;
-use crate::serving::Serving;
+use crate::serving::{Alive, Serving};
 use crate::{connection, dns};
 use belljar_spec::egress::EgressPolicy;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -46,7 +46,13 @@ impl Gateway {
             intake.open()?
         };
         let task = self.event_loop.spawn(attend(open, Arc::clone(&serving), alive)).abort_handle();
-        Ok(Served { event_loop: self.event_loop.clone(), serving, task, over: Mutex::new(over), _until: Arc::clone(&self.until) })
+        Ok(Served {
+            event_loop: self.event_loop.clone(),
+            serving,
+            task,
+            over: Mutex::new(over),
+            _until: Arc::clone(&self.until),
+        })
     }
 }
 
@@ -87,7 +93,7 @@ impl Drop for Served {
 }
 
 /// Serves until it is aborted. `alive` is dropped with the last connection.
-async fn attend(open: Open, serving: Arc<Serving>, alive: Sender<()>) {
+async fn attend(open: Open, serving: Arc<Serving>, alive: Alive) {
     let mut tasks = JoinSet::new();
     for socket in open.resolvers {
         tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
@@ -99,17 +105,14 @@ async fn attend(open: Open, serving: Arc<Serving>, alive: Sender<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Sender<()>) {
+async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let (serving, alive) = (Arc::clone(&serving), alive.clone());
-                    connections.spawn(async move {
-                        connection::serve(stream, serving).await;
-                        drop(alive);
-                    });
+                    connections.spawn(connection::serve(stream, serving, alive));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(A_MOMENT).await,

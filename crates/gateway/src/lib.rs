@@ -33,3 +33,4 @@ pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served};
 pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};
 pub use record::{Recorder, Refused};
+pub use resolve::resolve;

@@ -61,9 +61,7 @@ impl Fake {
     fn number(address: IpAddr) -> Option<u32> {
         let offset = match address {
             IpAddr::V4(address) => address.to_bits().checked_sub(IPV4.to_bits() - 1)?,
-            IpAddr::V6(address) => {
-                u32::try_from(address.to_bits().checked_sub(IPV6.to_bits() - 1)?).ok()?
-            }
+            IpAddr::V6(address) => u32::try_from(address.to_bits().checked_sub(IPV6.to_bits() - 1)?).ok()?,
         };
         offset.checked_sub(FIRST).filter(|number| *number < MOST)
     }
@@ -98,7 +96,9 @@ mod tests {
     fn an_address_that_was_not_given_out_is_nobodys() {
         let names = Names::default();
         names.fake(&name("a.example"));
-        for address in ["198.18.0.1", "198.18.1.1", "198.17.255.255", "0.0.0.0", "255.255.255.255", "::", "::1"] {
+        for address in
+            ["198.18.0.1", "198.18.1.1", "198.17.255.255", "0.0.0.0", "255.255.255.255", "::", "::1"]
+        {
             assert_eq!(names.at(address.parse().expect("an address")), None, "{address}");
         }
     }

@@ -1,34 +1,48 @@
 //! HTTP in the clear: every request on a connection must want the host that the connection is for.
 //!
 //! A connection may carry many requests, so each one is read, judged and written anew by a library that leaves no
-//! doubt where one ends and the next begins. What is refused gets a page that says why.
+//! doubt where one ends and the next begins. What is refused gets a page that says why. A connection may become a
+//! web socket; no other upgrade is passed on, since HTTP/2 or TLS would name a host where nobody looks.
 
 use crate::connection::open;
 use crate::decide;
 use crate::record::OpenRecord;
-use crate::serving::Serving;
+use crate::relay::silence;
+use crate::serving::{Alive, Serving};
 use crate::stream::{Counted, Side};
 use belljar_audit::Ending;
 use belljar_spec::egress::{HostName, Protocol, Reason, Refusal};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::client::conn::http1::{Builder as Client, SendRequest};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::error::Error;
+use std::io;
+use std::sync::{Arc, Mutex as Lock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 /// Serves a connection whose first bytes are a request.
-pub(crate) async fn serve(inside: TcpStream, ahead: Vec<u8>, name: HostName, port: u16, serving: Arc<Serving>) {
-    let route = Arc::new(Route { name, port, serving, upstream: Mutex::new(None) });
+pub(crate) async fn serve(
+    inside: TcpStream,
+    ahead: Vec<u8>,
+    name: HostName,
+    port: u16,
+    serving: Arc<Serving>,
+    alive: Alive,
+) {
+    let route = Arc::new(Route { name, port, serving, upstream: Mutex::default(), alive });
+    let beside = Arc::clone(&route);
     let service = service_fn(move |request| {
         let route = Arc::clone(&route);
         async move { Ok::<_, Infallible>(route.answer(request).await) }
@@ -36,7 +50,12 @@ pub(crate) async fn serve(inside: TcpStream, ahead: Vec<u8>, name: HostName, por
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(BUFFER);
     // An error here is a client that went away or does not speak HTTP; both are over.
-    let _ = builder.serve_connection(TokioIo::new(Side::inside(inside, ahead)), service).with_upgrades().await;
+    let _ =
+        builder.serve_connection(TokioIo::new(Side::inside(inside, ahead)), service).with_upgrades().await;
+    // A connection that became another protocol goes on beside it.
+    let mut upstream = std::mem::take(&mut *beside.upstream.lock().await);
+    upstream.sender = None;
+    while upstream.tasks.join_next().await.is_some() {}
 }
 
 /// Where the requests of one connection go.
@@ -44,7 +63,22 @@ struct Route {
     name: HostName,
     port: u16,
     serving: Arc<Serving>,
-    upstream: Mutex<Option<SendRequest<Incoming>>>,
+    upstream: Mutex<Upstream>,
+    alive: Alive,
+}
+
+/// The connection to the server, and what runs beside the requests.
+#[derive(Default)]
+struct Upstream {
+    sender: Option<Sender>,
+    tasks: JoinSet<()>,
+}
+
+/// Requests go in here.
+struct Sender {
+    requests: SendRequest<Incoming>,
+    /// Kept by who drives the connection, and by who goes on with it as something else.
+    record: Weak<Lock<OpenRecord>>,
 }
 
 type Answer = Response<BoxBody<Bytes, hyper::Error>>;
@@ -79,21 +113,26 @@ impl Route {
         }
     }
 
+    /// Letter by letter, but for their case: the server reads what was written, and not what we made of it.
     fn same_host(&self, authority: &[u8]) -> Result<(), Refusal> {
         let text = String::from_utf8_lossy(authority);
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().ok()),
-            None => (&*text, Some(USUAL_PORT)),
-        };
         // Without a port a client means the usual one; many leave it away at others too.
-        let same_port = port == Some(self.port) || !text.contains(':');
-        if same_port && host.parse::<HostName>().as_ref() == Ok(&self.name) {
+        let host = text.strip_suffix(&format!(":{}", self.port)).unwrap_or(&text);
+        let host = host.strip_suffix('.').unwrap_or(host);
+        if host.eq_ignore_ascii_case(self.name.as_str()) {
             return Ok(());
         }
         Err(self.refusal(Reason::HostDiffers).detail(&text))
     }
 
     async fn pass_on(&self, mut request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let web_socket = is_web_socket(request.headers());
+        if !web_socket {
+            // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
+            for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
+                request.headers_mut().remove(header);
+            }
+        }
         let upgrade_inside = hyper::upgrade::on(&mut request);
         // The request line of a proxy's client, made the server's.
         if let Some(path) = request.uri().path_and_query().cloned()
@@ -102,45 +141,63 @@ impl Route {
             *request.uri_mut() = path.into();
         }
         let mut upstream = self.upstream.lock().await;
-        let mut kept = upstream.take();
+        let mut kept = upstream.sender.take();
         let usable = match &mut kept {
-            Some(sender) => sender.ready().await.is_ok(),
+            Some(sender) => sender.requests.ready().await.is_ok(),
             None => false,
         };
         let mut sender = match kept {
             Some(sender) if usable => sender,
-            Some(_) | None => self.connect().await?,
+            Some(_) | None => self.connect(&mut upstream.tasks).await?,
         };
-        let mut response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| self.refusal(Reason::DialFailed).detail(&error.to_string()))?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let upgrade_outside = hyper::upgrade::on(&mut response);
-            tokio::spawn(async move {
-                if let (Ok(inside), Ok(outside)) = (upgrade_inside.await, upgrade_outside.await) {
-                    let (mut inside, mut outside) = (TokioIo::new(inside), TokioIo::new(outside));
-                    let _ = copy_bidirectional(&mut inside, &mut outside).await;
-                }
-            });
-        } else {
-            *upstream = Some(sender);
+        // Taken before: with the answer the connection is no longer that of requests, and its record would end.
+        let record = sender.record.upgrade().filter(|_| web_socket);
+        let mut response =
+            sender.requests.send_request(request).await.map_err(|error| self.failed(&error))?;
+        match (response.status() == StatusCode::SWITCHING_PROTOCOLS, record) {
+            (false, _) => upstream.sender = Some(sender),
+            (true, None) => {
+                let detail = "the server changes to a protocol that nobody asked for";
+                return Err(self.refusal(Reason::DialFailed).detail(detail));
+            }
+            (true, Some(record)) => {
+                let upgrade_outside = hyper::upgrade::on(&mut response);
+                let alive = self.alive.clone();
+                upstream.tasks.spawn(async move {
+                    if let (Ok(inside), Ok(outside)) = (upgrade_inside.await, upgrade_outside.await) {
+                        let ending = go_on(TokioIo::new(inside), TokioIo::new(outside), &record).await;
+                        lock(&record).ending = ending;
+                    }
+                    drop(record);
+                    drop(alive);
+                });
+            }
         }
         Ok(response.map(|body| body.boxed()))
     }
 
     /// A connection to the server, judged anew: the name may lead elsewhere by now.
-    async fn connect(&self) -> Result<SendRequest<Incoming>, Refusal> {
+    async fn connect(&self, tasks: &mut JoinSet<()>) -> Result<Sender, Refusal> {
         let refused = |reason: Reason| self.refusal(reason);
         let allowed = decide::opening(&self.serving.policy, &self.name, self.port).map_err(refused)?;
         let permit = self.serving.permit(allowed, Protocol::Http).await?;
         let (outside, record) = open(&permit, &self.serving).await?;
         let counted = Counted { serving: Arc::clone(&self.serving), counts: Arc::clone(&record.counts) };
-        let (sender, connection) = handshake(TokioIo::new(Side::outside(outside, counted)))
-            .await
-            .map_err(|error| self.refusal(Reason::DialFailed).detail(&error.to_string()))?;
-        tokio::spawn(until_closed(connection.with_upgrades(), record));
+        let mut client = Client::new();
+        client.max_buf_size(BUFFER);
+        let outside = TokioIo::new(Side::outside(outside, counted));
+        let (requests, connection) = client.handshake(outside).await.map_err(|error| self.failed(&error))?;
+        let record = Arc::new(Lock::new(record));
+        let sender = Sender { requests, record: Arc::downgrade(&record) };
+        tasks.spawn(until_closed(connection.with_upgrades(), record, self.alive.clone()));
         Ok(sender)
+    }
+
+    fn failed(&self, error: &hyper::Error) -> Refusal {
+        match ran_out(error) {
+            true => self.refusal(Reason::ByteLimit),
+            false => self.refusal(Reason::DialFailed).detail(&error.to_string()),
+        }
     }
 
     fn refuse(&self, refusal: &Refusal) -> Answer {
@@ -159,11 +216,56 @@ impl Route {
     }
 }
 
-async fn until_closed(connection: impl Future<Output = Result<(), hyper::Error>>, mut record: OpenRecord) {
-    record.ending = match connection.await {
+async fn until_closed(
+    connection: impl Future<Output = Result<(), hyper::Error>>,
+    record: Arc<Lock<OpenRecord>>,
+    alive: Alive,
+) {
+    let ending = match connection.await {
         Ok(()) => Ending::Finished,
+        Err(error) if ran_out(&error) => Ending::ByteLimit,
         Err(_) => Ending::ResetOutside,
     };
+    lock(&record).ending = ending;
+    drop(record);
+    drop(alive);
+}
+
+/// Bytes both ways, until the end or a long silence.
+async fn go_on(
+    mut inside: TokioIo<Upgraded>,
+    mut outside: TokioIo<Upgraded>,
+    record: &Lock<OpenRecord>,
+) -> Ending {
+    let counts = Arc::clone(&lock(record).counts);
+    tokio::select! {
+        ended = copy_bidirectional(&mut inside, &mut outside) => match ended {
+            Ok(_) => Ending::Finished,
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ending::ByteLimit,
+            Err(_) => Ending::ResetOutside,
+        },
+        () = silence(&counts) => Ending::IdleTimeout,
+    }
+}
+
+/// A record is whole at any time, whatever happened to who held it.
+fn lock(record: &Lock<OpenRecord>) -> std::sync::MutexGuard<'_, OpenRecord> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks for a web socket, and for nothing else.
+fn is_web_socket(headers: &HeaderMap) -> bool {
+    let mut wanted = headers.get_all(UPGRADE).iter();
+    match (wanted.next(), wanted.next()) {
+        (Some(only), None) => only.as_bytes().eq_ignore_ascii_case(b"websocket"),
+        _ => false,
+    }
+}
+
+/// Whether the sandbox had no bytes left.
+fn ran_out(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::QuotaExceeded)
 }
 
 /// The answer to a request that is refused before anything of it was read.
@@ -189,7 +291,8 @@ fn explanation(refusal: &Refusal) -> String {
     format!("belljar refused {refusal}{remedy}\n")
 }
 
-const USUAL_PORT: u16 = 80;
+/// What a client adds that would go on in HTTP/2 (RFC 7540, 3.2.1).
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const HEADER: Duration = Duration::from_secs(30);
 /// A request's head; more is an attack on memory.
 const BUFFER: usize = 64 * 1024;

@@ -101,7 +101,11 @@ impl Recorder {
     }
 
     /// A connection that is about to be used. What cannot be recorded is not let out.
-    pub(crate) fn opened(self: &Arc<Recorder>, permit: &Permit, address: IpAddr) -> Result<OpenRecord, NotRecorded> {
+    pub(crate) fn opened(
+        self: &Arc<Recorder>,
+        permit: &Permit,
+        address: IpAddr,
+    ) -> Result<OpenRecord, NotRecorded> {
         let connection = self.next_connection.fetch_add(1, Ordering::Relaxed);
         self.write(&Event::ConnectionOpened {
             connection,
@@ -171,7 +175,7 @@ impl Drop for OpenRecord {
 }
 
 fn is_power_of_ten(mut number: u64) -> bool {
-    while number > 1 && number % 10 == 0 {
+    while number > 1 && number.is_multiple_of(10) {
         number /= 10;
     }
     number == 1

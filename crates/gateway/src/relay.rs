@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 /// How many bytes went which way.
@@ -77,7 +78,7 @@ pub(crate) async fn relay(
 
 /// Returns when nothing went either way for a long time. Looks at the counts now and then, which costs a relay
 /// nothing while it works.
-async fn silence(counts: &Counts) {
+pub(crate) async fn silence(counts: &Counts) {
     let total = || counts.sent.load(Ordering::Relaxed) + counts.received.load(Ordering::Relaxed);
     let mut seen = total();
     loop {
@@ -107,7 +108,9 @@ impl Stop {
 }
 
 async fn copy(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter) -> Result<(), Stop> {
+    let mut turn = Turn::default();
     loop {
+        turn.taken().await;
         let piece = read(from).await?;
         match piece {
             Piece::End => {
@@ -161,13 +164,19 @@ async fn write_scratch(to: &TcpStream, length: usize, count: &AtomicU64, meter: 
     write_all(to, &rest).await
 }
 
-async fn write(to: &TcpStream, bytes: &[u8], count: &AtomicU64, meter: &Meter) -> Result<(), Stop> {
+/// Pays for bytes, counts them, and writes them.
+pub(crate) async fn write(
+    to: &TcpStream,
+    bytes: &[u8],
+    count: &AtomicU64,
+    meter: &Meter,
+) -> Result<(), Stop> {
     meter.spend(bytes.len() as u64).map_err(Stop::Refused)?;
     count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     write_all(to, bytes).await
 }
 
-pub(crate) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Stop> {
+async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Stop> {
     while !bytes.is_empty() {
         match to.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
@@ -189,7 +198,9 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
     // More than the default moves more a system call; where that is not granted, the default does.
     let _ = fcntl_setpipe_size(&pipe_in, PIPE);
     let mut small = 0;
+    let mut turn = Turn::default();
     loop {
+        turn.taken().await;
         let moved = from.try_io(Interest::READABLE, || move_pages(from, &pipe_in, PIPE));
         let length = match moved {
             Ok(0) => return Ok(()), // the end, which the next read sees again
@@ -222,6 +233,19 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
     }
 }
 
+/// One connection's turn. A stream that never has to wait must not keep the others waiting.
+#[derive(Default)]
+struct Turn(u32);
+
+impl Turn {
+    async fn taken(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(PIECES) {
+            yield_now().await;
+        }
+    }
+}
+
 fn move_pages(from: impl AsFd, to: impl AsFd, most: usize) -> io::Result<usize> {
     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
     loop {
@@ -245,6 +269,8 @@ thread_local! {
 
 /// One read.
 const SCRATCH: usize = 32 * 1024;
+/// Pieces in one turn.
+const PIECES: u32 = 16;
 /// One pipe: what the kernel grants everybody (/proc/sys/fs/pipe-max-size).
 const PIPE: usize = 1024 * 1024;
 /// So many waits for bytes without a large piece between them, and the pipe goes away.

@@ -1,6 +1,6 @@
 //! Names become addresses here, on the host, at the moment of a connection and only for names that policy allows.
 
-use belljar_spec::egress::HostName;
+use belljar_spec::egress::{EgressPolicy, HostName};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
@@ -9,6 +9,13 @@ use hickory_resolver::{Hosts, ResolverBuilder, TokioResolver};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Every address of a name, as a connection by this policy would find it now.
+pub fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(async { Resolver::new(&policy.resolvers).addresses(name).await })
+}
 
 /// Asks the host's resolvers, or those that policy names.
 pub(crate) struct Resolver {

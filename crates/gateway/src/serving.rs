@@ -6,6 +6,7 @@ use crate::record::Recorder;
 use crate::resolve::Resolver;
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) struct Serving {
@@ -54,9 +55,9 @@ impl Serving {
     /// A place for one more connection, if there is one.
     pub(crate) fn take_seat(self: &Arc<Serving>) -> Option<Seat> {
         let most = self.policy.limits.connections;
-        let taken = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-            (taken < most).then_some(taken + 1)
-        });
+        let taken = self
+            .connections
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < most).then_some(taken + 1));
         taken.ok().map(|_| Seat(Arc::clone(self)))
     }
 
@@ -65,6 +66,9 @@ impl Serving {
         self.connections.load(Ordering::Relaxed)
     }
 }
+
+/// Held by everything that may still write into the record; the last one dropped says that all is written.
+pub(crate) type Alive = Sender<()>;
 
 /// One connection's place.
 pub(crate) struct Seat(Arc<Serving>);
@@ -90,6 +94,13 @@ impl Meter {
             .map(drop)
             .map_err(|_| Reason::ByteLimit)
     }
+
+    /// Puts back what was taken and not used.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        if let Some(left) = &self.0 {
+            left.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +114,8 @@ mod tests {
         assert_eq!(meter.spend(4), Err(Reason::ByteLimit));
         assert_eq!(meter.spend(3), Ok(()));
         assert_eq!(meter.spend(1), Err(Reason::ByteLimit));
+        meter.give_back(2);
+        assert_eq!(meter.spend(2), Ok(()));
         assert_eq!(Meter::new(None).spend(u64::MAX), Ok(()));
     }
 }

@@ -34,10 +34,22 @@ impl Side {
         Side { stream, ahead: Vec::new(), counted: Some(counted) }
     }
 
-    fn spend(&self, bytes: usize, count: impl Fn(&Counts) -> &AtomicU64) -> io::Result<()> {
+    fn spend(&self, bytes: usize) -> io::Result<()> {
         let Some(counted) = &self.counted else { return Ok(()) };
-        count(&counted.counts).fetch_add(bytes as u64, Ordering::Relaxed);
         counted.serving.meter.spend(bytes as u64).map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))
+    }
+
+    /// What was paid for and did not pass.
+    fn give_back(&self, bytes: usize) {
+        if let Some(counted) = &self.counted {
+            counted.serving.meter.give_back(bytes as u64);
+        }
+    }
+
+    fn count(&self, bytes: usize, direction: impl Fn(&Counts) -> &AtomicU64) {
+        if let Some(counted) = &self.counted {
+            direction(&counted.counts).fetch_add(bytes as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -56,7 +68,8 @@ impl AsyncRead for Side {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let length = buffer.filled().len() - before;
-        Poll::Ready(self.spend(length, |counts| &counts.received))
+        self.count(length, |counts| &counts.received);
+        Poll::Ready(self.spend(length))
     }
 }
 
@@ -66,9 +79,16 @@ impl AsyncWrite for Side {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.spend(written, |counts| &counts.sent)?;
-        Poll::Ready(Ok(written))
+        // Paid before it leaves: what is taken back afterwards is outside already.
+        self.spend(bytes.len())?;
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let written = match &outcome {
+            Poll::Ready(Ok(written)) => *written,
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        };
+        self.give_back(bytes.len() - written);
+        self.count(written, |counts| &counts.sent);
+        outcome
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

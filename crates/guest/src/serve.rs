@@ -1,7 +1,7 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
 use crate::files::Place;
-use crate::intake::Opened;
+use crate::intake::{Network, Opened};
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
 use crate::{exec, files, seal, setup, tree};
@@ -22,7 +22,9 @@ use std::thread;
 /// Serves until the door closes.
 pub(crate) fn serve() -> io::Result<()> {
     let door = launch::first_inherited();
-    let Some(world) = open(&door)? else { return Ok(()) };
+    let makes_network = std::env::args().nth(1).as_deref() == Some(NETWORK);
+    let network = makes_network.then(Network::begin).transpose()?;
+    let Some(world) = open(&door, network)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1) });
     wait_at_door(&post);
     leave();
@@ -106,7 +108,7 @@ fn leave() -> ! {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd) -> io::Result<Option<World>> {
+fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<World>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
     // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
@@ -115,7 +117,7 @@ fn open(door: &OwnedFd) -> io::Result<Option<World>> {
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(door, setup, descriptors.collect()) {
+    match build(door, setup, descriptors.collect(), network) {
         Ok((world, sealed)) => {
             stream.send_message(&SetupReply::Ready(sealed))?;
             Ok(Some(world))
@@ -127,14 +129,19 @@ fn open(door: &OwnedFd) -> io::Result<Option<World>> {
     }
 }
 
-fn build(door: &OwnedFd, setup: Setup, passed: Vec<OwnedFd>) -> Result<(World, Sealed), Fault> {
+fn build(
+    door: &OwnedFd,
+    setup: Setup,
+    passed: Vec<OwnedFd>,
+    network: Option<Network>,
+) -> Result<(World, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
             doing: format!("speak version {} of the guest protocol", setup.version),
             errno: 0,
         });
     }
-    let opened = setup::carry_out(&setup.steps, passed)?;
+    let opened = setup::carry_out(&setup.steps, passed, network)?;
     let intake = match opened {
         Some(Opened { report, sockets }) => {
             let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -173,6 +180,8 @@ fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
+/// The word that tells the guest to make a network namespace of its own.
+const NETWORK: &str = "network";
 /// Threads that wait while nothing happens.
 const ENOUGH: usize = 2;
 /// A request's thread: its buffers are on the heap.

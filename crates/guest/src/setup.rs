@@ -5,7 +5,7 @@
 //! else the kernel resolves targets beneath the new root, so a link that some earlier agent left in a workspace leads
 //! nowhere else; and nothing is created there: a mount point that is missing in a workspace is an error, not a stub.
 
-use crate::intake::{self, Opened};
+use crate::intake::{self, Network, Opened};
 use crate::stream::fault;
 use belljar_sys::launch::{Identity, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
@@ -17,23 +17,26 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
-use belljar_wire::message::{Access, Fault, Intake, NodeKind, Source, Step};
+use belljar_wire::message::{Access, Fault, NodeKind, Source, Step};
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::path::Path;
-use std::thread::{self, JoinHandle};
 
 /// Carries out `steps`; `passed` are the mounts that came with them. Gives the sockets of the way out, if it has one.
-pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<Option<Opened>, Fault> {
+pub(crate) fn carry_out(
+    steps: &[Step],
+    passed: Vec<OwnedFd>,
+    network: Option<Network>,
+) -> Result<Option<Opened>, Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
-    let network = steps.iter().find_map(|step| match step {
-        Step::EnterNetwork { intake } => {
-            Some(make_network(intake.clone()).map_err(|errno| fault(describe(step), errno)))
-        }
+    let ordered = steps.iter().find_map(|step| match step {
+        Step::EnterNetwork { intake } => Some(intake.clone()),
         _ => None,
     });
-    let network = network.transpose()?;
+    if let (Some(network), Some(intake)) = (&network, ordered) {
+        network.order(intake);
+    }
     let sources = open_sources(steps, passed)?;
     let mut building = Building::in_present_root(sources, network).map_err(|errno| fault("open /", errno))?;
     for step in steps {
@@ -41,16 +44,6 @@ pub(crate) fn carry_out(steps: &[Step], passed: Vec<OwnedFd>) -> Result<Option<O
     }
     umask(Mode::from_raw_mode(0o022));
     Ok(building.intake)
-}
-
-/// A network namespace that a thread is making: it takes as long as everything else together.
-type Network = JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>;
-
-fn make_network(intake: Option<Intake>) -> Result<Network, Errno> {
-    thread::Builder::new()
-        .stack_size(64 * 1024)
-        .spawn(move || intake::in_new_namespace(intake.as_ref()))
-        .map_err(|_| Errno::AGAIN)
 }
 
 /// Every bind's mount, in the order of the steps.
@@ -138,8 +131,7 @@ impl Building {
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
             Step::EnterNetwork { .. } => {
-                let making = self.network.take().ok_or(Errno::BADF)?;
-                let (namespace, intake) = making.join().unwrap_or(Err(Errno::IO))?;
+                let (namespace, intake) = self.network.take().ok_or(Errno::BADF)?.finish()?;
                 self.intake = intake;
                 net::enter_namespace(namespace)
             }

@@ -12,6 +12,7 @@ mod outside;
 mod place;
 mod runner;
 mod streamed;
+mod world;
 
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
@@ -19,5 +20,6 @@ pub use outside::{
 pub use place::{Place, command, has_wall, sh, spec, text};
 pub use runner::{again, run};
 pub use streamed::{drain, end, read_until};
+pub use world::{Connection, LOOPBACK, World, python};
 
 pub use belljar_spec::BackendName;

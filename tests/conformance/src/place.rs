@@ -33,10 +33,19 @@ impl Place {
         backend: BackendName,
         change: impl FnOnce(&mut SandboxSpec),
     ) -> Result<Place, SandboxError> {
+        Place::made_by(&Engine::new(), backend, change).await
+    }
+
+    /// The same, by an engine of the test's own.
+    pub async fn made_by(
+        engine: &Engine,
+        backend: BackendName,
+        change: impl FnOnce(&mut SandboxSpec),
+    ) -> Result<Place, SandboxError> {
         let folder = TempDir::new().expect("there is room for a workspace");
         let mut spec = SandboxSpec { workspace: Some(folder.path().into()), ..spec(backend) };
         change(&mut spec);
-        let sandbox = Engine::new().create(spec).await?;
+        let sandbox = engine.create(spec).await?;
         Ok(Place { sandbox, folder })
     }
 

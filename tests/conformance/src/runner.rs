@@ -19,6 +19,10 @@ macro_rules! for_every_backend {
         $crate::for_every_backend!(@module container Container $($name)*);
         $crate::for_every_backend!(@module host Host $($name)*);
     };
+    (@walls $($name:ident),* $(,)?) => {
+        $crate::for_every_backend!(@module native Native $($name)*);
+        $crate::for_every_backend!(@module bwrap Bwrap $($name)*);
+    };
     (@module $module:ident $backend:ident $($name:ident)*) => {
         mod $module {
             $(#[test]
@@ -27,6 +31,12 @@ macro_rules! for_every_backend {
             })*
         }
     };
+}
+
+/// The same for the backends that have a wall, and so a gateway.
+#[macro_export]
+macro_rules! for_every_wall {
+    ($($name:ident),* $(,)?) => { $crate::for_every_backend!(@walls $($name),*); };
 }
 
 /// Runs one test with one backend, if it is wanted and works here.

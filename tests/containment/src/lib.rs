@@ -8,6 +8,8 @@
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
+pub mod egress;
+
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_spec::{BackendChoice, BackendName, Command, Permission, SandboxError, SandboxSpec, SharedPath};
 use std::fs;

@@ -1,5 +1,7 @@
 //! The promises of `docs/audit.md`, tried from outside: with real files, real processes, and somebody who edits them.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "all of this is a test")]
+
 mod crash;
 mod forge;
 mod full;

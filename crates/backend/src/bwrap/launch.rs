@@ -21,16 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let program = program()?;
     let identity = Identity::choose(plan.id);
-    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
-    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
-    let enforcement = Enforcement {
-        memory_by_cgroup: held.memory,
-        pids_by_cgroup: held.pids,
-        cpus_by_cgroup: held.cpus,
-        own_user_namespace: true,
-        own_filesystem: true,
-    };
-    enforcement.accept(&plan.limits)?;
+    let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
         |what: String| SandboxError::runtime("launch_failed", format!("cannot start bubblewrap: {what}"));

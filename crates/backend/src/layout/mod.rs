@@ -82,9 +82,16 @@ impl Layout {
         id: SandboxId,
         spec: &SandboxSpec,
         resolver: Option<IpAddr>,
+        own: &[PathBuf],
     ) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
+        let shared: Vec<&Path> = workspace_on_host
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(named.iter().map(|bind| &*bind.source))
+            .collect();
+        shared::refuse_our_own(&shared, own)?;
         let (mut binds, mut links) = system::directories();
         let mut etc = etc::files(id);
         etc.files.extend(network::files(spec.egress.as_ref(), resolver));

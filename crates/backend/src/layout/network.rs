@@ -51,4 +51,5 @@ const INTRODUCTION: &str = "\
 This sandbox reaches only what its policy allows, by name and with no proxy settings. A name that is not allowed does\n\
 not resolve; an address cannot be dialled; UDP and ping have no way out. A refusal is final: another tool, port or\n\
 address gets the same answer.\n";
-const ENDING: &str = "\nWhoever started the sandbox can allow more: belljar run --allow HOST[:PORT][/PROTOCOL]\n";
+const ENDING: &str =
+    "\nWhoever started the sandbox can allow more: belljar run --allow HOST[:PORT][/PROTOCOL]\n";

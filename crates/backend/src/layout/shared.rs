@@ -117,5 +117,19 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
     Ok(())
 }
 
+/// What belljar itself keeps must not be an agent's to read or change: its records, and what was trusted.
+pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), SandboxError> {
+    for own in own {
+        // It may not be there yet, but where it will be is known.
+        let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+        if let Some(path) = shared.iter().find(|path| path.starts_with(&own) || own.starts_with(path)) {
+            let message = format!("`{}` holds belljar's own records, at `{}`", path.display(), own.display());
+            return Err(SandboxError::policy("path_is_ours", message)
+                .hint("share a folder below it, or keep the records elsewhere: XDG_STATE_HOME"));
+        }
+    }
+    Ok(())
+}
+
 /// Devices, kernel switches, and the sockets of services.
 const KERNELS_AND_SERVICES: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];

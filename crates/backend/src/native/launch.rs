@@ -14,16 +14,7 @@ use belljar_wire::message::{FileRoot, Setup, Source};
 
 pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
-    let cgroup = Cgroup::create(plan.id, &plan.limits)?;
-    let held = cgroup.as_ref().map(Cgroup::held).unwrap_or_default();
-    let enforcement = Enforcement {
-        memory_by_cgroup: held.memory,
-        pids_by_cgroup: held.pids,
-        cpus_by_cgroup: held.cpus,
-        own_user_namespace: true,
-        own_filesystem: true,
-    };
-    enforcement.accept(&plan.limits)?;
+    let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
@@ -62,7 +53,8 @@ fn start_guest<'p>(
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launch = Launch {
         program: Program::Open(embedded::program()?),
-        argv: &[c"belljar-guest"],
+        // It begins to make its network while we decide what it will see.
+        argv: &[c"belljar-guest", c"network"],
         // One heap for all threads of the guest: it is mostly asleep.
         env: &[c"MALLOC_ARENA_MAX=1"],
         namespaces: Namespaces::ALL_BUT_NETWORK,

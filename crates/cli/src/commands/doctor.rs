@@ -2,7 +2,7 @@
 
 use super::block_on;
 use crate::args::DoctorArgs;
-use belljar_engine::{Engine, Sandbox, WallReport};
+use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
 use belljar_spec::{Command, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -73,7 +73,8 @@ struct Inside {
     runtimes: BTreeMap<String, Tool>,
     tools: BTreeMap<String, Tool>,
     tmp_writable: bool,
-    network: Network,
+    /// How connections reach the gateway.
+    network: WayOut,
 }
 
 #[derive(Serialize)]
@@ -85,16 +86,20 @@ struct Tool {
     tier: u8,
 }
 
-#[derive(Serialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Network {
-    None,
-}
-
 #[derive(Serialize)]
 struct Cgroup {
     holds_limits: bool,
     remedy: Option<String>,
+}
+
+fn network(way_out: WayOut) -> &'static str {
+    match way_out {
+        WayOut::Absent => "none",
+        WayOut::EveryPort => "names that policy allows, at every port",
+        WayOut::SomePorts => {
+            "names that policy allows, at the ports that rules name (the kernel has no nf_tables)"
+        }
+    }
 }
 
 /// Asks inside: what the host has says little about what a sandbox sees.
@@ -145,7 +150,7 @@ async fn look_inside(sandbox: &Sandbox) -> Result<Inside, SandboxError> {
         runtimes: tools(&RUNTIMES, 1),
         tools: shell_tools,
         tmp_writable: found.contains_key("/tmp"),
-        network: Network::None,
+        network: sandbox.way_out(),
     })
 }
 
@@ -194,7 +199,7 @@ impl Report {
                 println!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known"));
             }
         }
-        println!("  network      none");
+        println!("  network      {}", network(inside.network));
         println!("  /tmp         {}", if inside.tmp_writable { "writable" } else { "not writable" });
         for (name, tool) in &inside.runtimes {
             let what = match (&tool.version, &tool.path) {

@@ -1,10 +1,14 @@
 //! One file a command.
 
 pub(crate) mod audit;
+pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod paper;
+pub(crate) mod policy;
+mod refused;
 pub(crate) mod run;
 pub(crate) mod shell;
+pub(crate) mod trust;
 
 use belljar_spec::SandboxError;
 use std::future::Future;

@@ -27,7 +27,7 @@ pub(crate) fn man() -> Result<u8, SandboxError> {
     print(&page)
 }
 
-fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
+pub(super) fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
     stdout().write_all(bytes).map_err(failed)?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! `belljar run`: one command, one sandbox.
 
+use super::refused::{self, RefusedReport};
 use super::{block_on, exit_code};
 use crate::args::{self, RunArgs, Tty};
 use crate::failure::TIMED_OUT;
@@ -19,7 +20,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.cwd = options.cwd;
     command.max_output = options.limits.output();
     command.timeout = options.limits.timeout();
-    let spec = args::spec(options.sandbox, &options.limits)?;
+    let spec = args::spec(options.sandbox, options.egress, &options.limits)?;
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");
     }
@@ -79,8 +80,10 @@ pub(super) fn in_foreground(
     let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
     let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
+    let code = ended.and_then(|ended| say_end(&ended, timeout));
+    refused::say(&sandbox);
     sandbox.abandon();
-    say_end(&ended?, timeout)
+    code
 }
 
 /// Says what belljar has to say of a command's end, and gives the exit code.
@@ -145,6 +148,7 @@ struct Report {
     limit: Option<LimitHit>,
     not_started: Option<String>,
     duration_ms: u64,
+    refused: Vec<RefusedReport>,
     stdout: String,
     stderr: String,
 }
@@ -162,6 +166,7 @@ impl Report {
             limit: result.limit,
             not_started: result.not_started.clone(),
             duration_ms: duration.as_millis() as u64,
+            refused: refused::report(sandbox),
             stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
         }

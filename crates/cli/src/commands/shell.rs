@@ -3,10 +3,11 @@
 use super::run::{in_foreground, warn_of_weak_wall};
 use crate::args::{self, ShellArgs};
 use crate::foreground::terminal_size;
+use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, SandboxError};
 
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let spec = args::spec(options.sandbox, &options.limits)?;
+    let spec = args::spec(options.sandbox, options.egress, &options.limits)?;
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
     // Commands from a pipe need no prompt.
@@ -16,11 +17,12 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
         None => Command::new([belljar_engine::shell()])
             .map_err(|error| SandboxError::runtime("shell", error.to_string()))?,
     };
+    let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, |sandbox| {
         warn_of_weak_wall(sandbox);
         if size.is_some() {
             eprintln!(
-                "belljar: you are inside ({}, {}); this folder is {}, there is no network; exit with ctrl-D",
+                "belljar: you are inside ({}, {}); this folder is {}, {reach}; exit with ctrl-D",
                 sandbox.backend(),
                 sandbox.assurance(),
                 sandbox.workspace()
@@ -28,4 +30,15 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
         }
         options.limits.timeout()
     })
+}
+
+/// What can be reached, in a word.
+fn reach(policy: Option<&EgressPolicy>) -> &'static str {
+    match policy {
+        Some(EgressPolicy { mode: Mode::Open, .. }) => "every public name can be reached",
+        Some(EgressPolicy { mode: Mode::Strict, allow, .. }) if !allow.is_empty() => {
+            "/etc/belljar/network.txt says what can be reached"
+        }
+        Some(_) | None => "there is no network",
+    }
 }

@@ -33,7 +33,8 @@ pub(super) fn shown(path: &Path) -> String {
 /// A path as an argument that can be pasted into a shell.
 pub(super) fn argument(path: &Path) -> String {
     let text = shown(path);
-    let harmless = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | '@' | '~');
+    let harmless =
+        |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | '@' | '~');
     match text.chars().all(harmless) && !text.starts_with(['-', '~']) {
         true => text,
         false => format!("'{}'", text.replace('\'', r"'\''")),

@@ -60,7 +60,8 @@ impl File {
             match unknown_key(error.message()) {
                 Some((key, known)) => {
                     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    let fault = at(&place, "config_unknown_key", format!("there is no key `{}`", plain(&key)));
+                    let fault =
+                        at(&place, "config_unknown_key", format!("there is no key `{}`", plain(&key)));
                     fault.hint(match nearest(&key, &known) {
                         Some(meant) => format!("did you mean `{meant}`?"),
                         None => format!("known here: {}", known.join(", ")),
@@ -142,9 +143,17 @@ mod tests {
     #[test]
     fn a_slip_is_named_with_its_line_and_what_was_meant() {
         for (content, message, hint) in [
-            ("[egress]\nmode = \"strict\"\nalow = []", "belljar.toml:3: there is no key `alow`", "did you mean `allow`?"),
+            (
+                "[egress]\nmode = \"strict\"\nalow = []",
+                "belljar.toml:3: there is no key `alow`",
+                "did you mean `allow`?",
+            ),
             ("[egres]", "belljar.toml:1: there is no key `egres`", "did you mean `egress`?"),
-            ("\n\negress.zebra = 1", "belljar.toml:3: there is no key `zebra`", "known here: mode, widest, groups"),
+            (
+                "\n\negress.zebra = 1",
+                "belljar.toml:3: there is no key `zebra`",
+                "known here: mode, widest, groups",
+            ),
             (
                 "[[egress.rule]]\nhost = \"x.com\"\nport = [1]",
                 "belljar.toml:3: there is no key `port`",
@@ -154,12 +163,24 @@ mod tests {
             ("[egress]\nallow = \"x.com\"", "belljar.toml:2: invalid type: string", "write a list"),
             ("[egress]\nmode = 3", "belljar.toml:2: invalid type: integer `3`", "text in quotes"),
             ("[egress]\nallow = [\n  3,\n]", "belljar.toml:3: invalid type: integer `3`", "text in quotes"),
-            ("[[egress.rule]]\nports = [1]", "belljar.toml:1: missing field `host`", "host = \"example.com\""),
+            (
+                "[[egress.rule]]\nports = [1]",
+                "belljar.toml:1: missing field `host`",
+                "host = \"example.com\"",
+            ),
             ("[egress.rule]\nhost = \"x.com\"", "belljar.toml:1: invalid type: map", "write"),
-            ("[egress]\nmode = \"strict\"\nmode = \"open\"", "belljar.toml:3: duplicate key", "correct the line"),
+            (
+                "[egress]\nmode = \"strict\"\nmode = \"open\"",
+                "belljar.toml:3: duplicate key",
+                "correct the line",
+            ),
             ("[egress]\nallow = [\"x.com\"\ndeny = []", "belljar.toml:3", "correct the line"),
             ("mode", "belljar.toml:1", "correct the line"),
-            ("[[egress.rule]]\nhost = \"x\"\nports = [true]", "belljar.toml:3: invalid type: boolean", "correct"),
+            (
+                "[[egress.rule]]\nhost = \"x\"\nports = [true]",
+                "belljar.toml:3: invalid type: boolean",
+                "correct",
+            ),
         ] {
             let error = parse(content).expect_err(content);
             assert!(error.message.starts_with(message), "{content}: {error}");

@@ -78,19 +78,8 @@ impl Settings {
 
     /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
     pub(super) fn understand(text: &Text) -> Result<Settings, SandboxError> {
-        let Egress {
-            mode,
-            widest,
-            groups,
-            allow,
-            deny,
-            only,
-            private,
-            resolvers,
-            connections,
-            bytes,
-            rule,
-        } = File::parse(text)?.egress;
+        let Egress { mode, widest, groups, allow, deny, only, private, resolvers, connections, bytes, rule } =
+            File::parse(text)?.egress;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;

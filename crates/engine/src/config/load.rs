@@ -109,12 +109,15 @@ fn repository(
             loaded.files.push((Layer::Repository, text.name.clone()));
             return Settings::understand(&text).map(Some);
         }
-        Standing::Unknown => {
-            ("repository_untrusted", format!("`{FOLDER}/{FILE}` of the workspace was not applied: nobody trusted it"))
-        }
+        Standing::Unknown => (
+            "repository_untrusted",
+            format!("`{FOLDER}/{FILE}` of the workspace was not applied: nobody trusted it"),
+        ),
         Standing::Changed => (
             "repository_changed",
-            format!("`{FOLDER}/{FILE}` of the workspace was not applied: it has changed since it was trusted"),
+            format!(
+                "`{FOLDER}/{FILE}` of the workspace was not applied: it has changed since it was trusted"
+            ),
         ),
     };
     let command = format!("belljar trust {}", argument(workspace));

@@ -170,8 +170,7 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
 }
 
 /// Without waiting: a pipe that nobody writes to would hold us up for ever.
-const READING: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 /// Far more than anybody writes by hand.
 const MAX: u64 = 64 * 1024;
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -17,9 +17,8 @@ pub(super) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option
     let place = text.place(table.host.span().start);
     let mut openings: Vec<Opening> = Vec::new();
     for line in lines(&host, &ports, &protocols) {
-        let rule = Rule::allow(&line, source(place.clone())).map_err(|error| {
-            at(&place, "config_value", error).hint("ports = [8443] says at which port")
-        })?;
+        let rule = Rule::allow(&line, source(place.clone()))
+            .map_err(|error| at(&place, "config_value", error).hint("ports = [8443] says at which port"))?;
         openings.extend(rule.openings);
     }
     let label = RuleLabel::new(source(place), &label(&host, &ports, &protocols));
@@ -88,12 +87,7 @@ fn parse<W, T, E: fmt::Display>(
         .map_err(|error| at(&text.place(written.span().start), "config_value", error))
 }
 
-fn check(
-    text: &Text,
-    rule: &Rule,
-    example: &Spanned<String>,
-    must_match: bool,
-) -> Result<(), SandboxError> {
+fn check(text: &Text, rule: &Rule, example: &Spanned<String>, must_match: bool) -> Result<(), SandboxError> {
     let (one, none) = ([example.get_ref().as_str()], [""; 0]);
     let outcome = match must_match {
         true => rule.check_examples(&one, &none),
@@ -156,7 +150,8 @@ mod tests {
 
     #[test]
     fn examples_that_hold_are_no_trouble() {
-        let table = "host = \"=x.com\"\nmatches = [\"x.com:443\"]\ndoes_not_match = [\"x.com.evil\", \"x.com:22\"]";
+        let table =
+            "host = \"=x.com\"\nmatches = [\"x.com:443\"]\ndoes_not_match = [\"x.com.evil\", \"x.com:22\"]";
         assert!(understand(table).is_ok());
     }
 }

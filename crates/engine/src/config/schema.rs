@@ -33,7 +33,8 @@ mod tests {
         let schema = read();
         let egress = &schema["properties"]["egress"];
         let rule = &egress["properties"]["rule"]["items"];
-        for (header, table) in [("", &schema), ("[egress]", egress), ("[[egress.rule]]\nhost = \"x\"", rule)] {
+        for (header, table) in [("", &schema), ("[egress]", egress), ("[[egress.rule]]\nhost = \"x\"", rule)]
+        {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
             assert_eq!(table["additionalProperties"], false, "{header}");

@@ -80,11 +80,15 @@ pub fn propose_from(places: &Places, workspace: &Path) -> Result<Proposal, Sandb
 }
 
 impl Proposal {
+    /// The file, fit to be shown.
+    pub fn name(&self) -> String {
+        shown(&self.file)
+    }
+
     /// Keeps that this content is trusted.
     pub fn keep(&self) -> Result<(), SandboxError> {
         self.record.write().map_err(|error| {
-            let message =
-                format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
+            let message = format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
             let folder = self.record.file.parent().unwrap_or(Path::new("/"));
             SandboxError::runtime("trust_not_kept", message)
                 .hint(format!("see to it that you can write in {}", argument(folder)))

@@ -131,7 +131,10 @@ fn pointed_at(name: &str) -> Option<IpAddr> {
         return reversed.join(".").parse::<Ipv4Addr>().ok().map(IpAddr::V4);
     }
     let digits: String = name.strip_suffix(".ip6.arpa")?.split('.').rev().collect();
-    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten().map(|bits| Ipv6Addr::from(bits).into())
+    (digits.len() == 32)
+        .then(|| u128::from_str_radix(&digits, 16).ok())
+        .flatten()
+        .map(|bits| Ipv6Addr::from(bits).into())
 }
 
 fn record_type(kind: u16) -> String {

@@ -17,6 +17,8 @@ use belljar_sys::rustix::net::{
     bind, listen, socket_with, sockopt,
 };
 use belljar_wire::message::{Caught, Families, Intake, IntakeReport};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 
 /// The sockets of an intake, and what they are.
 pub(crate) struct Opened {
@@ -49,10 +51,37 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     Ok(Opened { report: IntakeReport { families, caught, listeners }, sockets })
 }
 
-/// Brings up the namespace that [`net::new_namespace`] makes, and opens the intake in it.
-pub(crate) fn in_new_namespace(intake: Option<&Intake>) -> Result<(OwnedFd, Option<Opened>), Errno> {
-    let namespace = net::new_namespace()?;
-    Ok((namespace, intake.map(open).transpose()?))
+/// A network namespace that a thread makes beside everything else: it takes as long as all of that together, so it
+/// begins before anybody knows what will be in it.
+pub(crate) struct Network {
+    orders: Sender<Option<Intake>>,
+    made: JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>,
+}
+
+impl Network {
+    /// Begins to make it.
+    pub(crate) fn begin() -> Result<Network, Errno> {
+        let (orders, order) = channel::<Option<Intake>>();
+        let make = move || {
+            let namespace = net::new_namespace()?;
+            let intake = order.recv().map_err(|_| Errno::CANCELED)?;
+            Ok((namespace, intake.as_ref().map(open).transpose()?))
+        };
+        let made = thread::Builder::new().stack_size(STACK).spawn(make).map_err(|_| Errno::AGAIN)?;
+        Ok(Network { orders, made })
+    }
+
+    /// Says what will be in it.
+    pub(crate) fn order(&self, intake: Option<Intake>) {
+        // A thread that is gone says why when it is asked for what it made.
+        let _ = self.orders.send(intake);
+    }
+
+    /// The namespace, and its way out.
+    pub(crate) fn finish(self) -> Result<(OwnedFd, Option<Opened>), Errno> {
+        drop(self.orders);
+        self.made.join().unwrap_or(Err(Errno::IO))
+    }
 }
 
 /// Takes connections to this port, whichever address was dialled.
@@ -87,3 +116,4 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// As many as the kernel lets wait by default (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 const DNS: u16 = 53;
+const STACK: usize = 64 * 1024;

@@ -15,7 +15,13 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Adds a message. Only those that ask for it are acknowledged; errors always come back.
-    pub(super) fn message(&mut self, kind: u16, flags: u16, fixed: &[u8], attributes: impl FnOnce(&mut Nest<'_>)) {
+    pub(super) fn message(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        fixed: &[u8],
+        attributes: impl FnOnce(&mut Nest<'_>),
+    ) {
         let start = self.bytes.len();
         self.messages += 1;
         self.bytes.extend([0; 4]);
@@ -41,7 +47,9 @@ impl Batch {
             let mut rest = &buffer[..length];
             while let Some((kind, sequence, body, after)) = split(rest) {
                 if kind == ERROR {
-                    let code = body.first_chunk().map_or(-Errno::IO.raw_os_error(), |code| i32::from_ne_bytes(*code));
+                    let code = body
+                        .first_chunk()
+                        .map_or(-Errno::IO.raw_os_error(), |code| i32::from_ne_bytes(*code));
                     if code != 0 {
                         return Err(Errno::from_raw_os_error(-code));
                     }

@@ -79,9 +79,14 @@ pub(super) fn redirect(port: u16) -> Result<(), Errno> {
 fn address(batch: &mut Batch, family: u8, address: &[u8], flags: u8) {
     let prefix = (address.len() * 8) as u8;
     let [index, ..] = LOOPBACK.to_ne_bytes();
-    batch.message(NEW_ADDRESS, CREATE, &[family, prefix, flags, SCOPE_UNIVERSE, index, 0, 0, 0], |attributes| {
-        attributes.bytes(ADDRESS_LOCAL, address).bytes(ADDRESS_ADDRESS, address);
-    });
+    batch.message(
+        NEW_ADDRESS,
+        CREATE,
+        &[family, prefix, flags, SCOPE_UNIVERSE, index, 0, 0, 0],
+        |attributes| {
+            attributes.bytes(ADDRESS_LOCAL, address).bytes(ADDRESS_ADDRESS, address);
+        },
+    );
 }
 
 /// `ip route add local default dev lo src ADDRESS`

@@ -5,6 +5,7 @@ use super::sentence::{moment, printable};
 use belljar_audit::{LogFile, Reader};
 use belljar_spec::SandboxId;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 pub(super) fn list(out: &mut impl Write, all: bool, json: bool) -> Result<u8, Stop> {
@@ -53,6 +54,8 @@ impl Row {
         let mut row =
             Row { sandbox: log.sandbox, started: None, state: "killed", records: 0, opened: 0, refused: 0 };
         let live = log.is_live();
+        // The same refusal is written now and then, each time with how often so far.
+        let mut refused = BTreeMap::new();
         let mut reader = Reader::open(&log.path)?;
         while let Some(record) = reader.next_record()? {
             row.records += 1;
@@ -60,11 +63,16 @@ impl Row {
             let times = record.event["times"].as_u64().unwrap_or(1);
             match record.event["kind"].as_str() {
                 Some("connection_opened" | "fetched") => row.opened += 1,
-                Some("connection_refused" | "name_refused" | "fetch_refused") => row.refused += times,
+                Some(kind @ ("connection_refused" | "name_refused" | "fetch_refused")) => {
+                    let field = |name: &str| record.event[name].to_string();
+                    let what = ["destination", "name", "record_type", "port", "reason"].map(field);
+                    refused.insert((kind.to_string(), what), times);
+                }
                 Some("sandbox_ended") => row.state = "ended",
                 Some(_) | None => {}
             }
         }
+        row.refused = refused.values().sum();
         if live {
             row.state = "running";
         }

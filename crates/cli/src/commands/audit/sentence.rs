@@ -114,7 +114,7 @@ impl Event<'_> {
         let reason = reason.map_or_else(|_| self.text("reason"), |reason: Reason| reason.sentence().into());
         let times = match self.number("times") {
             0 | 1 => String::new(),
-            times => format!(", {times} times"),
+            times => format!(", {times} times so far"),
         };
         match self.0["detail"].as_str() {
             Some(detail) => format!("{asked}: {reason} ({detail}){times}"),
@@ -173,7 +173,7 @@ mod tests {
         let cases = [
             (
                 r#"{"kind":"connection_refused","destination":"x.com","port":443,"reason":"name_not_allowed","detail":null,"remedy":"--allow x.com","times":2}"#,
-                "2026-11-15 06:00:00.123  refused     x.com:443: no rule allows this name, 2 times\n                                     -> --allow x.com\n",
+                "2026-11-15 06:00:00.123  refused     x.com:443: no rule allows this name, 2 times so far\n                                     -> --allow x.com\n",
             ),
             (
                 r#"{"kind":"connection_refused","destination":"::1","port":80,"reason":"direct_address","times":1}"#,

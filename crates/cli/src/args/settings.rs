@@ -1,0 +1,155 @@
+//! The words about what may be reached, and about the files that say so.
+
+use belljar_engine::config::{EgressFlags, Layer};
+use belljar_spec::egress::{
+    GroupName, HostName, HostNameError, Mode, PortRange, Rule, RuleError, RuleSource,
+};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Debug, Default, Clone, ClapArgs)]
+#[command(next_help_heading = "Egress")]
+pub(crate) struct EgressArgs {
+    /// What may leave the sandbox at all: `none`; `strict`, what rules allow; `open`, any public name. Private
+    /// addresses stay out of reach in each [default: strict, with nothing allowed, or as your configuration says]
+    #[arg(long = "egress", value_name = "MODE")]
+    mode: Option<Mode>,
+    /// Allow a host: `example.com` is it and all its subdomains, `=example.com` only itself; by TLS at 443 and HTTP at
+    /// 80, unless a port or a protocol (tls, http, ssh, postgres, tcp) says otherwise: `db.example.com:5433/postgres`;
+    /// may be repeated
+    #[arg(long, value_name = "HOST[:PORT][/PROTO]", value_parser = flag_rule)]
+    allow: Vec<Rule>,
+    /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<GroupName>,
+}
+
+impl EgressArgs {
+    pub(crate) fn flags(self) -> EgressFlags {
+        EgressFlags { mode: self.mode, allow: self.allow, groups: self.groups }
+    }
+}
+
+fn flag_rule(text: &str) -> Result<Rule, RuleError> {
+    Rule::allow(text, RuleSource::Flag)
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TrustArgs {
+    /// The folder whose .belljar/config.toml is meant [default: the current one]
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Forget that it is trusted
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show what your files and these flags come to, and where each part comes from
+    Show(ConfigShowArgs),
+    /// Print the JSON schema of belljar.toml, for editors
+    Schema,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ConfigShowArgs {
+    /// The workspace whose .belljar/config.toml counts, if it is trusted [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) egress: EgressArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Check a file before it is put in its place
+    #[command(after_help = "Exit codes: 0 it makes sense; 1 it does not.")]
+    Check(PolicyCheckArgs),
+    /// Say whether a name can be reached, by which rule, and where it leads
+    #[command(after_help = "Exit codes: 0 it can be reached; 1 it cannot.\n\n\
+        Examples:\n  \
+        belljar policy explain api.github.com:443\n  \
+        belljar policy explain --group registries files.pythonhosted.org")]
+    Explain(PolicyExplainArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PolicyCheckArgs {
+    /// The file
+    pub(crate) file: PathBuf,
+    /// Whose it will be [default: by its path; the user's if that says nothing]
+    #[arg(long = "as", value_name = "LAYER")]
+    pub(crate) layer: Option<LayerWord>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PolicyExplainArgs {
+    /// The name, or the name and a port
+    #[arg(value_name = "NAME[:PORT]")]
+    pub(crate) target: Target,
+    /// The workspace whose .belljar/config.toml counts, if it is trusted [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) egress: EgressArgs,
+}
+
+/// Whose a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayerWord {
+    /// /etc/belljar/belljar.toml
+    Operator,
+    /// ~/.config/belljar/belljar.toml
+    User,
+    /// .belljar/config.toml
+    Repository,
+}
+
+impl From<LayerWord> for Layer {
+    fn from(word: LayerWord) -> Layer {
+        match word {
+            LayerWord::Operator => Layer::Operator,
+            LayerWord::User => Layer::User,
+            LayerWord::Repository => Layer::Repository,
+        }
+    }
+}
+
+/// What is to be explained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) name: HostName,
+    pub(crate) port: Option<u16>,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Target, String> {
+        let understood = |name: &str| name.parse().map_err(|error: HostNameError| error.to_string());
+        // An address has colons of its own, and is told what it is.
+        match text.split_once(':').filter(|_| belljar_spec::egress::spelled_address(text).is_none()) {
+            None => Ok(Target { name: understood(text)?, port: None }),
+            Some((name, port)) => match port.parse::<PortRange>() {
+                Ok(range) if range.first() == range.last() => {
+                    Ok(Target { name: understood(name)?, port: Some(range.first()) })
+                }
+                _ => Err("write a name, or a name and one port, as in `example.com:443`".into()),
+            },
+        }
+    }
+}

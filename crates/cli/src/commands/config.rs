@@ -1,0 +1,115 @@
+//! `belljar config`: what the files come to, and what may stand in them.
+
+use super::paper::print;
+use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
+use crate::failure::say_notes;
+use belljar_engine::config::{self, Loaded, Origin};
+use belljar_spec::SandboxError;
+use belljar_spec::egress::{EgressPolicy, Rule, RuleSource};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
+    match command {
+        ConfigCommand::Schema => print(config::schema().as_bytes()),
+        ConfigCommand::Show(options) => show(options),
+    }
+}
+
+/// What files and flags come to. Notes go to standard error.
+pub(super) fn effective(
+    folder: Option<PathBuf>,
+    egress: EgressArgs,
+) -> Result<(EgressPolicy, Loaded), SandboxError> {
+    let mut loaded = config::load(Some(&workspace(folder)?), egress.flags())?;
+    say_notes(&loaded.notes);
+    Ok((loaded.policy.take().unwrap_or_default(), loaded))
+}
+
+fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
+    let (policy, loaded) = effective(options.workspace, options.egress)?;
+    match options.json {
+        true => print(format!("{:#}\n", as_json(&policy, &loaded)).as_bytes()),
+        false => print(as_text(&policy, &loaded).as_bytes()),
+    }
+}
+
+fn as_text(policy: &EgressPolicy, loaded: &Loaded) -> String {
+    let origins = &loaded.origins;
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
+        rows.push([key.to_string(), value.to_string(), origin.to_string()]);
+    };
+    line("mode", policy.mode.as_str(), &origins.mode);
+    for (name, origin) in &origins.groups {
+        line("group", name.as_str(), origin);
+    }
+    for (key, rules) in [("allow", &policy.allow), ("deny", &policy.deny)] {
+        for rule in rules {
+            let reason = origins.reasons.iter().find(|(label, _)| *label == rule.label);
+            let reason = reason.map_or(String::new(), |(_, reason)| format!("  # {reason}"));
+            let value = if key == "deny" { rule.label.text().to_string() } else { openings(rule) };
+            line(key, &value, &format!("{}{reason}", source(rule)));
+        }
+    }
+    for (range, origin) in &origins.private {
+        line("private", &range.to_string(), origin);
+    }
+    let resolvers: Vec<String> = policy.resolvers.iter().map(ToString::to_string).collect();
+    let resolvers = if resolvers.is_empty() { "the system's".into() } else { resolvers.join(", ") };
+    line("resolvers", &resolvers, &origins.resolvers);
+    line("connections", &policy.limits.connections.to_string(), &origins.connections);
+    let bytes = policy.limits.bytes.map_or("no limit".into(), |bytes| bytes.to_string());
+    line("bytes", &bytes, &origins.bytes);
+    for (layer, file) in &loaded.files {
+        line("file", layer.as_str(), file);
+    }
+    let width = rows.iter().map(|[_, value, _]| value.chars().count()).max().unwrap_or_default();
+    rows.iter().map(|[key, value, origin]| format!("{key:<12} {value:<width$}  {origin}\n")).collect()
+}
+
+fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
+    let origins = &loaded.origins;
+    let rules = |rules: &[Rule]| -> Vec<Value> {
+        let one = |rule: &Rule| {
+            let reason = origins.reasons.iter().find(|(label, _)| *label == rule.label);
+            json!({
+                "rule": rule.label.text(),
+                "host": rule.host,
+                "openings": rule.openings,
+                "from": source(rule),
+                "reason": reason.map(|(_, reason)| reason),
+            })
+        };
+        rules.iter().map(one).collect()
+    };
+    let said = |value: Value, origin: &Origin| json!({ "value": value, "from": origin.to_string() });
+    let group = |(name, origin): &(_, Origin)| said(json!(name), origin);
+    let note = |note: &config::Note| json!({ "code": note.code, "message": note.message, "hint": note.hint });
+    json!({
+        "mode": said(json!(policy.mode), &origins.mode),
+        "groups": origins.groups.iter().map(group).collect::<Vec<_>>(),
+        "allow": rules(&policy.allow),
+        "deny": rules(&policy.deny),
+        "private": origins.private.iter().map(|(range, origin)| said(json!(range.to_string()), origin)).collect::<Vec<_>>(),
+        "resolvers": said(json!(policy.resolvers), &origins.resolvers),
+        "connections": said(json!(policy.limits.connections), &origins.connections),
+        "bytes": said(json!(policy.limits.bytes), &origins.bytes),
+        "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
+        "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
+    })
+}
+
+/// `example.com 443 (tls), 80 (http)`.
+pub(super) fn openings(rule: &Rule) -> String {
+    let openings: Vec<String> = rule.openings.iter().map(ToString::to_string).collect();
+    format!("{} {}", rule.host, openings.join(", "))
+}
+
+fn source(rule: &Rule) -> String {
+    match rule.label.source() {
+        RuleSource::Flag | RuleSource::Program | RuleSource::Mode => "command line".into(),
+        RuleSource::Group(name) => format!("group {name}"),
+        RuleSource::File { path, line } => format!("{path}:{line}"),
+    }
+}

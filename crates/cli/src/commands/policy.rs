@@ -1,0 +1,136 @@
+//! `belljar policy`: is a file right, and what does policy say of a name?
+
+use super::config::effective;
+use super::paper::print;
+use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
+use crate::failure;
+use belljar_engine::config::{self, Layer};
+use belljar_engine::{Addresses, Explanation, Outcome, explain};
+use belljar_spec::SandboxError;
+use belljar_spec::egress::HostName;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+pub(crate) fn policy(command: PolicyCommand) -> Result<u8, SandboxError> {
+    match command {
+        PolicyCommand::Check(options) => check(&options),
+        PolicyCommand::Explain(options) => explained(options),
+    }
+}
+
+fn check(options: &PolicyCheckArgs) -> Result<u8, SandboxError> {
+    let layer = options.layer.map_or_else(|| layer_of(&options.file), Layer::from);
+    match config::check(&options.file, layer) {
+        Ok(settings) => {
+            let rules = match settings.rules() {
+                1 => "1 rule".to_string(),
+                rules => format!("{rules} rules"),
+            };
+            print(format!("fine as {}: {rules}\n", layer.file()).as_bytes())
+        }
+        Err(error) => {
+            failure::say(&error);
+            if layer == Layer::User && error.code == "config_not_for_this_layer" {
+                eprintln!("  hint: `--as operator` checks it as the operator's");
+            }
+            Ok(NO)
+        }
+    }
+}
+
+fn layer_of(file: &Path) -> Layer {
+    if file.ends_with(".belljar/config.toml") {
+        Layer::Repository
+    } else if file.starts_with("/etc/belljar") {
+        Layer::Operator
+    } else {
+        Layer::User
+    }
+}
+
+fn explained(options: PolicyExplainArgs) -> Result<u8, SandboxError> {
+    let (policy, _) = effective(options.workspace, options.egress)?;
+    let ask = |name: &HostName| belljar_engine::resolve(&policy, name);
+    let explanation = explain(&policy, &options.target.name, options.target.port, Some(&ask));
+    match options.json {
+        true => print(format!("{:#}\n", as_json(&explanation)).as_bytes())?,
+        false => print(as_text(&explanation).as_bytes())?,
+    };
+    Ok(if matches!(explanation.outcome, Outcome::Allowed(_)) { 0 } else { NO })
+}
+
+fn as_text(explanation: &Explanation) -> String {
+    let target = match explanation.port {
+        Some(port) => format!("{}:{port}", explanation.name),
+        None => explanation.name.to_string(),
+    };
+    let mut text = String::new();
+    // A string can always be written to.
+    let _ = match &explanation.outcome {
+        Outcome::Allowed(grants) => {
+            let _ = writeln!(text, "{target} can be reached");
+            grants.iter().try_for_each(|grant| {
+                writeln!(
+                    text,
+                    "  port {:<12} {:<10} by {}",
+                    grant.ports.to_string(),
+                    grant.protocols.to_string(),
+                    grant.rule
+                )
+            })
+        }
+        Outcome::Refused { refusal, by } => {
+            let _ = writeln!(text, "{target} cannot be reached: {}", refusal.reason);
+            let rows = [
+                ("by", by.as_ref().map(ToString::to_string)),
+                ("found", refusal.detail.as_ref().map(ToString::to_string)),
+                ("allow it", refusal.remedy()),
+            ];
+            let mut rows = rows.into_iter().filter_map(|(key, value)| Some((key, value?)));
+            rows.try_for_each(|(key, value)| writeln!(text, "  {key:<17} {value}"))
+        }
+    };
+    let leads = match (&explanation.addresses, &explanation.outcome) {
+        (Addresses::Found(found), _) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        (Addresses::Failed(why), _) => format!("nowhere: {why}"),
+        (Addresses::NotResolved, Outcome::Allowed(_)) => "not resolved".into(),
+        // Nobody asks for what is refused anyway.
+        (Addresses::NotResolved, Outcome::Refused { .. }) => return text,
+    };
+    let _ = writeln!(text, "  {:<17} {leads}", "leads to");
+    text
+}
+
+fn as_json(explanation: &Explanation) -> Value {
+    let mut object = json!({
+        "name": explanation.name,
+        "port": explanation.port,
+        "allowed": matches!(explanation.outcome, Outcome::Allowed(_)),
+        "addresses": Value::Null,
+    });
+    match &explanation.outcome {
+        Outcome::Allowed(grants) => {
+            let grants = grants.iter().map(
+                |grant| json!({ "ports": grant.ports, "protocols": grant.protocols, "rule": grant.rule }),
+            );
+            object["grants"] = grants.collect();
+        }
+        Outcome::Refused { refusal, by } => {
+            object["reason"] = json!(refusal.reason);
+            object["sentence"] = json!(refusal.reason.sentence());
+            object["detail"] = json!(refusal.detail);
+            object["by"] = json!(by);
+            object["remedy"] = json!(refusal.remedy());
+        }
+    }
+    match &explanation.addresses {
+        Addresses::Found(found) => object["addresses"] = json!(found),
+        Addresses::Failed(why) => object["resolving_failed"] = json!(why),
+        Addresses::NotResolved => {}
+    }
+    object
+}
+
+/// It does not, or it cannot.
+const NO: u8 = 1;

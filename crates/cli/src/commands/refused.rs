@@ -1,0 +1,97 @@
+//! One line at the end of a run: what it could not reach, and what would allow it.
+
+use belljar_engine::{Refused, Sandbox};
+use belljar_spec::SandboxId;
+use serde::Serialize;
+
+/// Says it, if there is something to say.
+pub(super) fn say(sandbox: &Sandbox) {
+    if let Some(line) = line(sandbox.id(), &sandbox.refused()) {
+        eprintln!("{line}");
+    }
+}
+
+/// The same, for a program.
+#[derive(Serialize)]
+pub(super) struct RefusedReport {
+    destination: String,
+    port: Option<u16>,
+    reason: &'static str,
+    detail: Option<String>,
+    remedy: Option<String>,
+    times: u64,
+}
+
+pub(super) fn report(sandbox: &Sandbox) -> Vec<RefusedReport> {
+    let one = |Refused { refusal, times }: Refused| RefusedReport {
+        destination: refusal.destination.to_string(),
+        port: refusal.port,
+        reason: refusal.reason.code(),
+        detail: refusal.detail.as_ref().map(|detail| detail.as_str().to_string()),
+        remedy: refusal.remedy(),
+        times,
+    };
+    sandbox.refused().into_iter().map(one).collect()
+}
+
+fn line(sandbox: SandboxId, refused: &[Refused]) -> Option<String> {
+    if refused.is_empty() {
+        return None;
+    }
+    let mut shown: Vec<String> = refused.iter().take(SHOWN).map(|one| one.refusal.to_string()).collect();
+    if refused.len() > SHOWN {
+        shown.push(format!("and {} more (`belljar audit show {sandbox}`)", refused.len() - SHOWN));
+    }
+    let mut remedies: Vec<String> = Vec::new();
+    for remedy in refused.iter().take(SHOWN).filter_map(|one| one.refusal.remedy()) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    let remedy = match remedies.as_slice() {
+        [] => String::new(),
+        // Flags stand beside each other; a line of a file stands alone.
+        flags if flags.iter().all(|flag| flag.starts_with("--")) => {
+            format!("; to allow: {}", flags.join(" "))
+        }
+        mixed => format!("; to allow: {}", mixed.join(", ")),
+    };
+    Some(format!("belljar: refused {}{remedy}", shown.join("; ")))
+}
+
+/// More is in the audit log.
+const SHOWN: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::{HostName, Reason, Refusal};
+
+    fn refused(name: &str, port: Option<u16>) -> Refused {
+        let name: HostName = name.parse().expect("a name");
+        Refused { refusal: Refusal::new(name, port, Reason::NameNotAllowed), times: 2 }
+    }
+
+    #[test]
+    fn the_line_has_the_flags_that_help() {
+        let id = SandboxId::from_random([1; 8]);
+        assert_eq!(line(id, &[]), None);
+        assert_eq!(
+            line(id, &[refused("a.example", None), refused("b.example", Some(8443))]).as_deref(),
+            Some(
+                "belljar: refused a.example: no rule allows this name; b.example:8443: no rule allows this name; \
+                 to allow: --allow a.example --allow b.example:8443"
+            )
+        );
+    }
+
+    #[test]
+    fn many_refusals_are_still_one_line() {
+        let id = SandboxId::from_random([1; 8]);
+        let many: Vec<Refused> =
+            (0..100).map(|number| refused(&format!("n{number}.example"), None)).collect();
+        let line = line(id, &many).expect("a line");
+        assert!(line.contains("and 95 more (`belljar audit show "), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
+}

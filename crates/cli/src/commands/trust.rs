@@ -1,0 +1,141 @@
+//! `belljar trust`: a repository's own configuration counts once somebody looked at it and said so.
+
+use super::config::openings;
+use super::paper::print;
+use crate::args::{TrustArgs, workspace};
+use belljar_engine::config::{self, Proposal, Settings, Standing};
+use belljar_spec::SandboxError;
+use belljar_spec::egress::{Rule, group};
+use belljar_sys::rustix::stdio::stdin;
+use belljar_sys::rustix::termios::isatty;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+pub(crate) fn trust(options: TrustArgs) -> Result<u8, SandboxError> {
+    let folder = workspace(options.folder)?;
+    if options.revoke {
+        return revoke(&folder, options.json);
+    }
+    let proposal = config::propose(&folder)?;
+    let asks = !options.yes && proposal.standing != Standing::Trusted;
+    if !options.json {
+        print(as_text(&proposal).as_bytes())?;
+    }
+    if asks && !isatty(stdin()) {
+        return Err(SandboxError::policy("cannot_ask", "nobody can be asked: standard input is no terminal")
+            .hint("look at what the file allows, then say `belljar trust --yes`"));
+    }
+    if asks && options.json {
+        eprint!("{}", as_text(&proposal));
+    }
+    let trusted = !asks || confirmed()?;
+    if trusted && proposal.standing != Standing::Trusted {
+        proposal.keep()?;
+    }
+    if options.json {
+        print(format!("{:#}\n", as_json(&proposal, trusted)).as_bytes())?;
+    } else {
+        eprintln!(
+            "belljar: {}",
+            match (trusted, proposal.standing) {
+                (true, Standing::Trusted) => "this is trusted already",
+                (true, Standing::Unknown | Standing::Changed) => "trusted, until the file changes",
+                (false, _) => "not trusted: nothing of it counts",
+            }
+        );
+    }
+    Ok(if trusted { 0 } else { NO })
+}
+
+fn revoke(folder: &Path, as_json: bool) -> Result<u8, SandboxError> {
+    let was_trusted = config::revoke(folder)?;
+    if as_json {
+        return print(format!("{:#}\n", json!({ "trusted": false, "was_trusted": was_trusted })).as_bytes());
+    }
+    match was_trusted {
+        true => eprintln!("belljar: no longer trusted: nothing of it counts"),
+        false => eprintln!("belljar: it was not trusted"),
+    }
+    Ok(0)
+}
+
+fn confirmed() -> Result<bool, SandboxError> {
+    eprint!("Trust exactly this? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| SandboxError::runtime("stdin", format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn as_text(proposal: &Proposal) -> String {
+    let Settings { mode, groups, allow, deny, connections, bytes, reasons, .. } = &proposal.settings;
+    let mut text = String::new();
+    // A string can always be written to.
+    let _ = writeln!(text, "{}", proposal.name());
+    let _ = writeln!(
+        text,
+        "sha256 {}{}",
+        proposal.sha256,
+        match proposal.standing {
+            Standing::Trusted => " (trusted)",
+            Standing::Changed => " (another content was trusted)",
+            Standing::Unknown => "",
+        }
+    );
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(text, "  {key:<12} {value}");
+    };
+    if let Some(mode) = mode {
+        line("mode", mode.value.as_str());
+    }
+    let reason_of = |rule: &Rule| reasons.iter().find(|(label, _)| *label == rule.label);
+    for rule in allow {
+        let reason = reason_of(rule).map_or(String::new(), |(_, reason)| format!("  # {reason}"));
+        line("allow", &format!("{}{reason}", openings(rule)));
+    }
+    for name in groups {
+        let rules = group(name.value.as_str())
+            .map_or(Vec::new(), |group| group.rules().map(Rule::to_string).collect());
+        line("group", &format!("{}: {}", name.value, rules.join(", ")));
+    }
+    for rule in deny {
+        line("deny", rule.label.text());
+    }
+    if let Some(connections) = connections {
+        line("connections", &connections.value.to_string());
+    }
+    if let Some(bytes) = bytes {
+        line("bytes", &bytes.value.to_string());
+    }
+    if proposal.settings.is_silent() {
+        line("nothing", "it says nothing that counts");
+    }
+    text
+}
+
+fn as_json(proposal: &Proposal, trusted: bool) -> Value {
+    let Settings { mode, groups, allow, deny, connections, bytes, .. } = &proposal.settings;
+    let texts =
+        |rules: &[Rule]| -> Vec<String> { rules.iter().map(|rule| rule.label.text().to_string()).collect() };
+    json!({
+        "file": proposal.file.to_string_lossy(),
+        "sha256": proposal.sha256,
+        "trusted": trusted,
+        "before": match proposal.standing {
+            Standing::Trusted => "trusted",
+            Standing::Changed => "changed",
+            Standing::Unknown => "unknown",
+        },
+        "mode": mode.as_ref().map(|mode| mode.value),
+        "groups": groups.iter().map(|name| name.value).collect::<Vec<_>>(),
+        "allow": texts(allow),
+        "deny": texts(deny),
+        "connections": connections.as_ref().map(|number| number.value),
+        "bytes": bytes.as_ref().map(|size| size.value),
+    })
+}
+
+/// Somebody was asked, and said no.
+const NO: u8 = 1;

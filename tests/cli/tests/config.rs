@@ -1,0 +1,219 @@
+//! `belljar config`, `policy`, `trust`: what a person sees of files and rules.
+
+use belljar_tests_cli::{Run, belljar};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A home with nothing in it, and a folder to work in.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().expect("a temporary folder can be made"));
+        fs::create_dir_all(home.path("work/.belljar")).expect("a folder can be made");
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().expect("the folder is there").join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder can be made");
+        fs::write(&path, content).expect("a file can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    }
+
+    fn user(&self, content: &str) {
+        self.write("config/belljar/belljar.toml", content);
+    }
+
+    fn repository(&self, content: &str) {
+        self.write("work/.belljar/config.toml", content);
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let output = Command::new(belljar())
+            .args(args)
+            .current_dir(self.path("work"))
+            .env("HOME", self.path("."))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .stdin(Stdio::null())
+            .output()
+            .expect("belljar starts");
+        let text = |bytes: &[u8]| {
+            let home = self.path("");
+            let home = home.to_str().expect("a plain path").trim_end_matches('/');
+            String::from_utf8_lossy(bytes).replace(home, "[home]")
+        };
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    /// What is said on both streams, and the exit code.
+    fn said(&self, args: &[&str]) -> String {
+        let Run { code, stdout, stderr } = self.run(args);
+        format!("{stdout}---\n{stderr}--- {code}\n")
+    }
+}
+
+const USER: &str = r#"[egress]
+groups = ["github"]
+allow = ["example.com", "=db.example.org:5433/postgres"]
+deny = ["gist.github.com"]
+connections = 100
+bytes = "1g"
+
+[[egress.rule]]
+host = "build.example.net"
+ports = [443, "8000-8100"]
+protocols = ["tls"]
+matches = ["a.build.example.net:8001"]
+does_not_match = ["example.net"]
+reason = "the build farm"
+"#;
+
+#[test]
+fn help_stays_as_it_is() {
+    let home = Home::new();
+    for (name, args) in [
+        ("trust", &["trust", "--help"][..]),
+        ("config", &["config", "--help"]),
+        ("policy_check", &["policy", "check", "--help"]),
+        ("policy_explain", &["policy", "explain", "--help"]),
+    ] {
+        insta::assert_snapshot!(format!("help_{name}"), home.run(args).stdout);
+    }
+}
+
+#[test]
+fn what_holds_is_shown_with_where_it_comes_from() {
+    let home = Home::new();
+    insta::assert_snapshot!("show_nothing", home.said(&["config", "show"]));
+    home.user(USER);
+    home.repository("[egress]\nmode = \"none\"\n");
+    let flags = ["config", "show", "--allow", "x.com/ssh", "--egress", "strict"];
+    insta::assert_snapshot!("show", home.said(&flags));
+    let shown = home.run(&["config", "show", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
+    assert_eq!(json["mode"], serde_json::json!({ "value": "strict", "from": "default" }));
+    assert_eq!(json["connections"]["from"], "[home]/config/belljar/belljar.toml:5");
+    assert_eq!(json["allow"][0]["openings"][0], serde_json::json!({ "ports": "443", "protocols": ["tls"] }));
+    assert_eq!(json["notes"][0]["code"], "repository_untrusted");
+}
+
+#[test]
+fn the_schema_is_json() {
+    let schema = Home::new().run(&["config", "schema"]);
+    let json: serde_json::Value = serde_json::from_str(&schema.stdout).expect("one JSON object");
+    assert!(json["properties"]["egress"]["properties"]["allow"].is_object());
+}
+
+#[test]
+fn a_repositorys_file_is_shown_before_it_is_trusted() {
+    let home = Home::new();
+    insta::assert_snapshot!("trust_nothing", home.said(&["trust"]));
+    home.repository(USER);
+    insta::assert_snapshot!("trust_without_a_terminal", home.said(&["trust"]));
+    insta::assert_snapshot!("trust_untrusted", home.said(&["policy", "explain", "example.com"]));
+    insta::assert_snapshot!("trust_yes", home.said(&["trust", "--yes"]));
+    insta::assert_snapshot!("trust_trusted", home.said(&["policy", "explain", "example.com"]));
+    assert_eq!(home.run(&["trust"]).code, 0, "nobody has to be asked twice");
+    home.repository(&USER.replace("example.com", "example.org"));
+    insta::assert_snapshot!("trust_changed", home.said(&["policy", "explain", "example.com"]));
+    let json = home.run(&["trust", "--yes", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
+    assert_eq!((json["trusted"].clone(), json["before"].clone()), (true.into(), "changed".into()));
+    insta::assert_snapshot!("trust_revoke", home.said(&["trust", "--revoke"]));
+    insta::assert_snapshot!("trust_revoke_again", home.said(&["trust", "--revoke", "--json"]));
+}
+
+#[test]
+fn a_file_is_checked_and_counted() {
+    let home = Home::new();
+    home.write("work/team.toml", USER);
+    insta::assert_snapshot!("check_fine", home.said(&["policy", "check", "team.toml"]));
+    let wrong = [
+        ("typo", "[egress]\nmode = \"strict\"\nalow = [\"x.com\"]\n"),
+        ("group", "[egress]\ngroups = [\n  \"github\",\n  \"registres\",\n]\n"),
+        (
+            "example",
+            "[[egress.rule]]\nhost = \"x.com\"\nmatches = [\"x.com:443\"]\ndoes_not_match = [\"api.x.com\"]\n",
+        ),
+        ("rule", "[egress]\nallow = [\"https://x.com/path\"]\n"),
+        ("layer", "[egress]\nprivate = [\"10.0.0.0/8\"]\n"),
+        ("syntax", "[egress]\nallow = [\"x.com\"\nmode = \"open\"\n"),
+    ];
+    for (name, content) in wrong {
+        home.write("work/team.toml", content);
+        insta::assert_snapshot!(format!("check_{name}"), home.said(&["policy", "check", "team.toml"]));
+    }
+    home.write("work/team.toml", wrong[4].1);
+    assert_eq!(home.run(&["policy", "check", "--as", "operator", "team.toml"]).code, 0);
+    assert_eq!(home.run(&["policy", "check", "nowhere.toml"]).code, 1);
+}
+
+#[test]
+fn a_name_is_explained() {
+    let home = Home::new();
+    home.user(USER);
+    for (name, args) in [
+        ("name", &["api.github.com"][..]),
+        ("port", &["api.github.com:443"]),
+        ("wrong_port", &["example.com:8443"]),
+        ("denied", &["gist.github.com:443"]),
+        ("unknown", &["evil.example"]),
+        ("flags", &["evil.example:22", "--allow", "evil.example/ssh"]),
+        ("open", &["evil.example", "--egress", "open"]),
+        ("none", &["example.com", "--egress", "none"]),
+        ("address", &["127.0.0.1:80"]),
+    ] {
+        let args: Vec<&str> = ["policy", "explain"].iter().chain(args).copied().collect();
+        insta::assert_snapshot!(format!("explain_{name}"), home.said(&args));
+    }
+    let explained = home.run(&["policy", "explain", "--json", "example.com:443"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&explained).expect("one JSON object");
+    assert_eq!((json["allowed"].clone(), json["port"].clone()), (true.into(), 443.into()));
+    let explained = home.run(&["policy", "explain", "--json", "evil.example"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&explained).expect("one JSON object");
+    assert_eq!(
+        (json["reason"].clone(), json["remedy"].clone()),
+        ("name_not_allowed".into(), "--allow evil.example".into())
+    );
+}
+
+#[test]
+fn words_that_are_no_rules_are_refused_with_the_fix() {
+    let home = Home::new();
+    for (args, says) in [
+        (["--allow", "*.x.com"], "write `x.com`"),
+        (["--allow", "10.0.0.1"], "is an address"),
+        (["--allow", "com"], "public suffix"),
+        (["--egress", "wide"], "write none, strict or open"),
+        (["--group", "githb"], "there are coding-agents, github, providers, registries"),
+    ] {
+        let result = home.run(&["run", args[0], args[1], "--", "true"]);
+        assert_eq!(result.code, 125, "{}", result.stderr);
+        assert!(result.stderr.contains(says), "{args:?}: {}", result.stderr);
+    }
+}
+
+#[test]
+fn a_run_stops_at_a_file_that_makes_no_sense() {
+    let home = Home::new();
+    home.user("[egress]\nalow = []\n");
+    let result = home.run(&["run", "--", "true"]);
+    assert_eq!(result.code, 126);
+    assert_eq!(
+        result.stderr,
+        "belljar: [home]/config/belljar/belljar.toml:2: there is no key `alow`\n  hint: did you mean `allow`?\n"
+    );
+    assert!(Path::new(&home.path("state")).read_dir().is_err(), "nothing was started");
+}

@@ -1,0 +1,249 @@
+//! Names, as programs ask for them: whoever they ask, and however.
+
+use belljar_spec::BackendName;
+use belljar_spec::egress::Reason;
+use belljar_tests_conformance::*;
+use belljar_tests_hosts::{Echo, have};
+
+for_every_wall![
+    names_are_answered_over_udp_and_tcp,
+    a_resolver_that_a_program_has_built_in_is_answered_too,
+    dig_understands_the_answers,
+    several_questions_come_over_one_connection,
+    a_name_keeps_its_address,
+    an_address_has_its_name_back,
+    localhost_is_the_sandbox_itself,
+    a_name_that_is_not_allowed_does_not_exist,
+    records_other_than_addresses_are_refused,
+    a_program_that_asks_for_https_records_goes_on,
+    nobody_is_asked_before_a_connection,
+    a_name_without_an_address_ends_the_connection,
+    a_name_with_addresses_of_both_families_works,
+    an_address_that_is_dead_costs_a_moment,
+    a_server_of_ipv6_is_reached_from_ipv4,
+    a_long_answer_is_asked_for_again_over_tcp,
+];
+
+async fn names_are_answered_over_udp_and_tcp(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+for tcp in (False, True):
+    for kind in (1, 28):
+        code, found = ask('api.test', kind, tcp=tcp)
+        print(code, len(found), found[0].startswith('198.18.' if kind == 1 else 'fd62:'))
+",
+        )
+        .await;
+    assert_eq!(said, "0 1 True\n0 1 True\n0 1 True\n0 1 True");
+}
+
+async fn a_resolver_that_a_program_has_built_in_is_answered_too(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+expected = ask('api.test')
+for server in ('8.8.8.8', '1.1.1.1', '192.168.1.1', '127.0.0.53', '2001:4860:4860::8888', '::1'):
+    for tcp in (False, True):
+        print(server, ask('api.test', server=server, tcp=tcp) == expected, ask('other.test', server=server, tcp=tcp))
+",
+        )
+        .await;
+    assert_eq!(said.lines().count(), 12);
+    assert!(said.lines().all(|line| line.ends_with(" True (3, [])")), "{said}");
+}
+
+async fn dig_understands_the_answers(backend: BackendName) {
+    if !have(["dig"]) {
+        return;
+    }
+    let place = place(backend).await;
+    let first = place.answer("dig +short api.test").await;
+    assert!(first.starts_with("198.18."), "{first}");
+    for options in ["+tcp", "@8.8.8.8", "@8.8.8.8 +tcp", "+noedns", "+bufsize=512", "+dnssec", "+cookie"] {
+        assert_eq!(place.answer(&format!("dig +short {options} api.test")).await, first, "{options}");
+    }
+    assert!(place.answer("dig +short AAAA api.test").await.starts_with("fd62:"));
+    assert_eq!(place.answer(&format!("dig +short -x {first}")).await, "api.test.");
+    assert!(place.answer("dig other.test").await.contains("status: NXDOMAIN"));
+}
+
+async fn several_questions_come_over_one_connection(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+one, two = question('api.test', 1), question('db.test', 1)
+with socket.create_connection(('127.0.0.1', 53)) as s, s.makefile('rb') as f:
+    # in pieces, and the second before the first is answered
+    both = b''.join(struct.pack('>H', len(asked)) + asked for asked in (one, two))
+    for byte in both:
+        s.send(bytes([byte]))
+    for asked in (one, two):
+        code, found = understood(f.read(struct.unpack('>H', f.read(2))[0]), asked)
+        print(code, len(found))
+",
+        )
+        .await;
+    assert_eq!(said, "0 1\n0 1");
+}
+
+async fn a_name_keeps_its_address(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+first = ask('api.test'), ask('api.test', 28)
+other = ask('db.test')
+for _ in range(20):
+    assert (ask('api.test'), ask('API.tEsT', 28)) == first
+print(other != first[0], socket.gethostbyname('api.test') == first[0][1][0])
+",
+        )
+        .await;
+    assert_eq!(said, "True True");
+}
+
+async fn an_address_has_its_name_back(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+for family in (socket.AF_INET, socket.AF_INET6):
+    address = socket.getaddrinfo('api.test', 1, family)[0][4]
+    print(socket.getnameinfo(address, socket.NI_NAMEREQD)[0])
+try:
+    print(socket.gethostbyaddr('192.0.2.1'))
+except OSError as error:
+    print('nobody')
+",
+        )
+        .await;
+    assert_eq!(said, "api.test\napi.test\nnobody");
+    assert_eq!(place.refusals(), [], "asking for an address is no attempt to reach it");
+}
+
+async fn localhost_is_the_sandbox_itself(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place
+        .python(
+            "
+print(ask('localhost'), ask('localhost', 28), ask('x.localhost'), ask('localhost', 16))
+print(sorted({found[4][0] for found in socket.getaddrinfo('localhost', 1)}))
+",
+        )
+        .await;
+    assert_eq!(
+        said,
+        "(0, ['127.0.0.1']) (0, ['::1']) (0, ['127.0.0.1']) (0, [])\n['127.0.0.1', '::1']"
+    );
+    assert_eq!(place.refusals(), []);
+}
+
+async fn a_name_that_is_not_allowed_does_not_exist(backend: BackendName) {
+    let world = World::new([("other.test", "127.0.0.1")]);
+    let place = world.place(backend, world.policy(["api.test".into()])).await;
+    let said = place
+        .python(
+            "
+for name in ('other.test', 'api.test.evil.test', 'xapi.test', 'test', 'com', 'api.test:443', 'a' * 63 + '.test', '_dns.resolver.arpa'):
+    print([ask(name, kind) for kind in (1, 28, 65, 16)])
+",
+        )
+        .await;
+    assert!(said.lines().all(|line| line == "[(3, []), (3, []), (3, []), (3, [])]"), "{said}");
+    assert!(place.refusals().contains(&("other.test".into(), None, Reason::NameNotAllowed)));
+    assert_eq!(world.dns.queries(), [], "no question leaves because a sandbox asked");
+}
+
+async fn records_other_than_addresses_are_refused(backend: BackendName) {
+    let place = place(backend).await;
+    let said = place.python("print([ask('api.test', kind)[0] for kind in (16, 15, 2, 6, 33, 255)])").await;
+    assert_eq!(said, "[5, 5, 5, 5, 5, 5]");
+    assert_eq!(place.refusals(), [("api.test".into(), None, Reason::RecordTypeRefused)]);
+}
+
+async fn a_program_that_asks_for_https_records_goes_on(backend: BackendName) {
+    let place = place(backend).await;
+    // No error, and nothing: no other address, and no key to hide a name with.
+    assert_eq!(place.python("print(ask('api.test', 65), ask('api.test', 64))").await, "(0, []) (0, [])");
+    assert_eq!(place.refusals(), []);
+}
+
+async fn nobody_is_asked_before_a_connection(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let echo = Echo::start(LOOPBACK);
+    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    place.python("[ask(str(number) + '.api.test') for number in range(50)]").await;
+    assert_eq!(world.dns.queries(), []);
+    place.python(&format!("dial('api.test', {})", echo.port())).await;
+    let names: Vec<String> = world.dns.queries().into_iter().map(|query| query.name).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| name == "api.test"), "{names:?}");
+}
+
+async fn a_name_without_an_address_ends_the_connection(backend: BackendName) {
+    let world = World::new([("other.test", "127.0.0.1")]);
+    let place = world.place(backend, world.policy(["api.test:9/tcp".into(), "other.test:9/tcp".into()])).await;
+    let result = place.run(&python("everything(dial('api.test', 9))")).await;
+    assert_ne!(result.exit_code, Some(0));
+    assert_eq!(place.refusals(), [("api.test".into(), Some(9), Reason::NotResolved)]);
+    // Nobody listens there.
+    let result = place.run(&python("everything(dial('other.test', 9))")).await;
+    assert_ne!(result.exit_code, Some(0));
+    assert!(place.refusals().contains(&("other.test".into(), Some(9), Reason::DialFailed)));
+}
+
+async fn a_name_with_addresses_of_both_families_works(backend: BackendName) {
+    reaches(backend, ["127.0.0.1", "::1"]).await;
+    reaches(backend, ["::1", "127.0.0.1"]).await;
+}
+
+async fn an_address_that_is_dead_costs_a_moment(backend: BackendName) {
+    reaches(backend, ["127.9.9.9", "127.0.0.1"]).await;
+    reaches(backend, ["127.0.0.1", "127.9.9.9"]).await;
+}
+
+async fn reaches(backend: BackendName, addresses: [&str; 2]) {
+    let world = World::new(addresses.map(|address| ("api.test", address)));
+    let echo = Echo::start(LOOPBACK);
+    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    for family in ["AF_INET", "AF_INET6"] {
+        let said = place.python(&say_hello(echo.port(), family)).await;
+        assert_eq!(said, "hello", "{addresses:?}, {family}");
+    }
+}
+
+async fn a_server_of_ipv6_is_reached_from_ipv4(backend: BackendName) {
+    let world = World::new([("api.test", "::1")]);
+    let echo = Echo::start(std::net::Ipv6Addr::LOCALHOST);
+    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    assert_eq!(place.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
+}
+
+async fn a_long_answer_is_asked_for_again_over_tcp(backend: BackendName) {
+    let addresses = (1..=200).map(|last| std::net::IpAddr::from([127, 0, 1, last]));
+    let addresses: Vec<_> = [LOOPBACK.into()].into_iter().chain(addresses).collect();
+    let world = World::with(belljar_tests_hosts::Dns::start(move |_| addresses.clone()));
+    let echo = Echo::start(LOOPBACK);
+    let place = world.place(backend, world.policy([format!("api.test:{}/tcp", echo.port())])).await;
+    assert_eq!(place.python(&say_hello(echo.port(), "AF_INET")).await, "hello");
+    assert!(world.dns.queries().iter().any(|query| query.transport == belljar_tests_hosts::Transport::Tcp));
+}
+
+fn say_hello(port: u16, family: &str) -> String {
+    format!(
+        "
+s = dial('api.test', {port}, socket.{family})
+s.sendall(b'hello')
+s.shutdown(socket.SHUT_WR)
+print(everything(s).decode())"
+    )
+}
+
+/// With two names that are allowed.
+async fn place(backend: BackendName) -> Place {
+    let world = World::new([]);
+    world.place(backend, world.policy(["api.test".into(), "db.test".into()])).await
+}

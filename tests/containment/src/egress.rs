@@ -1,0 +1,154 @@
+//! A jail with a way out, for attacks on it: hosts outside that note what arrives, and a record that nobody inside can
+//! touch.
+
+use crate::{Jail, folder};
+use belljar_engine::Engine;
+use belljar_spec::egress::{EgressPolicy, Reason};
+use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
+use belljar_tests_hosts::Dns;
+use std::fs;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A jail that may reach something.
+pub struct Cage {
+    pub jail: Jail,
+    records: TempDir,
+}
+
+/// These rules, with names that `dns` knows, at test hosts on loopback.
+pub fn policy(dns: &Dns, rules: &[&str]) -> EgressPolicy {
+    let mut policy = EgressPolicy::strict();
+    policy.allow = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    policy.private = vec!["127.0.0.0/8".parse().expect("a range")];
+    policy.resolvers = vec![dns.address()];
+    policy
+}
+
+/// An address, for the tables of tests.
+pub fn at(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+/// A jail with this policy.
+pub fn cage(wall: BackendName, policy: &EgressPolicy) -> Cage {
+    cage_with(wall, policy, |_, _| {})
+}
+
+/// The same with more of a specification; the folder of its records is at hand.
+pub fn cage_with(
+    wall: BackendName,
+    policy: &EgressPolicy,
+    change: impl FnOnce(&mut SandboxSpec, &Path),
+) -> Cage {
+    let (workspace, records) = (folder(), folder());
+    let mut spec = SandboxSpec {
+        backend: BackendChoice::Named(wall),
+        workspace: Some(workspace.path().to_path_buf()),
+        egress: Some(policy.clone()),
+        ..SandboxSpec::default()
+    };
+    change(&mut spec, records.path());
+    let engine = Engine::new().with_records(records.path());
+    let sandbox = engine.create_blocking(&spec).unwrap_or_else(|error| panic!("{wall}: no sandbox: {error}"));
+    Cage { jail: Jail { sandbox, workspace }, records }
+}
+
+impl Cage {
+    /// Runs a Python script that may use [`NET`], and returns the lines that it printed. One that did not get to its
+    /// end is a failure of the test.
+    pub fn attack(&self, script: &str, args: &[&str]) -> Vec<String> {
+        self.jail.successes(&format!("{NET}{script}"), args)
+    }
+
+    /// Where its record is.
+    pub fn record(&self) -> PathBuf {
+        self.records.path().join(format!("{}.jsonl", self.jail.sandbox.id()))
+    }
+
+    /// The lines of its record.
+    pub fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.record()).expect("a sandbox has a record");
+        text.lines().map(str::to_string).collect()
+    }
+
+    /// Whether something was let out, by its record.
+    pub fn opened(&self) -> usize {
+        self.lines().iter().filter(|line| line.contains(r#""kind":"connection_opened""#)).count()
+    }
+
+    /// Whom it was refused for this reason.
+    pub fn refused_for(&self, reason: Reason) -> Vec<String> {
+        let all = self.jail.sandbox.refused().into_iter();
+        all.filter(|it| it.refusal.reason == reason).map(|it| it.refusal.destination.to_string()).collect()
+    }
+}
+
+impl Deref for Cage {
+    type Target = Jail;
+
+    fn deref(&self) -> &Jail {
+        &self.jail
+    }
+}
+
+/// What attacks on a way out are made of: `dial`, `send` and `reply` for bytes over TCP, `ask` for a question of DNS,
+/// and a TLS hello piece by piece.
+pub const NET: &str = r#"
+def dial(host, port, timeout=5):
+    s = socket.create_connection((host, int(port)), timeout)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+def reply(s, timeout=1.5, most=1 << 16):
+    s.settimeout(timeout)
+    said = b''
+    try:
+        while len(said) < most:
+            more = s.recv(65536)
+            if not more:
+                break
+            said += more
+    except OSError:
+        pass
+    return said
+def send(host, port, *pieces, pause=0.0, timeout=1.5):
+    said = b''
+    try:
+        s = dial(host, port)
+        for piece in pieces:
+            s.sendall(piece)
+            time.sleep(pause)
+        said = reply(s, timeout)
+        s.close()
+    except OSError:
+        pass
+    return said
+def labels(name):
+    return b''.join(bytes([len(part)]) + part for part in name) + b'\0'
+def question(name, kind=1, number=4660, kindclass=1):
+    parts = name if isinstance(name, list) else [part.encode() for part in name.split('.')]
+    return struct.pack('!HHHHHH', number, 0x100, 1, 0, 0, 0) + labels(parts) + struct.pack('!HH', kind, kindclass)
+def ask(message, server='127.0.0.1', timeout=2):
+    s = socket.socket(socket.AF_INET6 if ':' in server else socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(timeout)
+    try:
+        s.sendto(message, (server, 53))
+        return s.recv(4096)
+    except OSError:
+        return b''
+    finally:
+        s.close()
+def vec(size, data):
+    return len(data).to_bytes(size, 'big') + data
+def ext(kind, data):
+    return kind.to_bytes(2, 'big') + vec(2, data)
+def sni(*names):
+    return ext(0, vec(2, b''.join(b'\0' + vec(2, name) for name in names)))
+def hello(*extensions):
+    return b'\x01' + vec(3, b'\x03\x03' + bytes(range(32)) + vec(1, b'') + vec(2, b'\x13\x01\x13\x02\xc0\x2f')
+        + vec(1, b'\0') + vec(2, b''.join(extensions)))
+def record(payload, kind=22, version=b'\x03\x01'):
+    return bytes([kind]) + version + vec(2, payload)
+"#;

@@ -1,0 +1,127 @@
+//! A host that only listens: what ever arrives at it, over TCP or UDP, is kept.
+
+use crate::Server;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Keeps every connection, byte and datagram that arrives at one port of one address.
+pub struct Capture {
+    tcp: Server,
+    stopped: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// A datagram that arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datagram {
+    pub from: SocketAddr,
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Seen {
+    streams: Vec<Vec<u8>>,
+    datagrams: Vec<Datagram>,
+}
+
+impl Capture {
+    /// At a free port of this address, the same for TCP and UDP.
+    pub fn start(at: impl Into<IpAddr>) -> Capture {
+        let at = at.into();
+        // Somebody else may have the port of the other kind.
+        let mut tries = 0..100;
+        let udp = loop {
+            tries.next().expect("one port of a hundred is free for both");
+            let udp = UdpSocket::bind((at, 0)).expect("there is a free port");
+            let address = udp.local_addr().expect("it is bound");
+            // Looked at by binding, and bound again below: what is free is taken by whoever asks for port 0.
+            if std::net::TcpListener::bind(address).is_ok() {
+                break udp;
+            }
+        };
+        Capture::on(udp)
+    }
+
+    /// At this very address.
+    pub fn at(at: SocketAddr) -> Capture {
+        Capture::on(UdpSocket::bind(at).unwrap_or_else(|error| panic!("no capture at {at}: {error}")))
+    }
+
+    fn on(udp: UdpSocket) -> Capture {
+        let address = udp.local_addr().expect("it is bound");
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let streams = Arc::clone(&seen);
+        let tcp = Server::at(address, move |mut stream| {
+            let number = {
+                let mut seen = streams.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.streams.push(Vec::new());
+                seen.streams.len() - 1
+            };
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                let mut seen = streams.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.streams[number].extend_from_slice(&buffer[..length]);
+            }
+        });
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (stop, datagrams) = (Arc::clone(&stopped), Arc::clone(&seen));
+        udp.set_read_timeout(Some(LOOK_UP)).expect("a socket takes a timeout");
+        thread::spawn(move || {
+            let mut buffer = vec![0; 64 * 1024];
+            while !stop.load(Ordering::SeqCst) {
+                if let Ok((length, from)) = udp.recv_from(&mut buffer) {
+                    let bytes = buffer[..length].to_vec();
+                    datagrams.lock().unwrap_or_else(PoisonError::into_inner).datagrams.push(Datagram { from, bytes });
+                }
+            }
+        });
+        Capture { tcp, stopped, seen }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.tcp.address()
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.tcp.port()
+    }
+
+    /// What came over TCP: the bytes of each connection, also of one without any.
+    pub fn connections(&self) -> Vec<Vec<u8>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).streams.clone()
+    }
+
+    /// What came over UDP.
+    pub fn datagrams(&self) -> Vec<Datagram> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).datagrams.clone()
+    }
+
+    /// Fails if anything at all arrived.
+    #[track_caller]
+    pub fn assert_nothing_arrived(&self) {
+        // Over loopback it is here by now, but its thread may not have had its turn.
+        thread::sleep(LOOK_UP);
+        let connections: Vec<String> =
+            self.connections().iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
+        assert!(
+            connections.is_empty() && self.tcp.accepted() == 0,
+            "{} got connections: {connections:?}",
+            self.address()
+        );
+        assert_eq!(self.datagrams(), [], "{} got datagrams", self.address());
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+}
+
+const LOOK_UP: Duration = Duration::from_millis(50);

@@ -1,0 +1,23 @@
+//! Hosts that a sandbox may or may not reach: real servers on loopback, at free ports, gone when they are dropped.
+//!
+//! Nothing here knows belljar. A test starts a [`Dns`] that says where its names are, a server of some kind, and gives
+//! the sandbox a policy with that resolver and the range 127.0.0.0/8. No root and no internet is needed, and any number
+//! of tests run beside each other.
+
+mod authority;
+mod capture;
+mod dns;
+mod echo;
+mod http;
+mod program;
+mod server;
+mod tls;
+
+pub use authority::{Authority, Leaf};
+pub use capture::{Capture, Datagram};
+pub use dns::{Dns, Query, Transport};
+pub use echo::Echo;
+pub use http::{HttpServer, Request, Response, serve};
+pub use program::{Child, have};
+pub use server::Server;
+pub use tls::TlsServer;

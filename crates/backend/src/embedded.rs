@@ -1,18 +1,29 @@
-//! The guest's program, as it was embedded at build time: an anonymous, sealed file, made once a process. No path that
-//! somebody could replace, and one copy in memory for all sandboxes.
+//! The guest's program, as it was embedded at build time.
+//!
+//! It is executed from an anonymous, sealed file in memory; or, to save the copy at every start, from one that an
+//! earlier start kept in a directory of belljar's own. That directory and file must be ours alone, the same rule as for
+//! every program that we start ourselves, and no sandbox can be given the directory.
 
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use belljar_sys::rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use belljar_sys::rustix::fs::{
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fcntl_add_seals, fsync, fstat,
+    memfd_create, mkdirat, openat, renameat, unlinkat,
+};
 use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{geteuid, getpid};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::sync::OnceLock;
 
-/// The program, open for executing.
-pub(crate) fn program() -> Result<BorrowedFd<'static>, SandboxError> {
-    static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
-    match PROGRAM.get_or_init(create) {
+/// The program, open for executing. `kept` is the directory where an earlier start may have left it.
+pub(crate) fn program(kept: Option<&Path>) -> Result<BorrowedFd<'static>, SandboxError> {
+    let open = || match kept.map(open_kept) {
+        Some(Ok(program)) => Ok(program),
+        Some(Err(_)) | None => in_memory(),
+    };
+    match PROGRAM.get_or_init(open) {
         Ok(program) => Ok(program.as_fd()),
         Err(errno) => {
             let message = format!("cannot hold the guest's program in memory: {errno}");
@@ -21,7 +32,16 @@ pub(crate) fn program() -> Result<BorrowedFd<'static>, SandboxError> {
     }
 }
 
-fn create() -> Result<OwnedFd, Errno> {
+/// Keeps the program for the next start, if it is not kept already. Nothing depends on it.
+pub fn keep_program(directory: &Path) {
+    if open_kept(directory).is_err() {
+        let _ = keep(directory);
+    }
+}
+
+static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
+
+fn in_memory() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Hosts may forbid executable anonymous files unless they are asked for by name; older ones don't know the
     // flag. memfd_create(2)
@@ -35,4 +55,87 @@ fn create() -> Result<OwnedFd, Errno> {
     Ok(file.into())
 }
 
+fn open_kept(directory: &Path) -> Result<OwnedFd, Errno> {
+    let directory = open_ours(directory)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let program = openat(&directory, NAME, flags, Mode::empty())?;
+    let found = fstat(&program)?;
+    let whole = found.st_size == GUEST.len() as i64 && found.st_nlink == 1;
+    let ours = is_ours(&found, FileType::RegularFile, PROGRAM_MODE);
+    if whole && ours { Ok(program) } else { Err(Errno::PERM) }
+}
+
+fn keep(directory: &Path) -> Result<(), Errno> {
+    match mkdirat(CWD, directory, DIRECTORY_MODE) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let directory = open_ours(directory)?;
+    // Written under another name: it is there whole or not at all.
+    let unfinished = format!("{NAME}.{}", getpid().as_raw_nonzero());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&directory, &unfinished, flags, PROGRAM_MODE)?);
+    let written = file
+        .write_all(GUEST)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        .and_then(|()| fsync(&file))
+        .and_then(|()| renameat(&directory, &unfinished, &directory, NAME));
+    if written.is_err() {
+        let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
+    }
+    written
+}
+
+fn open_ours(directory: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(CWD, directory, flags, Mode::empty())?;
+    if is_ours(&fstat(&opened)?, FileType::Directory, DIRECTORY_MODE) { Ok(opened) } else { Err(Errno::PERM) }
+}
+
+fn is_ours(found: &Stat, kind: FileType, mode: Mode) -> bool {
+    found.st_uid == geteuid().as_raw()
+        && FileType::from_raw_mode(found.st_mode) == kind
+        && Mode::from_raw_mode(found.st_mode) == mode
+}
+
 static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
+/// Every build of the guest has a name of its own.
+const NAME: &str = env!("BELLJAR_GUEST");
+const DIRECTORY_MODE: Mode = Mode::RWXU;
+const PROGRAM_MODE: Mode = Mode::RUSR.union(Mode::XUSR);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_kept_program_is_used_only_if_nobody_else_could_have_made_it() {
+        let place = tempfile::tempdir().expect("a folder");
+        let directory = place.path().join("guest");
+        assert!(open_kept(&directory).is_err(), "nothing is kept yet");
+        keep_program(&directory);
+        assert!(open_kept(&directory).is_ok());
+
+        let program = directory.join(NAME);
+        let set = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+        };
+        set(&program, 0o755);
+        assert!(open_kept(&directory).is_err(), "readable by others means not made by us");
+        set(&program, 0o500);
+        set(&directory, 0o777);
+        assert!(open_kept(&directory).is_err(), "others may write to the folder");
+        set(&directory, 0o700);
+        std::fs::hard_link(&program, directory.join("second")).expect("a link");
+        assert!(open_kept(&directory).is_err(), "somebody has another name for it");
+        std::fs::remove_file(directory.join("second")).expect("gone");
+        std::fs::write(directory.join("short"), &GUEST[..1000]).expect("a file");
+        set(&directory.join("short"), 0o500);
+        std::fs::rename(directory.join("short"), &program).expect("renamed");
+        assert!(open_kept(&directory).is_err(), "half a program");
+        std::fs::remove_file(&program).expect("gone");
+        std::os::unix::fs::symlink("/bin/true", &program).expect("a link");
+        assert!(open_kept(&directory).is_err(), "a link");
+    }
+}

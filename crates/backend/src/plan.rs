@@ -10,7 +10,7 @@ use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// One sandbox, decided. What it sees is decided when it is first asked for, which lets a backend start its guest
@@ -23,6 +23,7 @@ pub struct Plan {
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
     own: Vec<PathBuf>,
+    kept_program: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -49,7 +50,7 @@ pub enum Wall {
 impl Plan {
     /// A plan for this sandbox.
     pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
-        Plan { id, limits, spec, wall, first: None, way_out: None, own: Vec::new(), layout: OnceLock::new() }
+        Plan { id, limits, spec, wall, first: None, way_out: None, own: Vec::new(), kept_program: None, layout: OnceLock::new() }
     }
 
     /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from
@@ -69,6 +70,16 @@ impl Plan {
     pub fn keeping(mut self, own: Vec<PathBuf>) -> Plan {
         self.own = own;
         self
+    }
+
+    /// The same, with a directory where the guest's program may have been kept by an earlier start.
+    pub fn with_kept_program(mut self, directory: PathBuf) -> Plan {
+        self.kept_program = Some(directory);
+        self
+    }
+
+    pub(crate) fn kept_program(&self) -> Option<&Path> {
+        self.kept_program.as_deref()
     }
 
     pub(crate) fn intake(&self) -> Option<Intake> {

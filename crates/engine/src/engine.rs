@@ -4,7 +4,7 @@ use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
 use crate::{Sandbox, config, machine};
-use belljar_backend::{Backend, Plan, Wall, backend, new_id, sweep};
+use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::Gateway;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -118,6 +118,10 @@ impl Engine {
         let policy = egress(backend.name(), wall, spec)?;
         let directory = self.records()?;
         let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory));
+        let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
+        if let Some(directory) = &kept_program {
+            plan = plan.with_kept_program(directory.clone());
+        }
         if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
             plan = plan.with_way_out(way_out);
         }
@@ -138,6 +142,9 @@ impl Engine {
             Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
             None => (None, WayOut::Absent),
         };
+        // The state directory is there by now. Once a process: the next one starts sooner.
+        static KEPT: OnceLock<()> = OnceLock::new();
+        KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
         Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder })
     }
 

@@ -10,18 +10,18 @@
 
 use crate::decide::{self, Allowed, Permit};
 use crate::dial::dial;
-use crate::first_bytes::{PostgresStart, Start, classify};
+use crate::dialogue::Dialogue;
+use crate::first_bytes::{Start, classify};
 use crate::hello::{self, ClientHello, Hello};
 use crate::intake::dialled;
 use crate::record::OpenRecord;
-use crate::relay::{self, Counts, End, Stop, relay, reset};
-use crate::serving::{Alive, Meter, Serving};
+use crate::relay::{End, relay, reset};
+use crate::serving::{Alive, Serving};
 use crate::{dns, plain_http};
 use belljar_audit::Ending;
 use belljar_spec::egress::{Destination, HostName, Protocol, ProtocolSet, Reason, Refusal};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -48,7 +48,7 @@ pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive
 }
 
 /// A connection whose name and port are allowed.
-struct Arrival {
+pub(crate) struct Arrival {
     name: HostName,
     port: u16,
     allowed: Allowed,
@@ -86,22 +86,26 @@ impl Arrival {
             Err(refusal) => return refuse(inside, &serving, &refusal, start),
         };
         let counts = Arc::clone(&record.counts);
-        let tally = Tally { counts: &counts, meter: &serving.meter };
-        if let Start::Postgres(first) = start
-            && let Err(stop) = self.postgres(first, &inside, &outside, &mut ahead, tally).await
-        {
-            record.ending =
-                stop.as_ref().map_or(Ending::Refused, |refusal| ending(End::Refused(refusal.reason)));
+        let mut dialogue = Dialogue {
+            arrival: &self,
+            inside: &inside,
+            outside: &outside,
+            ahead: &mut ahead,
+            counts: &counts,
+            meter: &serving.meter,
+        };
+        let agreed = match start {
+            Start::Tls => dialogue.tls(protocol).await,
+            Start::Ssh => dialogue.ssh().await,
+            Start::Postgres(first) => dialogue.postgres(first).await,
+            Start::Undecided | Start::Http | Start::Other => Ok(()),
+        };
+        if let Err(stop) = agreed {
+            record.ending = stop.as_ref().map_or(Ending::Refused, |refusal| ending(End::Refused(refusal.reason)));
             return match stop {
-                Some(refusal) => refuse(inside, &serving, &refusal, Start::Other),
+                Some(refusal) => refuse(inside, &serving, &refusal, start),
                 None => reset(inside),
             };
-        }
-        if start == Start::Ssh
-            && let Err(refusal) = self.ssh(&inside, &outside, &mut ahead, tally).await
-        {
-            record.ending = ending(End::Refused(refusal.reason));
-            return refuse(inside, &serving, &refusal, Start::Other);
         }
         let end = relay(&inside, &outside, &ahead, &record.counts, &serving.meter).await;
         drop(ahead);
@@ -186,7 +190,7 @@ impl Arrival {
         Ok(if postgres { Protocol::Postgres } else { Protocol::Tls })
     }
 
-    async fn hello(
+    pub(crate) async fn hello(
         &self,
         inside: &TcpStream,
         ahead: &mut Vec<u8>,
@@ -207,7 +211,7 @@ impl Arrival {
     }
 
     /// Refuses a hello that wants somebody else, or hides whom.
-    fn same_name(&self, hello: &ClientHello) -> Result<(), Refusal> {
+    pub(crate) fn same_name(&self, hello: &ClientHello) -> Result<(), Refusal> {
         if hello.encrypted {
             return Err(self.refusal(Reason::EncryptedHello).protocol(Protocol::Tls));
         }
@@ -219,109 +223,9 @@ impl Arrival {
         }
     }
 
-    /// The server may begin; the client's own version line is looked at when it comes. What the server says until then
-    /// is paid for and counted like everything else.
-    async fn ssh(
-        &self,
-        inside: &TcpStream,
-        outside: &TcpStream,
-        ahead: &mut Vec<u8>,
-        tally: Tally<'_>,
-    ) -> Result<(), Refusal> {
-        let mut from_server = Vec::new();
-        let mut server_speaks = true;
-        let mut silence = pin!(relay::silence(tally.counts));
-        loop {
-            match classify(ahead) {
-                Start::Ssh => return Ok(()),
-                Start::Undecided => {}
-                _ => return Err(self.refusal(Reason::ProtocolNotAllowed).protocol(Protocol::Tcp)),
-            }
-            tokio::select! {
-                goes_on = more(inside, ahead) => if !goes_on {
-                    // The end is the relay's business.
-                    return Ok(());
-                },
-                goes_on = more(outside, &mut from_server), if server_speaks => {
-                    server_speaks = goes_on;
-                    match relay::write(inside, &from_server, &tally.counts.received, tally.meter).await {
-                        Ok(()) => from_server.clear(),
-                        Err(Stop::Refused(reason)) => return Err(self.refusal(reason).protocol(Protocol::Ssh)),
-                        Err(Stop::Reading | Stop::Writing) => return Ok(()),
-                    }
-                    if !server_speaks {
-                        // Said now, and not only once the client has spoken.
-                        let _ = shutdown(inside, Shutdown::Write);
-                    }
-                }
-                () = &mut silence => return Err(self.refusal(Reason::IdleTimeout).protocol(Protocol::Ssh)),
-            }
-        }
-    }
-
-    /// PostgreSQL asks in the clear whether to go on in TLS, and the server answers with one byte. What follows is
-    /// looked at like any other TLS, but for clients that are too old to say whom they want.
-    async fn postgres(
-        &self,
-        first: PostgresStart,
-        inside: &TcpStream,
-        outside: &TcpStream,
-        ahead: &mut Vec<u8>,
-        tally: Tally<'_>,
-    ) -> Result<(), Option<Refusal>> {
-        let mut question = first;
-        let deadline = Instant::now() + CLIENT_BEGINS;
-        while matches!(question, PostgresStart::TlsRequest | PostgresStart::GssRequest) {
-            let malformed = || Some(self.refusal(Reason::MalformedStart).protocol(Protocol::Postgres));
-            // Nothing may follow the question before its answer (CVE-2021-23222).
-            if ahead.len() != POSTGRES_QUESTION {
-                return Err(malformed());
-            }
-            let stopped = |stop: Stop| match stop {
-                Stop::Refused(reason) => Some(self.refusal(reason).protocol(Protocol::Postgres)),
-                Stop::Reading | Stop::Writing => None,
-            };
-            relay::write(outside, ahead, &tally.counts.sent, tally.meter).await.map_err(stopped)?;
-            ahead.clear();
-            let mut answer = Vec::new();
-            if !matches!(timeout_at(deadline, more(outside, &mut answer)).await, Ok(true))
-                || answer.len() != 1
-            {
-                return Err(None);
-            }
-            relay::write(inside, &answer, &tally.counts.received, tally.meter).await.map_err(stopped)?;
-            question = match (question, answer[0]) {
-                (PostgresStart::TlsRequest, b'S') => {
-                    let hello = self.hello(inside, ahead, deadline).await.map_err(Some)?;
-                    return self.same_name(&hello).map_err(Some);
-                }
-                // Encrypted by GSSAPI: nothing more can be seen, and it is the server that was allowed.
-                (PostgresStart::GssRequest, b'G') => return Ok(()),
-                _ => loop {
-                    match classify(ahead) {
-                        Start::Postgres(next) => break next,
-                        Start::Undecided => {}
-                        _ => return Err(malformed()),
-                    }
-                    if !matches!(timeout_at(deadline, more(inside, ahead)).await, Ok(true)) {
-                        return Err(None);
-                    }
-                },
-            };
-        }
-        Ok(())
-    }
-
-    fn refusal(&self, reason: Reason) -> Refusal {
+    pub(crate) fn refusal(&self, reason: Reason) -> Refusal {
         Refusal::new(&self.name, Some(self.port), reason)
     }
-}
-
-/// Where a connection's bytes are counted, and who pays for them.
-#[derive(Clone, Copy)]
-struct Tally<'a> {
-    counts: &'a Counts,
-    meter: &'a Meter,
 }
 
 /// Dials what was permitted, and records it.
@@ -355,7 +259,7 @@ fn refuse(inside: TcpStream, serving: &Serving, refusal: &Refusal, start: Start)
 }
 
 /// Reads some more; `false` when there is no more, or too much.
-async fn more(from: &TcpStream, bytes: &mut Vec<u8>) -> bool {
+pub(crate) async fn more(from: &TcpStream, bytes: &mut Vec<u8>) -> bool {
     if bytes.len() >= hello::MAX {
         return false;
     }
@@ -390,10 +294,8 @@ fn ending(end: End) -> Ending {
 
 const DNS: u16 = 53;
 /// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.
-const CLIENT_BEGINS: Duration = Duration::from_secs(10);
+pub(crate) const CLIENT_BEGINS: Duration = Duration::from_secs(10);
 /// Where the server may begin: after this it is the server's turn.
 const SERVER_BEGINS: Duration = Duration::from_millis(300);
-/// PostgreSQL's SSLRequest and GSSENCRequest are a length and a number.
-const POSTGRES_QUESTION: usize = 8;
 /// A TLS alert, fatal, access_denied (RFC 8446, 6.2).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];

@@ -2,7 +2,7 @@
 
 use crate::decide::Permit;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -52,6 +52,41 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr
     }
 }
 
+/// Whether an address is one of this machine's: then a socket can be bound to it. Where an administrator lets sockets be
+/// bound to any address (ip_nonlocal_bind), it is one if the kernel would send from it what is meant for it.
+pub(crate) fn is_own(address: IpAddr) -> bool {
+    let bound = |address: IpAddr| UdpSocket::bind((address, 0)).ok();
+    let nobodys = if address.is_ipv4() { IpAddr::V4(RESERVED) } else { IpAddr::V6(DISCARD) };
+    let Some(socket) = bound(address) else { return false };
+    drop(socket);
+    if bound(nobodys).is_none() {
+        return true;
+    }
+    let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a socket of datagrams sends none.
+    let source = bound(any).and_then(|socket| {
+        socket.connect((address, ANY_PORT)).ok()?;
+        socket.local_addr().ok()
+    });
+    source.is_some_and(|source| source.ip() == address)
+}
+
 /// Longer than any server that is there takes; shorter than a program's own patience.
 const CONNECT: Duration = Duration::from_secs(10);
 const HEAD_START: Duration = Duration::from_millis(250);
+/// Nothing is sent there.
+const ANY_PORT: u16 = 9;
+/// Addresses that no machine has (RFC 1112 §4, RFC 6666).
+const RESERVED: Ipv4Addr = Ipv4Addr::new(240, 0, 0, 1);
+const DISCARD: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_ours_and_documentation_is_not() {
+        assert!(is_own(Ipv4Addr::LOCALHOST.into()));
+        assert!(!is_own(Ipv4Addr::new(203, 0, 113, 7).into()));
+    }
+}

@@ -2,6 +2,8 @@
 
 use crate::connection::open;
 use crate::decide;
+use crate::record::OpenRecord;
+use crate::relay::Counts;
 use crate::serving::Serving;
 use crate::stream::{Counted, Side};
 use belljar_audit::{Ending, Event};
@@ -11,11 +13,13 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
 use hyper::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    PROXY_AUTHORIZATION,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -99,11 +103,11 @@ pub(crate) async fn fetch(serving: Arc<Serving>, request: FetchRequest) -> Resul
 async fn follow(serving: &Arc<Serving>, request: &FetchRequest) -> Result<FetchResponse, FetchError> {
     let mut step = Step::first(request)?;
     for _ in 0..=request.max_redirects {
-        let (response, rule) = step.take(serving, request).await?;
-        let next = (request.max_redirects > 0).then(|| step.redirected(&response)).flatten();
+        let taken = step.take(serving, request).await?;
+        let next = (request.max_redirects > 0).then(|| step.redirected(&taken.response)).flatten();
         match next {
             Some(next) => step = next?,
-            None => return step.finish(serving, request, response, &rule).await,
+            None => return step.finish(serving, request, taken).await,
         }
     }
     Err(step.refused(Reason::TooManyRedirects))
@@ -118,6 +122,13 @@ struct Step {
     method: Method,
     headers: HeaderMap,
     body: Bytes,
+}
+
+/// The beginning of an answer.
+struct Taken {
+    response: Response<Incoming>,
+    rule: RuleLabel,
+    counts: Arc<Counts>,
 }
 
 impl Step {
@@ -173,20 +184,20 @@ impl Step {
         Ok(Step { url, name, port, protocol, method, headers, body })
     }
 
-    async fn take(
-        &self,
-        serving: &Arc<Serving>,
-        request: &FetchRequest,
-    ) -> Result<(Response<Incoming>, RuleLabel), FetchError> {
+    async fn take(&self, serving: &Arc<Serving>, request: &FetchRequest) -> Result<Taken, FetchError> {
         let allowed =
             decide::opening(&serving.policy, &self.name, self.port).map_err(|reason| self.refused(reason))?;
         // Where anything may be spoken, this may be too.
-        let granted = if allowed.protocols().contains(self.protocol) { self.protocol } else { Protocol::Tcp };
+        let granted = [self.protocol, Protocol::Tcp]
+            .into_iter()
+            .find(|protocol| allowed.protocols().contains(*protocol))
+            .ok_or_else(|| self.refused(Reason::ProtocolNotAllowed))?;
         let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
         let permit = serving.permit(allowed, granted).await.map_err(refused)?;
         let (outside, mut record) = open(&permit, serving).await.map_err(refused)?;
         record.ending = Ending::Finished;
-        let counted = Counted { serving: Arc::clone(serving), counts: Arc::clone(&record.counts) };
+        let counts = Arc::clone(&record.counts);
+        let counted = Counted { serving: Arc::clone(serving), counts: Arc::clone(&counts) };
         let side = Side::outside(outside, counted);
         let rule = permit.rule().clone();
         let response = match self.protocol {
@@ -197,24 +208,27 @@ impl Step {
                 let stream = connector
                     .connect(server, side)
                     .await
-                    .map_err(|error| FetchError::Failed(format!("no TLS with {}: {error}", self.name)))?;
+                    .map_err(|error| self.failed(&counts, "no TLS with", &error))?;
                 self.send(stream, record).await?
             }
             _ => self.send(side, record).await?,
         };
-        Ok((response, rule))
+        Ok(Taken { response, rule, counts })
     }
 
     async fn send(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        record: crate::record::OpenRecord,
+        mut record: OpenRecord,
     ) -> Result<Response<Incoming>, FetchError> {
-        let failed =
-            |error: hyper::Error| FetchError::Failed(format!("no answer from {}: {error}", self.name));
+        let counts = Arc::clone(&record.counts);
+        let failed = |error: hyper::Error| self.failed(&counts, "no answer from", &error);
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(async move {
             let _ = connection.await;
+            if record.counts.ran_out.load(Ordering::Relaxed) {
+                record.ending = Ending::ByteLimit;
+            }
             drop(record);
         });
         let mut request = Request::new(Full::new(self.body.clone()));
@@ -248,6 +262,7 @@ impl Step {
         if url.origin() != self.url.origin() {
             headers.remove(AUTHORIZATION);
             headers.remove(COOKIE);
+            headers.remove(PROXY_AUTHORIZATION);
         }
         let keeps_method =
             status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
@@ -264,10 +279,9 @@ impl Step {
         &self,
         serving: &Serving,
         request: &FetchRequest,
-        response: Response<Incoming>,
-        rule: &RuleLabel,
+        taken: Taken,
     ) -> Result<FetchResponse, FetchError> {
-        let (head, mut incoming) = response.into_parts();
+        let (head, mut incoming) = taken.response.into_parts();
         let announced =
             head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if self.method != Method::HEAD && announced.is_some_and(|length| length > request.max_bytes) {
@@ -275,8 +289,7 @@ impl Step {
         }
         let mut body = Vec::new();
         while let Some(frame) = incoming.frame().await {
-            let frame =
-                frame.map_err(|error| FetchError::Failed(format!("{} broke off: {error}", self.name)))?;
+            let frame = frame.map_err(|error| self.failed(&taken.counts, "half an answer from", &error))?;
             if let Some(bytes) = frame.data_ref() {
                 if body.len() as u64 + bytes.len() as u64 > request.max_bytes {
                     return Err(self.refused(Reason::TooLarge));
@@ -290,7 +303,7 @@ impl Step {
             method: self.method.as_str().into(),
             status: head.status.as_u16(),
             received: body.len() as u64,
-            rule: rule.clone(),
+            rule: taken.rule,
         });
         let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
         Ok(FetchResponse {
@@ -299,6 +312,13 @@ impl Step {
             headers: headers.collect(),
             body,
         })
+    }
+
+    fn failed(&self, counts: &Counts, what: &str, error: &dyn std::fmt::Display) -> FetchError {
+        if counts.ran_out.load(Ordering::Relaxed) {
+            return self.refused(Reason::ByteLimit);
+        }
+        FetchError::Failed(format!("{what} {}: {error}", self.name))
     }
 
     fn refused(&self, reason: Reason) -> FetchError {

@@ -55,7 +55,7 @@ pub fn read(bytes: &[u8]) -> Hello {
     // What is beyond the limit must not matter: it may have arrived in one read or in the next.
     let seen = &bytes[..bytes.len().min(MAX)];
     match message(seen) {
-        Ok(Some(message)) => match client_hello(&message[HANDSHAKE_HEADER..]) {
+        Ok(Some((message, _))) => match client_hello(&message[HANDSHAKE_HEADER..]) {
             Ok(hello) => Hello::Complete(hello),
             Err(why) => Hello::Malformed(why),
         },
@@ -65,9 +65,17 @@ pub fn read(bytes: &[u8]) -> Hello {
     }
 }
 
-/// The handshake message without the headers of its records; `None` while a part of it is missing. Nothing is copied
-/// until all of it is there: a client that sends byte by byte should cost it more than us.
-fn message(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, &'static str> {
+/// How many of the bytes are the hello; all of them while it is not complete.
+pub(crate) fn length(bytes: &[u8]) -> usize {
+    match message(bytes) {
+        Ok(Some((_, length))) => length,
+        Ok(None) | Err(_) => bytes.len(),
+    }
+}
+
+/// The handshake message without the headers of its records, and how long it is with them; `None` while a part of it is
+/// missing. Nothing is copied until all of it is there: a client that sends byte by byte should cost it more than us.
+fn message(bytes: &[u8]) -> Result<Option<(Cow<'_, [u8]>, usize)>, &'static str> {
     let mut rest = bytes;
     let mut start = [0; HANDSHAKE_HEADER];
     let mut gathered = 0;
@@ -82,11 +90,12 @@ fn message(bytes: &[u8]) -> Result<Option<Cow<'_, [u8]>>, &'static str> {
             // A second message in the record of the first: no client may send one before the server has spoken.
             return Err("there is something behind the client hello in its record");
         }
+        let end = bytes.len() - rest.len();
         if gathered == length && before == 0 {
-            return Ok(Some(Cow::Borrowed(record.payload)));
+            return Ok(Some((Cow::Borrowed(record.payload), end)));
         }
         if gathered == length {
-            return joined(bytes, length).map(Cow::Owned).map(Some);
+            return Ok(Some((Cow::Owned(joined(bytes, length)?), end)));
         }
     }
     Ok(None)
@@ -235,7 +244,7 @@ const TOO_LONG: &str = "the client hello is longer than 64 KiB";
 const CUT_SHORT: &str = "a length in the client hello goes beyond its end";
 
 /// Type, version (two bytes), length (two bytes).
-const RECORD_HEADER: usize = 5;
+pub(crate) const RECORD_HEADER: usize = 5;
 pub(crate) const RECORD_HANDSHAKE: u8 = 22;
 /// TLS counts as SSL 3. Clients write 3.1 or 3.3 into records whatever they speak; up to 3.4 is let pass.
 pub(crate) const MAJOR: u8 = 3;
@@ -339,6 +348,7 @@ mod tests {
         let whole = with_extensions(&[sni(b"example.com")]);
         let with_data = [&whole[..], &[23, 3, 3, 0, 1, 9]].concat();
         assert_eq!(read(&with_data), read(&whole));
+        assert_eq!(length(&with_data), whole.len());
     }
 
     #[test]

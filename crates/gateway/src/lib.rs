@@ -11,10 +11,12 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod begin_again;
 mod bytes;
 mod connection;
 pub mod decide;
 mod dial;
+mod dialogue;
 pub mod dns;
 mod fetch;
 pub mod first_bytes;

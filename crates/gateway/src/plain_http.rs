@@ -7,7 +7,7 @@
 use crate::connection::open;
 use crate::decide;
 use crate::record::OpenRecord;
-use crate::relay::silence;
+use crate::relay::{Counts, silence};
 use crate::serving::{Alive, Serving};
 use crate::stream::{Counted, Side};
 use belljar_audit::Ending;
@@ -16,15 +16,18 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{Builder as Client, SendRequest};
-use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    UPGRADE,
+};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::error::Error;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as Lock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
@@ -49,6 +52,8 @@ pub(crate) async fn serve(
     });
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(BUFFER);
+    // A client that has said all still waits for its answer.
+    builder.half_close(true);
     // An error here is a client that went away or does not speak HTTP; both are over.
     let _ =
         builder.serve_connection(TokioIo::new(Side::inside(inside, ahead)), service).with_upgrades().await;
@@ -77,6 +82,7 @@ struct Upstream {
 /// Requests go in here.
 struct Sender {
     requests: SendRequest<Incoming>,
+    counts: Arc<Counts>,
     /// Kept by who drives the connection, and by who goes on with it as something else.
     record: Weak<Lock<OpenRecord>>,
 }
@@ -107,6 +113,10 @@ impl Route {
             (None, _) => return Err(self.refusal(Reason::HostMissing)),
         };
         self.same_host(host.as_bytes())?;
+        if !has_one_length(request.headers()) {
+            let detail = "servers would not agree where the request ends";
+            return Err(self.refusal(Reason::MalformedStart).detail(detail));
+        }
         match request.uri().authority() {
             Some(authority) => self.same_host(authority.as_str().as_bytes()),
             None => Ok(()),
@@ -152,8 +162,11 @@ impl Route {
         };
         // Taken before: with the answer the connection is no longer that of requests, and its record would end.
         let record = sender.record.upgrade().filter(|_| web_socket);
-        let mut response =
-            sender.requests.send_request(request).await.map_err(|error| self.failed(&error))?;
+        let mut response = sender
+            .requests
+            .send_request(request)
+            .await
+            .map_err(|error| self.failed(&error, &sender.counts))?;
         match (response.status() == StatusCode::SWITCHING_PROTOCOLS, record) {
             (false, _) => upstream.sender = Some(sender),
             (true, None) => {
@@ -162,14 +175,11 @@ impl Route {
             }
             (true, Some(record)) => {
                 let upgrade_outside = hyper::upgrade::on(&mut response);
-                let alive = self.alive.clone();
+                let open = self.keep(record);
                 upstream.tasks.spawn(async move {
                     if let (Ok(inside), Ok(outside)) = (upgrade_inside.await, upgrade_outside.await) {
-                        let ending = go_on(TokioIo::new(inside), TokioIo::new(outside), &record).await;
-                        lock(&record).ending = ending;
+                        open.go_on(TokioIo::new(inside), TokioIo::new(outside)).await;
                     }
-                    drop(record);
-                    drop(alive);
                 });
             }
         }
@@ -182,19 +192,27 @@ impl Route {
         let allowed = decide::opening(&self.serving.policy, &self.name, self.port).map_err(refused)?;
         let permit = self.serving.permit(allowed, Protocol::Http).await?;
         let (outside, record) = open(&permit, &self.serving).await?;
-        let counted = Counted { serving: Arc::clone(&self.serving), counts: Arc::clone(&record.counts) };
+        let counts = Arc::clone(&record.counts);
+        let counted = Counted { serving: Arc::clone(&self.serving), counts: Arc::clone(&counts) };
         let mut client = Client::new();
         client.max_buf_size(BUFFER);
         let outside = TokioIo::new(Side::outside(outside, counted));
-        let (requests, connection) = client.handshake(outside).await.map_err(|error| self.failed(&error))?;
+        let (requests, connection) =
+            client.handshake(outside).await.map_err(|error| self.failed(&error, &counts))?;
         let record = Arc::new(Lock::new(record));
-        let sender = Sender { requests, record: Arc::downgrade(&record) };
-        tasks.spawn(until_closed(connection.with_upgrades(), record, self.alive.clone()));
+        let sender = Sender { requests, counts, record: Arc::downgrade(&record) };
+        let open = self.keep(record);
+        tasks.spawn(async move { open.until_closed(connection.with_upgrades()).await });
         Ok(sender)
     }
 
-    fn failed(&self, error: &hyper::Error) -> Refusal {
-        match ran_out(error) {
+    fn keep(&self, record: Arc<Lock<OpenRecord>>) -> Open {
+        let serving = Arc::clone(&self.serving);
+        Open { record, serving, limit: self.refusal(Reason::ByteLimit), _alive: self.alive.clone() }
+    }
+
+    fn failed(&self, error: &hyper::Error, counts: &Counts) -> Refusal {
+        match counts.ran_out.load(Ordering::Relaxed) {
             true => self.refusal(Reason::ByteLimit),
             false => self.refusal(Reason::DialFailed).detail(&error.to_string()),
         }
@@ -216,41 +234,66 @@ impl Route {
     }
 }
 
-async fn until_closed(
-    connection: impl Future<Output = Result<(), hyper::Error>>,
+/// A connection to the server, by who watches over it.
+struct Open {
+    // Dropped in this order: the record is written before nobody is left to write.
     record: Arc<Lock<OpenRecord>>,
-    alive: Alive,
-) {
-    let ending = match connection.await {
-        Ok(()) => Ending::Finished,
-        Err(error) if ran_out(&error) => Ending::ByteLimit,
-        Err(_) => Ending::ResetOutside,
-    };
-    lock(&record).ending = ending;
-    drop(record);
-    drop(alive);
+    serving: Arc<Serving>,
+    /// What is said when the sandbox has no bytes left.
+    limit: Refusal,
+    _alive: Alive,
 }
 
-/// Bytes both ways, until the end or a long silence.
-async fn go_on(
-    mut inside: TokioIo<Upgraded>,
-    mut outside: TokioIo<Upgraded>,
-    record: &Lock<OpenRecord>,
-) -> Ending {
-    let counts = Arc::clone(&lock(record).counts);
-    tokio::select! {
-        ended = copy_bidirectional(&mut inside, &mut outside) => match ended {
-            Ok(_) => Ending::Finished,
-            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ending::ByteLimit,
-            Err(_) => Ending::ResetOutside,
-        },
-        () = silence(&counts) => Ending::IdleTimeout,
+impl Open {
+    async fn until_closed(self, connection: impl Future<Output = Result<(), hyper::Error>>) {
+        let counts = Arc::clone(&lock(&self.record).counts);
+        let ending = tokio::select! {
+            outcome = connection => match outcome {
+                _ if counts.ran_out.load(Ordering::Relaxed) => Ending::ByteLimit,
+                Ok(()) => Ending::Finished,
+                Err(_) => Ending::ResetOutside,
+            },
+            () = silence(&counts) => Ending::IdleTimeout,
+        };
+        self.end(ending);
+    }
+
+    /// Bytes both ways, until the end or a long silence.
+    async fn go_on(self, mut inside: TokioIo<Upgraded>, mut outside: TokioIo<Upgraded>) {
+        let counts = Arc::clone(&lock(&self.record).counts);
+        let ending = tokio::select! {
+            ended = copy_bidirectional(&mut inside, &mut outside) => match ended {
+                Ok(_) => Ending::Finished,
+                Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => Ending::ByteLimit,
+                Err(_) => Ending::ResetOutside,
+            },
+            () = silence(&counts) => Ending::IdleTimeout,
+        };
+        self.end(ending);
+    }
+
+    fn end(&self, ending: Ending) {
+        if ending == Ending::ByteLimit {
+            self.serving.recorder.connection_refused(&self.limit);
+        }
+        lock(&self.record).ending = ending;
     }
 }
 
 /// A record is whole at any time, whatever happened to who held it.
 fn lock(record: &Lock<OpenRecord>) -> std::sync::MutexGuard<'_, OpenRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says once, and in one way, how long it is. The library reads more than that, and writes it on as it came.
+fn has_one_length(headers: &HeaderMap) -> bool {
+    let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
+    let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (encodings.next(), encodings.next()) {
+        (None, _) => lengths <= 1,
+        (Some(encoding), None) => lengths == 0 && encoding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// Asks for a web socket, and for nothing else.
@@ -260,12 +303,6 @@ fn is_web_socket(headers: &HeaderMap) -> bool {
         (Some(only), None) => only.as_bytes().eq_ignore_ascii_case(b"websocket"),
         _ => false,
     }
-}
-
-/// Whether the sandbox had no bytes left.
-fn ran_out(error: &hyper::Error) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::QuotaExceeded)
 }
 
 /// The answer to a request that is refused before anything of it was read.

@@ -12,7 +12,7 @@ use belljar_sys::rustix::net::{Shutdown, shutdown};
 use belljar_sys::rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -26,6 +26,8 @@ pub(crate) struct Counts {
     pub(crate) sent: AtomicU64,
     /// Into it.
     pub(crate) received: AtomicU64,
+    /// Whether it ended because the sandbox had no bytes left: a protocol library between us loses the error.
+    pub(crate) ran_out: AtomicBool,
 }
 
 /// Why a relay ended.

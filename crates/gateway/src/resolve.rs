@@ -55,6 +55,8 @@ impl Resolver {
         let Some(servers) = &self.servers else { return Err("this machine has no resolver".into()) };
         match servers.lookup_ip(question).await {
             Ok(found) => Ok(found.iter().collect()),
+            Err(error) if error.is_nx_domain() => Err("there is no such name".into()),
+            Err(error) if error.is_no_records_found() => Err("the name has no address".into()),
             Err(error) => Err(error.to_string()),
         }
     }

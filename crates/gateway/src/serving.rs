@@ -1,10 +1,12 @@
 //! One sandbox as the gateway knows it: its policy, its names, and what it has used.
 
 use crate::decide::{self, Allowed, Permit};
+use crate::dial;
 use crate::names::{Families, Names};
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
@@ -44,10 +46,26 @@ impl Serving {
     pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
         let resolver = self.resolver.get_or_init(|| Resolver::new(&self.policy.resolvers));
         match resolver.addresses(allowed.name()).await {
-            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses),
+            Ok(addresses) => {
+                decide::addresses(&self.policy, allowed, protocol, &addresses).and_then(|permit| self.elsewhere(permit))
+            }
             Err(why) => {
                 let refusal = Refusal::new(allowed.name(), Some(allowed.port()), Reason::NotResolved);
                 Err(refusal.protocol(protocol).detail(&why))
+            }
+        }
+    }
+
+    /// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
+    fn elsewhere(&self, permit: Permit) -> Result<Permit, Refusal> {
+        let named = |address: &IpAddr| self.policy.private.iter().any(|range| range.contains(address));
+        let own = permit.addresses().iter().map(SocketAddr::ip).find(|address| !named(address) && dial::is_own(*address));
+        match own {
+            None => Ok(permit),
+            Some(address) => {
+                let refusal = Refusal::new(permit.name(), Some(permit.port()), Reason::PrivateAddress);
+                let detail = format!("{address}: this machine");
+                Err(refusal.protocol(permit.protocol()).detail(&detail).lift(address.into()))
             }
         }
     }

@@ -36,7 +36,10 @@ impl Side {
 
     fn spend(&self, bytes: usize) -> io::Result<()> {
         let Some(counted) = &self.counted else { return Ok(()) };
-        counted.serving.meter.spend(bytes as u64).map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))
+        counted.serving.meter.spend(bytes as u64).map_err(|_| {
+            counted.counts.ran_out.store(true, Ordering::Relaxed);
+            io::Error::from(io::ErrorKind::QuotaExceeded)
+        })
     }
 
     /// What was paid for and did not pass.

@@ -10,6 +10,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::ffi::CStr;
 use std::io;
 
@@ -92,7 +93,7 @@ pub struct Launch<'a> {
 pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Result<(Started, R), Errno> {
     let (argv, env) = (pointers(launch.argv), pointers(launch.env));
     let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
-    let plan = ChildPlan { launch, argv: &argv, env: &env, gate: None, failure: failure_inside.as_raw_fd() };
+    let plan = ChildPlan { launch, argv: &argv, env: &env, failure: failure_inside.as_raw_fd() };
     let mut pidfd: libc::c_int = -1;
     let args = arguments(launch, &mut pidfd)?;
     let mut stack = vec![0u128; STACK / size_of::<u128>()];
@@ -124,27 +125,47 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// A process that waits until it is killed, or we end.
-pub struct Held {
-    /// Its process id as we see it.
-    pub pid: u32,
-    /// A handle that never means another process.
-    pub pidfd: OwnedFd,
-    /// Open as long as this is: then the process ends.
-    _gate: OwnedFd,
-}
-
-/// Makes the process of `launch`, which then only waits: for a namespace that needs a process to exist.
-pub fn hold(launch: &Launch<'_>) -> Result<Held, Errno> {
+/// Makes a process in a user namespace of its own, which only waits, does something `meanwhile` with its process id, and
+/// ends it: a namespace needs a process to exist before it can be named.
+pub fn with_user_namespace<R>(meanwhile: impl FnOnce(u32) -> R) -> Result<R, Errno> {
     let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
-    let plan = ChildPlan { launch, argv: &[], env: &[], gate: Some(gate_inside.as_raw_fd()), failure: -1 };
     let mut pidfd: libc::c_int = -1;
-    let args = arguments(launch, &mut pidfd)?;
+    let args = clone3::Args::new(Namespaces::USER.0, &mut pidfd);
+    let mut stack = vec![0u128; HOLDER_STACK / size_of::<u128>()];
     let signals = BlockedSignals::all();
-    let pid = clone3::run_in_copy(args, &plan, child)?;
+    let gate_number = gate_inside.as_raw_fd();
+    let pid = clone3::start_borrowing(args, &mut stack, &gate_number, wait_at)?;
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
-    Ok(Held { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, _gate: gate })
+    let holder = Holder(unsafe { OwnedFd::from_raw_fd(pidfd) });
+    let outcome = meanwhile(pid);
+    // It borrows the stack above: gone before this frame is.
+    drop(holder);
+    drop(gate);
+    Ok(outcome)
+}
+
+/// A process that is ended when this is dropped.
+struct Holder(OwnedFd);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = pidfd_send_signal(&self.0, Signal::KILL);
+        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED) {}
+    }
+}
+
+/// Waits for the parent to let go of the gate, or to die.
+fn wait_at(gate: &i32) -> ! {
+    // SAFETY: numbers only, of this process's own copies. Our copies of the parent's descriptors must go, its end of this
+    // gate and of others' gates among them, or no gate would report that the parent died.
+    unsafe {
+        libc::dup2(*gate, 0);
+        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+    }
+    let _ = rustix::io::read(rustix::stdio::stdin(), &mut [0]);
+    // SAFETY: ends this process without running anything of the parent's.
+    unsafe { libc::_exit(0) }
 }
 
 fn arguments(launch: &Launch<'_>, pidfd: &mut libc::c_int) -> Result<clone3::Args, Errno> {
@@ -208,8 +229,6 @@ struct ChildPlan<'a> {
     launch: &'a Launch<'a>,
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
-    /// Wait here until it closes, instead of executing anything.
-    gate: Option<i32>,
     failure: i32,
 }
 
@@ -222,9 +241,6 @@ impl ChildPlan<'_> {
 
 /// The child: system calls only.
 fn child(plan: &ChildPlan<'_>) -> ! {
-    if let Some(gate) = plan.gate {
-        wait_at(gate);
-    }
     // Moved out of the way of the numbers that the program gets.
     // SAFETY: the number is that of an open descriptor of this process.
     let failure = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(plan.failure) }, plan.first_free());
@@ -238,19 +254,6 @@ fn child(plan: &ChildPlan<'_>) -> ! {
     }
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(127) }
-}
-
-/// Waits for the parent to let go of the gate, or to die.
-fn wait_at(gate: i32) -> ! {
-    // SAFETY: numbers only, of this process's own copies. Our copies of the parent's descriptors must go, its end of this
-    // gate and of others' gates among them, or no gate would report that the parent died.
-    unsafe {
-        libc::dup2(gate, 0);
-        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
-    }
-    let _ = rustix::io::read(rustix::stdio::stdin(), &mut [0]);
-    // SAFETY: ends this process without running anything of the parent's.
-    unsafe { libc::_exit(0) }
 }
 
 fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errno)> {
@@ -384,6 +387,8 @@ const STEPS: [&str; 5] = [
     "execute the program",
     "enter its cgroup",
 ];
+/// A process that makes three system calls.
+const HOLDER_STACK: usize = 16 * 1024;
 /// For the child until its exec: far more than a chain of system calls needs.
 const STACK: usize = 64 * 1024;
 /// Room for the descriptors of one launch.

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// One `#[test]` for each backend and function, in a module with the backend's name.
 #[macro_export]
@@ -84,8 +85,9 @@ fn usable(backend: BackendName) -> bool {
         return false;
     }
     // Without a wall there is no private workspace.
+    let folder = TempDir::new().expect("there is room for a workspace");
     let mut spec = crate::spec(backend);
-    spec.workspace = Some(env::temp_dir());
+    spec.workspace = Some(folder.path().into());
     match Engine::new().create_blocking(&spec) {
         Ok(sandbox) => {
             sandbox.dispose_blocking();

@@ -144,9 +144,13 @@ async fn a_subdomain_is_allowed_with_its_parent(backend: BackendName) {
     let world = World::new([("a.b.api.test", "127.0.0.1"), ("b.exact.test", "127.0.0.1")]);
     let web = HttpServer::start(LOOPBACK, answer);
     let port = web.port();
-    let place = world.place(backend, world.policy([format!("api.test:{port}"), format!("=exact.test:{port}")])).await;
+    let place =
+        world.place(backend, world.policy([format!("api.test:{port}"), format!("=exact.test:{port}")])).await;
     assert_eq!(place.answer(&format!("curl -sS http://a.b.api.test:{port}/x")).await, "hello /x");
-    assert_eq!(place.sh(&format!("curl -sS http://b.exact.test:{port}/x")).await.exit_code, Some(NO_SUCH_NAME));
+    assert_eq!(
+        place.sh(&format!("curl -sS http://b.exact.test:{port}/x")).await.exit_code,
+        Some(NO_SUCH_NAME)
+    );
     assert_eq!(place.refusals(), [("b.exact.test".into(), None, Reason::NameNotAllowed)]);
 }
 
@@ -162,7 +166,10 @@ async fn a_denied_name_wins_over_an_allowed_one(backend: BackendName) {
     let policy = world.policy([format!("api.test:{port}")]).deny(deny);
     let place = world.place(backend, policy).await;
     assert_eq!(place.answer(&format!("curl -sS http://api.test:{port}/x")).await, "hello /x");
-    assert_eq!(place.sh(&format!("curl -sS http://bad.api.test:{port}/x")).await.exit_code, Some(NO_SUCH_NAME));
+    assert_eq!(
+        place.sh(&format!("curl -sS http://bad.api.test:{port}/x")).await.exit_code,
+        Some(NO_SUCH_NAME)
+    );
     assert_eq!(place.refusals(), [("bad.api.test".into(), None, Reason::NameDenied)]);
 }
 
@@ -216,7 +223,8 @@ fn answer(request: &Request) -> Response {
 }
 
 fn have_requests() -> bool {
-    let found = Command::new("/usr/bin/python3").args(["-c", "import requests"]).stderr(Stdio::null()).status();
+    let found =
+        Command::new("/usr/bin/python3").args(["-c", "import requests"]).stderr(Stdio::null()).status();
     found.is_ok_and(|status| status.success()) || have(["python3-requests"])
 }
 

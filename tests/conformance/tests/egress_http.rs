@@ -82,11 +82,8 @@ print([piece.split(b'\\r\\n\\r\\n')[1].decode() for piece in everything(s).split
 }
 
 async fn bodies_go_in_chunks_both_ways(backend: BackendName) {
-    let (_world, web, place) = web(backend, |request| Response {
-        chunks: Some(1000),
-        ..Response::ok(request.body.clone())
-    })
-    .await;
+    let (_world, web, place) =
+        web(backend, |request| Response { chunks: Some(1000), ..Response::ok(request.body.clone()) }).await;
     let said = place
         .python(&format!(
             "
@@ -170,7 +167,9 @@ async fn a_stream_of_events_arrives_as_it_is_sent(backend: BackendName) {
             let _ = stream.write_all(b"HTTP/1.1 204 OK\r\n\r\n");
             return;
         }
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+        );
         for number in 0..5 {
             let event = format!("data: {number}\n\n");
             let _ = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
@@ -210,7 +209,8 @@ async fn a_websocket_is_upgraded(backend: BackendName) {
         if !head.contains("upgrade: websocket") || !head.contains("sec-websocket-key: abc") {
             return;
         }
-        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
+        let answer =
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
         let _ = stream.write_all(answer);
         let mut buffer = [0; 65536];
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
@@ -270,7 +270,8 @@ print(client.getresponse().headers.get_all('set-cookie'))",
         .await;
     assert_eq!(said, "['a=1', 'b=2']");
     let request = &web.requests()[0];
-    let many: Vec<&str> = request.headers.iter().filter(|(name, _)| name == "x-many").map(|(_, v)| v.as_str()).collect();
+    let many: Vec<&str> =
+        request.headers.iter().filter(|(name, _)| name == "x-many").map(|(_, v)| v.as_str()).collect();
     assert_eq!(many, ["one", "two"]);
     assert_eq!(request.header("authorization"), Some("Bearer secret"));
     assert_eq!(request.header("x-long").map(str::len), Some(20000));
@@ -299,15 +300,14 @@ async fn every_request_of_a_connection_is_judged(backend: BackendName) {
         .python(&format!(
             "
 s = dial('api.test', {0})
-for host in ('api.test:{0}', 'api.test', 'evil.test', 'api.test'):
+for host in ('api.test:{0}', 'api.test', 'evil.test'):
     s.sendall(b'GET / HTTP/1.1\\r\\nHost: ' + host.encode() + b'\\r\\n\\r\\n')
     time.sleep(0.3)
-s.shutdown(socket.SHUT_WR)
-print([line for line in everything(s).decode().split('\\r\\n') if line.startswith('HTTP/')])",
+print([piece[:3].decode() for piece in everything(s).split(b'HTTP/1.1 ')[1:]])",
             web.port()
         ))
         .await;
-    assert!(said.starts_with("['HTTP/1.1 200") && said.contains("403"), "{said}");
+    assert_eq!(said, "['200', '200', '403']");
     assert_eq!(web.requests().len(), 2);
 }
 

@@ -45,13 +45,13 @@ async fn a_resolver_that_a_program_has_built_in_is_answered_too(backend: Backend
         .python(
             "
 expected = ask('api.test')
-for server in ('8.8.8.8', '1.1.1.1', '192.168.1.1', '127.0.0.53', '2001:4860:4860::8888', '::1'):
+for server in ('8.8.8.8', '1.1.1.1', '192.168.1.1', '2001:4860:4860::8888', '::1'):
     for tcp in (False, True):
         print(server, ask('api.test', server=server, tcp=tcp) == expected, ask('other.test', server=server, tcp=tcp))
 ",
         )
         .await;
-    assert_eq!(said.lines().count(), 12);
+    assert_eq!(said.lines().count(), 10);
     assert!(said.lines().all(|line| line.ends_with(" True (3, [])")), "{said}");
 }
 
@@ -131,14 +131,11 @@ async fn localhost_is_the_sandbox_itself(backend: BackendName) {
         .python(
             "
 print(ask('localhost'), ask('localhost', 28), ask('x.localhost'), ask('localhost', 16))
-print(sorted({found[4][0] for found in socket.getaddrinfo('localhost', 1)}))
+print([socket.getaddrinfo('localhost', 1, family)[0][4][0] for family in (socket.AF_INET, socket.AF_INET6)])
 ",
         )
         .await;
-    assert_eq!(
-        said,
-        "(0, ['127.0.0.1']) (0, ['::1']) (0, ['127.0.0.1']) (0, [])\n['127.0.0.1', '::1']"
-    );
+    assert_eq!(said, "(0, ['127.0.0.1']) (0, ['::1']) (0, ['127.0.0.1']) (0, [])\n['127.0.0.1', '::1']");
     assert_eq!(place.refusals(), []);
 }
 
@@ -185,7 +182,8 @@ async fn nobody_is_asked_before_a_connection(backend: BackendName) {
 
 async fn a_name_without_an_address_ends_the_connection(backend: BackendName) {
     let world = World::new([("other.test", "127.0.0.1")]);
-    let place = world.place(backend, world.policy(["api.test:9/tcp".into(), "other.test:9/tcp".into()])).await;
+    let place =
+        world.place(backend, world.policy(["api.test:9/tcp".into(), "other.test:9/tcp".into()])).await;
     let result = place.run(&python("everything(dial('api.test', 9))")).await;
     assert_ne!(result.exit_code, Some(0));
     assert_eq!(place.refusals(), [("api.test".into(), Some(9), Reason::NotResolved)]);

@@ -94,6 +94,38 @@ impl Deref for Cage {
     }
 }
 
+/// Runs the rest of a test in a process of its own, for what is to be said of a whole process. `name` is the test's.
+pub fn alone(name: &str, limits: &[&str], test: impl FnOnce()) {
+    const ALONE: &str = "BELLJAR_TEST_ALONE";
+    if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
+        return test();
+    }
+    let output = std::process::Command::new("prlimit")
+        .args(limits)
+        .arg(std::env::current_exe().expect("a test is a file"))
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(ALONE, name)
+        .output()
+        .expect("a test can be run again");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+/// How much more memory this process had at its worst, in KiB.
+pub fn growth(during: impl FnOnce()) -> u64 {
+    // Forgets the worst so far (proc(5), clear_refs).
+    fs::write("/proc/self/clear_refs", "5").expect("our own worst can be forgotten");
+    let before = memory("VmRSS:");
+    during();
+    memory("VmHWM:").saturating_sub(before)
+}
+
+fn memory(which: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("a process has a status");
+    let line = status.lines().find_map(|line| line.strip_prefix(which)).expect("it says how much memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// What attacks on a way out are made of: `dial`, `send` and `reply` for bytes over TCP, `ask` for a question of DNS,
 /// and a TLS hello piece by piece.
 pub const NET: &str = r#"

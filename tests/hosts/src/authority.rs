@@ -33,7 +33,8 @@ impl Authority {
 
     /// A certificate for these names; one that is an address is for that address.
     pub fn leaf<const N: usize>(&self, names: [&str; N]) -> Leaf {
-        let mut params = CertificateParams::new(names.map(String::from)).expect("names that a certificate can have");
+        let mut params =
+            CertificateParams::new(names.map(String::from)).expect("names that a certificate can have");
         params.use_authority_key_identifier_extension = true;
         params.distinguished_name.push(DnType::CommonName, names[0]);
         let key = KeyPair::generate().expect("a key is made");

@@ -1,8 +1,9 @@
 //! A host that only listens: what ever arrives at it, over TCP or UDP, is kept.
 
 use crate::Server;
+use crate::server::both;
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -31,31 +32,21 @@ struct Seen {
 impl Capture {
     /// At a free port of this address, the same for TCP and UDP.
     pub fn start(at: impl Into<IpAddr>) -> Capture {
-        let at = at.into();
-        // Somebody else may have the port of the other kind.
-        let mut tries = 0..100;
-        let udp = loop {
-            tries.next().expect("one port of a hundred is free for both");
-            let udp = UdpSocket::bind((at, 0)).expect("there is a free port");
-            let address = udp.local_addr().expect("it is bound");
-            // Looked at by binding, and bound again below: what is free is taken by whoever asks for port 0.
-            if std::net::TcpListener::bind(address).is_ok() {
-                break udp;
-            }
-        };
-        Capture::on(udp)
+        let (udp, tcp) = both(at.into());
+        Capture::on(udp, tcp)
     }
 
     /// At this very address.
     pub fn at(at: SocketAddr) -> Capture {
-        Capture::on(UdpSocket::bind(at).unwrap_or_else(|error| panic!("no capture at {at}: {error}")))
+        let bound = UdpSocket::bind(at).and_then(|udp| Ok((udp, TcpListener::bind(at)?)));
+        let (udp, tcp) = bound.unwrap_or_else(|error| panic!("no capture at {at}: {error}"));
+        Capture::on(udp, tcp)
     }
 
-    fn on(udp: UdpSocket) -> Capture {
-        let address = udp.local_addr().expect("it is bound");
+    fn on(udp: UdpSocket, tcp: TcpListener) -> Capture {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let streams = Arc::clone(&seen);
-        let tcp = Server::at(address, move |mut stream| {
+        let tcp = Server::on(tcp, move |mut stream| {
             let number = {
                 let mut seen = streams.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.streams.push(Vec::new());
@@ -75,7 +66,11 @@ impl Capture {
             while !stop.load(Ordering::SeqCst) {
                 if let Ok((length, from)) = udp.recv_from(&mut buffer) {
                     let bytes = buffer[..length].to_vec();
-                    datagrams.lock().unwrap_or_else(PoisonError::into_inner).datagrams.push(Datagram { from, bytes });
+                    datagrams
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .datagrams
+                        .push(Datagram { from, bytes });
                 }
             }
         });

@@ -1,9 +1,10 @@
 //! A DNS server that knows what its test tells it, over UDP and TCP.
 
 use crate::Server;
+use crate::server::both;
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -46,10 +47,9 @@ impl Dns {
                 Some(reply(message, &query, &answers(&query)))
             })
         };
-        let (udp, tcp) = both({
-            let answer = Arc::clone(&answer);
-            move |stream: TcpStream| over_tcp(stream, &*answer)
-        });
+        let (udp, listener) = both(Ipv4Addr::LOCALHOST.into());
+        let over = Arc::clone(&answer);
+        let tcp = Server::on(listener, move |stream| over_tcp(stream, &*over));
         udp.set_read_timeout(Some(LOOK_UP)).expect("a socket takes a timeout");
         let stopped = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopped);
@@ -91,19 +91,7 @@ impl Drop for Dns {
     }
 }
 
-/// One port for UDP and TCP.
-fn both(handler: impl Fn(TcpStream) + Send + Sync + 'static) -> (UdpSocket, Server) {
-    for _ in 0..100 {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-        let address = udp.local_addr().expect("it is bound");
-        if std::net::TcpListener::bind(address).is_ok() {
-            return (udp, Server::at(address, handler));
-        }
-    }
-    panic!("no port of a hundred is free for both UDP and TCP")
-}
-
-fn over_tcp(mut stream: TcpStream, answer: &dyn Fn(&[u8], Transport) -> Option<Vec<u8>>) {
+fn over_tcp(mut stream: TcpStream, answer: &impl Fn(&[u8], Transport) -> Option<Vec<u8>>) {
     let mut length = [0; 2];
     while stream.read_exact(&mut length).is_ok() {
         let mut message = vec![0; u16::from_be_bytes(length).into()];

@@ -202,7 +202,8 @@ fn write(stream: &mut impl Write, request: &Request, response: &Response) -> io:
         match response.chunks {
             Some(size) => {
                 for chunk in response.body.chunks(size) {
-                    stream.write_all(&[format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())?;
+                    stream
+                        .write_all(&[format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())?;
                 }
                 stream.write_all(b"0\r\n\r\n")?;
             }

@@ -19,5 +19,5 @@ pub use dns::{Dns, Query, Transport};
 pub use echo::Echo;
 pub use http::{HttpServer, Request, Response, serve};
 pub use program::{Child, have};
-pub use server::Server;
+pub use server::{Server, own_address};
 pub use tls::TlsServer;

@@ -1,7 +1,7 @@
 //! A TCP server: a thread that accepts, and a thread a connection.
 
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -26,7 +26,14 @@ impl Server {
 
     /// At this very address.
     pub fn at(at: SocketAddr, handler: impl Fn(TcpStream) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind(at).unwrap_or_else(|error| panic!("no server at {at}: {error}"));
+        Server::on(
+            TcpListener::bind(at).unwrap_or_else(|error| panic!("no server at {at}: {error}")),
+            handler,
+        )
+    }
+
+    /// At a port that is bound already.
+    pub(crate) fn on(listener: TcpListener, handler: impl Fn(TcpStream) + Send + Sync + 'static) -> Server {
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared::default());
         let (known, handler) = (Arc::clone(&shared), Arc::new(handler));
@@ -66,6 +73,28 @@ impl Server {
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
+}
+
+/// One free port of an address, for UDP and TCP.
+pub(crate) fn both(at: IpAddr) -> (UdpSocket, TcpListener) {
+    // Somebody else may have the port of the other kind.
+    for _ in 0..100 {
+        let udp = UdpSocket::bind((at, 0)).unwrap_or_else(|error| panic!("no port at {at}: {error}"));
+        let address = udp.local_addr().expect("it is bound");
+        if let Ok(tcp) = TcpListener::bind(address) {
+            return (udp, tcp);
+        }
+    }
+    panic!("no port of a hundred is free for both UDP and TCP at {at}")
+}
+
+/// An address for a program that binds it later: on loopback, this process's own, at a port that the kernel gives to
+/// nobody who asks for any.
+pub fn own_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 64 | high, middle, low);
+    SocketAddr::new(address.into(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Drop for Server {

@@ -58,7 +58,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
             capabilities: Capabilities::Usual,
             cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
             tasks_files: &tasks_files,
-            inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd()],
+            inherit: &[their_door.as_fd(), embedded::program(plan.kept_program())?, their_info.as_fd()],
             stderr: Some(their_stderr.as_fd()),
         },
         |_| (),

@@ -120,8 +120,7 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
 /// What belljar itself keeps must not be an agent's to read or change: its records, and what was trusted.
 pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), SandboxError> {
     for own in own {
-        // It may not be there yet, but where it will be is known.
-        let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+        let own = where_it_will_be(own);
         if let Some(path) = shared.iter().find(|path| path.starts_with(&own) || own.starts_with(path)) {
             let message = format!("`{}` holds belljar's own records, at `{}`", path.display(), own.display());
             return Err(SandboxError::policy("path_is_ours", message)
@@ -129,6 +128,15 @@ pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), Sa
         }
     }
     Ok(())
+}
+
+/// Where a path leads that may not be there yet: what is there of it may be a link.
+fn where_it_will_be(path: &Path) -> PathBuf {
+    let known = path.ancestors().find_map(|ancestor| {
+        let real = ancestor.canonicalize().ok()?;
+        Some(real.join(path.strip_prefix(ancestor).ok()?))
+    });
+    known.unwrap_or_else(|| path.to_path_buf())
 }
 
 /// Devices, kernel switches, and the sockets of services.

@@ -2,18 +2,15 @@
 
 use crate::layout::USER_ID;
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, hold};
+use belljar_sys::launch::with_user_namespace;
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::process::{
-    Signal, WaitId, WaitIdOptions, getegid, geteuid, pidfd_send_signal, waitid,
-};
+use belljar_sys::rustix::process::{getegid, geteuid};
 use belljar_wire::message::Step;
 use std::ffi::CString;
 use std::fs;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -98,26 +95,11 @@ pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, S
 
 /// A user namespace that exists only to name a mapping.
 fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
-    let holder = hold(&Launch {
-        // Never gets there.
-        program: Program::Path(c"/"),
-        argv: &[],
-        env: &[],
-        namespaces: Namespaces::USER,
-        identity: None,
-        capabilities: Capabilities::Usual,
-        cgroup: None,
-        tasks_files: &[],
-        inherit: &[],
-        stderr: None,
-    })?;
-    let namespace =
-        write(holder.pid, "uid_map", uids).and_then(|()| write(holder.pid, "gid_map", gids)).and_then(|()| {
-            open(format!("/proc/{}/ns/user", holder.pid), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        });
-    let _ = pidfd_send_signal(&holder.pidfd, Signal::KILL);
-    while let Err(Errno::INTR) = waitid(WaitId::PidFd(holder.pidfd.as_fd()), WaitIdOptions::EXITED) {}
-    namespace
+    with_user_namespace(|pid| {
+        write(pid, "uid_map", uids)?;
+        write(pid, "gid_map", gids)?;
+        open(format!("/proc/{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    })?
 }
 
 fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {

@@ -33,6 +33,10 @@ pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
 pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
     let Some(_seat) = serving.take_seat() else { return };
     while let Ok(Ok(length)) = timeout(PATIENCE, stream.read_u16()).await {
+        // Room that a client may take just by saying so.
+        if usize::from(length) > DATAGRAM {
+            return;
+        }
         let mut message = vec![0; length.into()];
         if !matches!(timeout(PATIENCE, stream.read_exact(&mut message)).await, Ok(Ok(_))) {
             return;

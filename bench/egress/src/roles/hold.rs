@@ -1,0 +1,67 @@
+//! Holds a sandbox with many connections, in a process that does nothing else: what it costs is what they cost.
+
+use super::usage;
+use crate::Outcome;
+use crate::stage::{NAME, Ports, inside, policy};
+use belljar_engine::{Engine, Input, Output, Running};
+use belljar_spec::{Command, LimitsSpec, SandboxSpec, Stdin};
+use std::fs;
+
+/// How many, the server's ports, where to keep records. Prints how many answered, then the kibibytes of memory
+/// (PSS before, PSS with the connections, RSS with them).
+pub(crate) fn run(words: &[&str]) -> Outcome<()> {
+    let &[count, ports, records] = words else { return usage("holder") };
+    let (count, ports): (u32, Ports) = (count.parse()?, ports.parse()?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(hold(count, ports, records))
+}
+
+async fn hold(count: u32, ports: Ports, records: &str) -> Outcome<()> {
+    let mut policy = policy(ports)?;
+    policy.limits.connections = 4096;
+    let spec = SandboxSpec {
+        egress: Some(policy),
+        limits: LimitsSpec { open_files: Some(8192), ..LimitsSpec::default() },
+        ..inside()?
+    };
+    let sandbox = Engine::new().with_records(records).create(spec).await?;
+    let before = memory("Pss:")?;
+    let me = std::env::current_exe()?.display().to_string();
+    let target = format!("once={NAME}:{}", ports.plain);
+    let mut command = Command::new([&me, "held", &count.to_string(), NAME, &target])?;
+    command.stdin = Stdin::Stream;
+    let mut running = sandbox.spawn(&command).await?;
+    expect_open(&mut running).await?;
+    let (pss, rss) = (memory("Pss:")?, memory("Rss:")?);
+    running.inputs.send(Input::Bytes(vec![1])).await?;
+    let answered = said(&mut running).await?;
+    println!("{} {before} {pss} {rss}", answered.trim());
+    sandbox.dispose().await;
+    Ok(())
+}
+
+async fn expect_open(running: &mut Running<'_>) -> Outcome<()> {
+    match said(running).await?.trim() {
+        "open" => Ok(()),
+        other => Err(format!("the connections are not open: {other}").into()),
+    }
+}
+
+/// The next thing that the command says.
+async fn said(running: &mut Running<'_>) -> Outcome<String> {
+    match running.events.next().await? {
+        Output::Stdout(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Output::Stderr(bytes) => Err(String::from_utf8_lossy(&bytes).into()),
+        Output::Ended(ended) => Err(format!("it ended: {ended:?}").into()),
+    }
+}
+
+/// What this process costs, in KiB. Sockets' own buffers are the kernel's, and in nobody's count.
+fn memory(kind: &str) -> Outcome<u64> {
+    let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
+    let line = rollup
+        .lines()
+        .find(|line| line.starts_with(kind))
+        .ok_or("the kernel does not say what a process costs")?;
+    Ok(line.split_whitespace().nth(1).ok_or("no figure")?.parse()?)
+}

@@ -1,0 +1,38 @@
+//! The server, in a process of its own: it is nobody's cost but its own. Lives until its standard input ends, and so no
+//! longer than the conductor.
+
+use super::{any_port, make_room, plain, tls_server};
+use crate::{Outcome, query};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::thread;
+
+/// Serves the certificate in this directory, and says at which ports: without cryptography, with it, and for names.
+pub(crate) fn run(directory: &Path) -> Outcome<()> {
+    make_room()?;
+    let plain = TcpListener::bind(any_port())?;
+    let secure = TcpListener::bind(any_port())?;
+    let names = UdpSocket::bind(any_port())?;
+    let ports = [plain.local_addr()?.port(), secure.local_addr()?.port(), names.local_addr()?.port()]
+        .map(|port| port.to_string());
+    let config = tls_server::config(directory)?;
+    thread::spawn(move || plain::serve(&plain));
+    thread::spawn(move || answer(&names));
+    tls_server::serve(secure, &config)?;
+    println!("{}", ports.join(" "));
+    io::stdout().flush()?;
+    io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// Answers whoever resolves names for a sandbox.
+fn answer(socket: &UdpSocket) {
+    let mut buffer = [0; 1024];
+    while let Ok((length, client)) = socket.recv_from(&mut buffer) {
+        if let Some(reply) = query::answer(&buffer[..length]) {
+            // Whoever asked may be gone.
+            let _ = socket.send_to(&reply, client);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `fetch`: the host gets something for the sandbox, by the same policy and with the same record.
+
+use belljar_engine::{FetchRequest, FetchResponse};
+use belljar_spec::egress::{EgressPolicy, Mode, Reason};
+use belljar_spec::{BackendName, ErrorKind, SandboxError};
+use belljar_tests_conformance::*;
+use belljar_tests_hosts::{HttpServer, Request, Response, Server};
+use std::time::{Duration, Instant};
+
+for_every_wall![
+    an_allowed_name_is_fetched,
+    https_is_checked_against_what_is_trusted,
+    a_body_and_headers_are_sent,
+    a_response_comes_back_whole,
+    a_name_that_is_not_allowed_is_not_fetched,
+    an_address_is_not_fetched,
+    a_redirect_to_an_allowed_host_is_followed,
+    a_redirect_to_a_refused_host_is_refused,
+    redirects_end_somewhere,
+    a_redirect_can_be_left_alone,
+    secrets_for_one_host_are_not_told_another,
+    a_post_that_is_redirected_becomes_a_get,
+    a_body_that_is_too_large_is_refused,
+    an_answer_that_is_too_slow_is_refused,
+    a_request_that_makes_no_sense_is_said_to,
+    without_a_way_out_nothing_is_fetched,
+    a_fetch_is_recorded,
+];
+
+async fn an_allowed_name_is_fetched(backend: BackendName) {
+    let (_world, web, place) =
+        web(backend, |request| Response::ok(format!("{} {}", request.method, request.target))).await;
+    let fetched = get(&place, &url(&web, "/a/b?c=d%20e#f")).await.expect("it is allowed");
+    assert_eq!((fetched.status, text(&fetched.body).as_str()), (200, "GET /a/b?c=d%20e"));
+    assert_eq!(web.requests()[0].header("host"), Some(format!("api.test:{}", web.port()).as_str()));
+}
+
+async fn https_is_checked_against_what_is_trusted(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1"), ("other.test", "127.0.0.1")]);
+    let web = HttpServer::start_tls(LOOPBACK, &world.authority.leaf(["api.test"]), |_| Response::ok("hello"));
+    let rules = [format!("api.test:{}", web.port()), format!("other.test:{}", web.port())];
+    let place = world.place(backend, world.policy(rules)).await;
+    let trusting = |name: &str| FetchRequest {
+        trust: world.authority.pem().into_bytes(),
+        ..FetchRequest::get(format!("https://{name}:{}/", web.port()))
+    };
+    assert_eq!(place.fetch(trusting("api.test")).await.expect("it is trusted").body, b"hello");
+    // Nobody trusts that authority, and the certificate is not for that name.
+    let untrusted = FetchRequest::get(format!("https://api.test:{}/", web.port()));
+    for request in [untrusted, trusting("other.test")] {
+        let error = place.fetch(request).await.expect_err("it is not");
+        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "fetch_failed"), "{error}");
+    }
+    assert_eq!(web.requests().len(), 1);
+}
+
+async fn a_body_and_headers_are_sent(backend: BackendName) {
+    let (_world, web, place) = web(backend, |request| Response::ok(request.body.clone())).await;
+    let request = FetchRequest {
+        method: "POST".into(),
+        headers: vec![("Authorization".into(), "Bearer x".into()), ("X-Y".into(), "z".into())],
+        body: vec![7; 100_000],
+        ..FetchRequest::get(url(&web, "/"))
+    };
+    assert_eq!(place.fetch(request).await.expect("it is allowed").body, vec![7; 100_000]);
+    let request = &web.requests()[0];
+    assert_eq!((request.method.as_str(), request.header("x-y")), ("POST", Some("z")));
+    assert_eq!(request.header("authorization"), Some("Bearer x"));
+}
+
+async fn a_response_comes_back_whole(backend: BackendName) {
+    let (_world, web, place) = web(backend, |request| match request.target.as_str() {
+        "/missing" => {
+            Response { status: 404, headers: vec![("X-Why".into(), "gone".into())], ..Response::ok("no") }
+        }
+        _ => Response { chunks: Some(777), ..Response::ok(vec![b'x'; 3_000_000]) },
+    })
+    .await;
+    let missing = get(&place, &url(&web, "/missing")).await.expect("an answer is an answer");
+    assert_eq!((missing.status, missing.body.as_slice()), (404, b"no".as_slice()));
+    assert!(missing.headers.contains(&("x-why".into(), b"gone".to_vec())), "{:?}", missing.headers);
+    assert_eq!(get(&place, &url(&web, "/")).await.expect("it is allowed").body.len(), 3_000_000);
+    let head = FetchRequest { method: "HEAD".into(), ..FetchRequest::get(url(&web, "/missing")) };
+    assert_eq!(place.fetch(head).await.expect("it is allowed").body, b"");
+}
+
+async fn a_name_that_is_not_allowed_is_not_fetched(backend: BackendName) {
+    let (world, web, place) = web(backend, |_| Response::ok("")).await;
+    let refused =
+        refusal(get(&place, &format!("http://other.test:{}/", web.port())).await, Reason::NameNotAllowed);
+    assert!(refused.hint.is_some_and(|hint| hint.contains("--allow other.test")));
+    refusal(get(&place, "http://api.test:1/").await, Reason::PortNotAllowed);
+    refusal(get(&place, &format!("https://api.test:{}/", web.port())).await, Reason::ProtocolNotAllowed);
+    assert_eq!((web.accepted(), world.dns.queries().len()), (0, 0));
+    let names: Vec<String> = place.refusals().into_iter().map(|(name, _, _)| name).collect();
+    assert_eq!(names, ["other.test", "api.test", "api.test"]);
+}
+
+async fn an_address_is_not_fetched(backend: BackendName) {
+    let (_world, web, place) = web(backend, |_| Response::ok("")).await;
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0177.0.0.1",
+        "169.254.169.254",
+    ] {
+        refusal(get(&place, &format!("http://{host}:{}/", web.port())).await, Reason::DirectAddress);
+    }
+    assert_eq!(web.accepted(), 0);
+}
+
+async fn a_redirect_to_an_allowed_host_is_followed(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1"), ("other.test", "127.0.0.1")]);
+    let target = HttpServer::start(LOOPBACK, |request| Response::ok(request.target.as_str()));
+    let to = format!("http://other.test:{}/there", target.port());
+    let web = HttpServer::start(LOOPBACK, move |request| match request.target.as_str() {
+        "/" => Response::redirect(302, "/nearer"),
+        _ => Response::redirect(307, &to),
+    });
+    let rules = [format!("api.test:{}", web.port()), format!("other.test:{}", target.port())];
+    let place = world.place(backend, world.policy(rules)).await;
+    let fetched = get(&place, &url(&web, "/")).await.expect("both are allowed");
+    assert_eq!((fetched.status, fetched.body.as_slice()), (200, b"/there".as_slice()));
+    assert_eq!(fetched.url, format!("http://other.test:{}/there", target.port()));
+}
+
+async fn a_redirect_to_a_refused_host_is_refused(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1"), ("other.test", "127.0.0.1")]);
+    let target = HttpServer::start(LOOPBACK, |_| Response::ok("secret"));
+    let port = target.port();
+    let web = HttpServer::start(LOOPBACK, move |request| match request.target.as_str() {
+        "/name" => Response::redirect(302, &format!("http://other.test:{port}/")),
+        "/address" => Response::redirect(301, &format!("http://127.0.0.1:{port}/")),
+        _ => Response::redirect(308, &format!("http://api.test:{port}/")),
+    });
+    let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
+    refusal(get(&place, &url(&web, "/name")).await, Reason::NameNotAllowed);
+    refusal(get(&place, &url(&web, "/address")).await, Reason::DirectAddress);
+    refusal(get(&place, &url(&web, "/port")).await, Reason::PortNotAllowed);
+    assert_eq!(target.accepted(), 0);
+}
+
+async fn redirects_end_somewhere(backend: BackendName) {
+    let (_world, web, place) = web(backend, |_| Response::redirect(302, "/")).await;
+    let request = FetchRequest { max_redirects: 3, ..FetchRequest::get(url(&web, "/")) };
+    refusal(place.fetch(request).await, Reason::TooManyRedirects);
+    assert_eq!(web.requests().len(), 4);
+}
+
+async fn a_redirect_can_be_left_alone(backend: BackendName) {
+    let (_world, web, place) = web(backend, |_| Response::redirect(302, "http://other.test/")).await;
+    let request = FetchRequest { max_redirects: 0, ..FetchRequest::get(url(&web, "/")) };
+    assert_eq!(place.fetch(request).await.expect("it is an answer").status, 302);
+}
+
+async fn secrets_for_one_host_are_not_told_another(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1"), ("other.test", "127.0.0.1")]);
+    let target = HttpServer::start(LOOPBACK, |_| Response::ok(""));
+    let to = format!("http://other.test:{}/", target.port());
+    let web = HttpServer::start(LOOPBACK, move |_| Response::redirect(307, &to));
+    let rules = [format!("api.test:{}", web.port()), format!("other.test:{}", target.port())];
+    let place = world.place(backend, world.policy(rules)).await;
+    let headers =
+        [("Authorization", "Bearer x"), ("Cookie", "a=b"), ("Proxy-Authorization", "c"), ("X-Y", "z")];
+    let request = FetchRequest {
+        headers: headers.map(|(name, value)| (name.to_string(), value.to_string())).into(),
+        ..FetchRequest::get(url(&web, "/"))
+    };
+    place.fetch(request).await.expect("both are allowed");
+    assert_eq!(web.requests()[0].header("authorization"), Some("Bearer x"));
+    let told = &target.requests()[0];
+    for secret in ["authorization", "cookie", "proxy-authorization"] {
+        assert_eq!(told.header(secret), None, "{secret}");
+    }
+    assert_eq!(told.header("x-y"), Some("z"));
+}
+
+async fn a_post_that_is_redirected_becomes_a_get(backend: BackendName) {
+    let (_world, web, place) = web(backend, |request| match request.target.as_str() {
+        "/other" => Response::redirect(303, "/end"),
+        "/same" => Response::redirect(307, "/end"),
+        _ => Response::ok(format!("{} {}", request.method, request.body.len())),
+    })
+    .await;
+    for (path, expected) in [("/other", "GET 0"), ("/same", "POST 3")] {
+        let request = FetchRequest {
+            method: "POST".into(),
+            body: b"abc".to_vec(),
+            ..FetchRequest::get(url(&web, path))
+        };
+        assert_eq!(text(&place.fetch(request).await.expect("it is allowed").body), expected);
+    }
+}
+
+async fn a_body_that_is_too_large_is_refused(backend: BackendName) {
+    let (_world, web, place) = web(backend, |request| match request.target.as_str() {
+        "/told" => Response::ok(vec![0; 10_001]),
+        "/untold" => Response { chunks: Some(1000), ..Response::ok(vec![0; 10_001]) },
+        _ => Response::ok(vec![0; 10_000]),
+    })
+    .await;
+    let limited = |path: &str| FetchRequest { max_bytes: 10_000, ..FetchRequest::get(url(&web, path)) };
+    refusal(place.fetch(limited("/told")).await, Reason::TooLarge);
+    refusal(place.fetch(limited("/untold")).await, Reason::TooLarge);
+    assert_eq!(place.fetch(limited("/fits")).await.expect("it fits").body.len(), 10_000);
+}
+
+async fn an_answer_that_is_too_slow_is_refused(backend: BackendName) {
+    let silent = Server::start(LOOPBACK, |stream| {
+        let _ = std::io::copy(&mut &stream, &mut std::io::sink());
+    });
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let place = world.place(backend, world.policy([format!("api.test:{}", silent.port())])).await;
+    for scheme in ["http", "https"] {
+        let request = FetchRequest {
+            timeout: Duration::from_millis(300),
+            ..FetchRequest::get(format!("{scheme}://api.test:{}/", silent.port()))
+        };
+        let start = Instant::now();
+        refusal(place.fetch(request).await, Reason::TooSlow);
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+}
+
+async fn a_request_that_makes_no_sense_is_said_to(backend: BackendName) {
+    let (_world, web, place) = web(backend, |_| Response::ok("")).await;
+    for address in ["", "api.test", "ftp://api.test/", "file:///etc/passwd", "http://"] {
+        let error = get(&place, address).await.expect_err("it makes no sense");
+        assert_eq!(error.code, "fetch_invalid", "{address}: {error}");
+    }
+    let strange =
+        [("Host", "other.test"), ("Transfer-Encoding", "chunked"), ("Bad Name", "x"), ("X", "a\r\nb: c")];
+    for (name, value) in strange {
+        let headers = vec![(name.to_string(), value.to_string())];
+        let request = FetchRequest { headers, ..FetchRequest::get(url(&web, "/")) };
+        assert_eq!(place.fetch(request).await.expect_err(name).code, "fetch_invalid");
+    }
+    for method in ["", "GE T", "CONNECT", "GET / HTTP/1.1\r\n"] {
+        let request = FetchRequest { method: method.into(), ..FetchRequest::get(url(&web, "/")) };
+        assert_eq!(place.fetch(request).await.expect_err(method).code, "fetch_invalid");
+    }
+    assert_eq!(web.accepted(), 0);
+}
+
+async fn without_a_way_out_nothing_is_fetched(backend: BackendName) {
+    let world = World::new([]);
+    let place = world.place(backend, EgressPolicy { mode: Mode::None, ..world.policy([]) }).await;
+    refusal(get(&place, "http://api.test/").await, Reason::EgressOff);
+}
+
+async fn a_fetch_is_recorded(backend: BackendName) {
+    let (world, web, place) = web(backend, |_| Response::ok("12345")).await;
+    get(&place, &url(&web, "/")).await.expect("it is allowed");
+    let _ = get(&place, "http://other.test/").await;
+    place.dispose().await;
+    let events = world.events(&place);
+    let of = |kind: &str| events.iter().find(|event| event["kind"] == *kind).cloned().unwrap_or_default();
+    let fetched = of("fetched");
+    assert_eq!((&fetched["name"], &fetched["status"]), (&"api.test".into(), &200.into()), "{events:?}");
+    assert_eq!((&fetched["method"], &fetched["received"]), (&"GET".into(), &5.into()));
+    let refused = of("fetch_refused");
+    assert_eq!(
+        (&refused["destination"], &refused["reason"]),
+        (&"other.test".into(), &"name_not_allowed".into())
+    );
+    assert_eq!(world.connections(&place).len(), 1);
+}
+
+async fn get(place: &Place, url: &str) -> Result<FetchResponse, SandboxError> {
+    place.fetch(FetchRequest::get(url)).await
+}
+
+#[track_caller]
+fn refusal(outcome: Result<FetchResponse, SandboxError>, reason: Reason) -> SandboxError {
+    let error = outcome.expect_err("it is refused");
+    assert_eq!((error.kind, error.code), (ErrorKind::Policy, reason.code()), "{error}");
+    error
+}
+
+fn url(web: &HttpServer, path: &str) -> String {
+    format!("http://api.test:{}{path}", web.port())
+}
+
+async fn web(
+    backend: BackendName,
+    handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
+) -> (World, HttpServer, Place) {
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let server = HttpServer::start(LOOPBACK, handler);
+    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    (world, server, place)
+}

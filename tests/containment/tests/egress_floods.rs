@@ -1,0 +1,232 @@
+//! However much one sandbox asks, dials and begins, the host's memory and its record stay small, and others are served.
+//!
+//! Each test has a process of its own: what is measured is all that serves its sandboxes.
+
+#![allow(clippy::unwrap_used)]
+
+use belljar_spec::egress::{EgressPolicy, Mode, Reason};
+use belljar_tests_containment::egress::*;
+use belljar_tests_containment::*;
+use belljar_tests_hosts::{Dns, HttpServer, Response};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+fn names() -> Dns {
+    Dns::start(|query| if query.name == "good.test" { vec![at("127.66.9.1")] } else { Vec::new() })
+}
+
+fn web() -> HttpServer {
+    HttpServer::start(at("127.66.9.1"), |_| Response::ok("here"))
+}
+
+/// Asks and fetches in the bystander's sandbox until the flood is over; gives how often, and the longest time it took.
+fn served_beside(bystander: &Cage, port: u16, flood: impl FnOnce() + Send) -> (usize, Duration) {
+    let over = AtomicBool::new(false);
+    let (mut times, mut longest) = (0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            flood();
+            over.store(true, Ordering::SeqCst);
+        });
+        // At least once after it has begun.
+        std::thread::sleep(Duration::from_millis(500));
+        loop {
+            let done = over.load(Ordering::SeqCst);
+            let begun = Instant::now();
+            let answer = bystander.attack(
+                r#"
+request = b'GET / HTTP/1.1\r\nHost: good.test\r\nConnection: close\r\n\r\n'
+answer = send('good.test', sys.argv[1], request, timeout=20)
+print('served' if b'here' in answer else answer)
+"#,
+                &[&port.to_string()],
+            );
+            assert_eq!(answer, ["served"], "a bystander is not served");
+            times += 1;
+            longest = longest.max(begun.elapsed());
+            if done {
+                break;
+            }
+        }
+    });
+    (times, longest)
+}
+
+/// What a flood may cost: memory at its worst, and the record.
+fn assert_cheap(cage: &Cage, growth: u64, (times, longest): (usize, Duration), most: u64) {
+    assert!(growth < most << 10, "{growth} KiB more at the worst, where {most} MiB are fine");
+    let record = fs::metadata(cage.record()).unwrap().len();
+    assert!(record < 16 << 20, "a record of {record} bytes");
+    assert!(longest < Duration::from_secs(8), "a bystander waited {longest:?}, {times} served");
+}
+
+#[test]
+fn questions_without_number_cost_nothing_that_lasts() {
+    alone("questions_without_number_cost_nothing_that_lasts", &[], || {
+        let (dns, server) = (names(), web());
+        for wall in walls() {
+            let policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
+            let (cage_, bystander) = (cage(*wall, &policy), cage(*wall, &policy));
+            let mut served = (0, Duration::ZERO);
+            let growth = growth(|| {
+                served = served_beside(&bystander, server.port(), || {
+                    cage_.attack(
+                        r#"
+def flood(number):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(('127.0.0.1', 53))
+    s.setblocking(False)
+    head = struct.pack('!HHHHHH', 1, 0x100, 1, 0, 0, 0)
+    for n in range(250000):
+        name = b'%08d%02d' % (n, number)
+        try:
+            s.send(head + b'\x0a' + name + b'\x3c' + b'x' * 60 + b'\x04test\0\0\x10\0\1')
+            s.recv(512)
+        except OSError:
+            pass
+    os._exit(0)
+pids = []
+for number in range(4):
+    pid = os.fork()
+    if pid == 0:
+        flood(number)
+    pids.append(pid)
+for pid in pids:
+    os.waitpid(pid, 0)
+"#,
+                        &[],
+                    );
+                });
+            });
+            assert_cheap(&cage_, growth, served, 24);
+            assert!(cage_.sandbox.refused().len() <= 2000, "{wall}");
+            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{wall}");
+        }
+    });
+}
+
+#[test]
+fn names_without_number_have_an_end() {
+    alone("names_without_number_have_an_end", &[], || {
+        let (dns, server) = (names(), web());
+        for wall in walls() {
+            let open = EgressPolicy { mode: Mode::Open, ..policy(&dns, &[]) };
+            let (cage_, bystander) = (cage(*wall, &open), cage(*wall, &open));
+            let mut served = (0, Duration::ZERO);
+            let growth = growth(|| {
+                served = served_beside(&bystander, server.port(), || {
+                    let told = cage_.attack(
+                        r#"
+s = dial('127.0.0.1', 53)
+told = failed = 0
+PAD = b'\x3d' + b'x' * 61 + b'\x3d' + b'y' * 61 + b'\x32' + b'z' * 50
+for start in range(0, 70000, 50):
+    s.sendall(b''.join(vec(2, struct.pack('!HHHHHH', 1, 0x100, 1, 0, 0, 0) + b'\x0c' + b'%012d' % n + PAD + b'\x04test\0\0\1\0\1')
+        for n in range(start, start + 50)))
+    for _ in range(50):
+        length = int.from_bytes(s.recv(2, socket.MSG_WAITALL), 'big')
+        answer = s.recv(length, socket.MSG_WAITALL)
+        told += answer[7]
+        failed += answer[3] & 15 == 2
+print(told, failed)
+"#,
+                        &[],
+                    );
+                    assert_eq!(told, ["65536 4464"], "{wall}");
+                });
+            });
+            assert_cheap(&cage_, growth, served, 64);
+            assert!(!cage_.refused_for(Reason::TooManyNames).is_empty(), "{wall}");
+            assert!(dns.queries().iter().all(|query| query.name == "good.test"), "{wall}");
+        }
+    });
+}
+
+/// Opens very many connections from several processes, does something with each, and keeps them.
+const CROWD: &str = r#"
+import resource
+def crowd(processes, each, act):
+    pids = []
+    for _ in range(processes):
+        pid = os.fork()
+        if pid == 0:
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            kept = []
+            for _ in range(each):
+                try:
+                    s = dial('good.test', sys.argv[1])
+                    s.settimeout(1)
+                    act(s)
+                    kept.append(s)
+                except OSError:
+                    pass
+            time.sleep(3)
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+"#;
+
+fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
+    alone(name, &[], || {
+        let (dns, server) = (names(), web());
+        let port = server.port();
+        for wall in walls() {
+            let cage_ = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/{protocol}")]));
+            let bystander = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/http")]));
+            let mut served = (0, Duration::ZERO);
+            let growth = growth(|| {
+                served = served_beside(&bystander, port, || {
+                    cage_.attack(&format!("{CROWD}\n{act}"), &[&port.to_string()]);
+                });
+            });
+            assert_cheap(&cage_, growth, served, most);
+            assert!(!cage_.refused_for(Reason::TooManyConnections).is_empty(), "{wall}: was that all?");
+            // Gone, they leave their places to others.
+            cage_.attack("s = dial('good.test', sys.argv[1])", &[&port.to_string()]);
+        }
+    });
+}
+
+#[test]
+fn five_thousand_silent_connections_are_a_thousand() {
+    crowd("five_thousand_silent_connections_are_a_thousand", "tls", "crowd(10, 500, lambda s: None)", 32);
+}
+
+#[test]
+fn hellos_that_never_end_are_bounded() {
+    // As much as a hello may have, but for its end, in records of one byte.
+    let act = r#"
+whole = b'\1\0\x29\0' + bytes(12000)
+SLOW = b''.join(record(whole[n:n + 1]) for n in range(10800))
+def act(s):
+    s.sendall(SLOW)
+crowd(6, 200, act)
+"#;
+    crowd("hellos_that_never_end_are_bounded", "tls", act, 160);
+}
+
+#[test]
+fn heads_of_requests_that_never_end_are_bounded() {
+    let act = r#"
+HEAD = b'GET / HTTP/1.1\r\nHost: good.test\r\nX: ' + b'x' * 62000
+crowd(6, 200, lambda s: s.sendall(HEAD))
+"#;
+    crowd("heads_of_requests_that_never_end_are_bounded", "http", act, 200);
+}
+
+#[test]
+fn questions_that_only_announce_their_length_take_no_room() {
+    let act = r#"
+def announce(s):
+    d = dial('127.0.0.1', 53)
+    d.sendall(b'\xff\xff')
+    time.sleep(0.002)
+    kept.append(d)
+kept = []
+crowd(6, 250, announce)
+"#;
+    crowd("questions_that_only_announce_their_length_take_no_room", "tls", act, 32);
+}

@@ -16,6 +16,9 @@ pub(crate) struct Child(process::Child);
 
 impl Child {
     fn start(words: &[String]) -> Outcome<Child> {
+        // Where there is a way to say that it ends with us, however we end.
+        let ends_with_us = ["setpriv", "--pdeathsig", "TERM", "--"].map(String::from);
+        let words = if found("setpriv").is_some() { [&ends_with_us, words].concat() } else { words.to_vec() };
         let (program, args) = words.split_first().ok_or("nothing to start")?;
         let child = Command::new(program)
             .args(args)
@@ -162,13 +165,18 @@ impl Dnsmasq {
 
 /// Where a program is, or a line that says that it is not.
 pub(crate) fn installed(program: &str) -> Option<String> {
+    let found = found(program);
+    if found.is_none() {
+        println!("{program}: not here");
+    }
+    found
+}
+
+fn found(program: &str) -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     // Servers are where only administrators look.
     let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin"]);
     let found = folders.map(|folder| Path::new(folder).join(program)).find(|path| path.is_file());
-    if found.is_none() {
-        println!("{program}: not here");
-    }
     found.map(|path| path.display().to_string())
 }
 

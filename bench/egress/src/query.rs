@@ -19,23 +19,29 @@ pub(crate) fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
     message
 }
 
-/// The answer to a question, whatever the name: 127.0.0.1, and no address of another kind.
+/// The answer to a question, whatever the name: 127.0.0.1, and no address of another kind, which it says in a way that
+/// may be kept as long (RFC 2308, 5).
 pub(crate) fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let name = question.get(HEADER..)?.iter().position(|byte| *byte == 0)?;
     let end = HEADER + name + 5;
     let kind = u16::from_be_bytes([*question.get(end - 4)?, *question.get(end - 3)?]);
     let mut message = question.get(..end)?.to_vec();
     let known = kind == A;
-    // A response, recursion available; as many answers as there are, and nothing of what else was in the question.
-    message[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, known.into(), 0, 0, 0, 0]);
-    if known {
-        message.extend([0xc0, HEADER as u8]);
-        message.extend(A.to_be_bytes());
-        message.extend(INTERNET.to_be_bytes());
-        message.extend(TTL.to_be_bytes());
-        message.extend([0, 4, 127, 0, 0, 1]);
-    }
+    // A response, recursion available; one record, and nothing of what else was in the question.
+    message[2..HEADER].copy_from_slice(&[0x81, 0x80, 0, 1, 0, known.into(), 0, (!known).into(), 0, 0]);
+    let (kind, data) = if known { (A, vec![127, 0, 0, 1]) } else { (SOA, authority()) };
+    message.extend([0xc0, HEADER as u8]);
+    message.extend(kind.to_be_bytes());
+    message.extend(INTERNET.to_be_bytes());
+    message.extend(TTL.to_be_bytes());
+    message.extend((data.len() as u16).to_be_bytes());
+    message.extend(data);
     Some(message)
+}
+
+/// Two names, which nobody reads, and five numbers; the last says how long there will be nothing (RFC 1035, 3.3.13).
+fn authority() -> Vec<u8> {
+    [0, 0].into_iter().chain([1, 60, 60, 60, TTL].into_iter().flat_map(u32::to_be_bytes)).collect()
 }
 
 /// The number of an answer that has addresses.
@@ -72,6 +78,7 @@ pub(crate) fn resolve(server: SocketAddr, name: &str) -> io::Result<Ipv4Addr> {
 
 pub(crate) const A: u16 = 1;
 const AAAA: u16 = 28;
+const SOA: u16 = 6;
 const INTERNET: u16 = 1;
 const HEADER: usize = 12;
 /// Seconds; what many names have.

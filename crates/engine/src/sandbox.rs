@@ -95,6 +95,9 @@ impl Sandbox {
 
     /// Fetches something for the sandbox, from outside of it: the same policy, the same record.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, SandboxError> {
+        if self.guest.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return Err(disposed());
+        }
         let Some(served) = &self.outside.served else { return Err(no_way_out(self.backend)) };
         served.fetch(request).await.map_err(not_fetched)
     }

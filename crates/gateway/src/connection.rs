@@ -30,6 +30,7 @@ use tokio::time::{Instant, timeout_at};
 /// Serves a connection to its end.
 pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
     let Ok(dialled) = dialled(&inside, serving.redirected) else { return reset(inside) };
+    let _ = inside.set_nodelay(true);
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }
@@ -43,7 +44,6 @@ pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive
         Ok(arrival) => arrival,
         Err(refusal) => return refuse(inside, &serving, &refusal, Start::Other),
     };
-    let _ = inside.set_nodelay(true);
     arrival.go(inside, serving, alive).await;
 }
 

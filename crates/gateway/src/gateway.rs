@@ -2,6 +2,7 @@
 
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::intake::{Intake, Open};
+use crate::places::Places;
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
 use crate::{connection, dns};
@@ -13,13 +14,14 @@ use std::thread;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 /// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
 pub struct Gateway {
     event_loop: Handle,
+    places: Arc<Places>,
     until: Arc<oneshot::Sender<()>>,
 }
 
@@ -34,12 +36,13 @@ impl Gateway {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
-        Ok(Gateway { event_loop, until: Arc::new(until) })
+        Ok(Gateway { event_loop, places: Arc::new(Places::here()), until: Arc::new(until) })
     }
 
     /// Serves a sandbox's sockets by this policy.
     pub fn serve(&self, intake: Intake, policy: EgressPolicy, recorder: Arc<Recorder>) -> io::Result<Served> {
-        let serving = Arc::new(Serving::new(policy, intake.families(), intake.redirected, recorder));
+        let (families, redirected) = (intake.families(), intake.redirected);
+        let serving = Arc::new(Serving::new(&self.places, policy, families, redirected, recorder));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -51,6 +54,7 @@ impl Gateway {
             serving,
             task,
             over: Mutex::new(over),
+            stopped: watch::Sender::new(false),
             _until: Arc::clone(&self.until),
         })
     }
@@ -63,21 +67,35 @@ pub struct Served {
     task: AbortHandle,
     /// Nothing comes of it, until there is nobody left to send.
     over: Mutex<Receiver<()>>,
+    stopped: watch::Sender<bool>,
     _until: Arc<oneshot::Sender<()>>,
 }
 
 impl Served {
-    /// Fetches something for the sandbox, by its policy.
+    /// Fetches something for the sandbox, by its policy. It ends with the sandbox, and when its caller gives it up.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let serving = Arc::clone(&self.serving);
-        match self.event_loop.spawn(fetch::fetch(serving, request)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(FetchError::Failed("the gateway stopped".into())),
+        let mut stopped = self.stopped.subscribe();
+        let gone = || FetchError::Failed("the sandbox is gone".into());
+        let work = async move {
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => Err(gone()),
+                outcome = fetch::fetch(serving, request) => outcome,
+            }
+        };
+        // A set of tasks aborts them when it is dropped; a task by itself would go on.
+        let mut task = JoinSet::new();
+        task.spawn_on(work, &self.event_loop);
+        match task.join_next().await {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) | None => Err(gone()),
         }
     }
 
     /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
     pub fn stop(&self) {
+        self.stopped.send_replace(true);
         self.task.abort();
         if self.serving.connections() > 0 {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);

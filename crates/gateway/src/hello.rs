@@ -73,9 +73,12 @@ pub(crate) fn length(bytes: &[u8]) -> usize {
     }
 }
 
-/// The handshake message without the headers of its records, and how long it is with them; `None` while a part of it is
-/// missing. Nothing is copied until all of it is there: a client that sends byte by byte should cost it more than us.
-fn message(bytes: &[u8]) -> Result<Option<(Cow<'_, [u8]>, usize)>, &'static str> {
+/// The handshake message without the headers of its records, and how long it is with them.
+type Message<'a> = (Cow<'a, [u8]>, usize);
+
+/// The message; `None` while a part of it is missing. Nothing is copied until all of it is there: a client that sends
+/// byte by byte should cost it more than us.
+fn message(bytes: &[u8]) -> Result<Option<Message<'_>>, &'static str> {
     let mut rest = bytes;
     let mut start = [0; HANDSHAKE_HEADER];
     let mut gathered = 0;

@@ -24,6 +24,7 @@ mod gateway;
 pub mod hello;
 mod intake;
 mod names;
+mod places;
 mod plain_http;
 mod record;
 mod relay;

@@ -3,11 +3,12 @@
 use crate::decide::{self, Allowed, Permit};
 use crate::dial;
 use crate::names::{Families, Names};
+use crate::places::{Places, Seat, Table};
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
@@ -20,17 +21,19 @@ pub(crate) struct Serving {
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
     resolver: OnceLock<Resolver>,
-    connections: AtomicU32,
+    table: Arc<Table>,
 }
 
 impl Serving {
     pub(crate) fn new(
+        places: &Arc<Places>,
         policy: EgressPolicy,
         families: Families,
         redirected: bool,
         recorder: Arc<Recorder>,
     ) -> Serving {
         Serving {
+            table: places.table(policy.limits.connections),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
             policy,
             names: Names::default(),
@@ -38,7 +41,6 @@ impl Serving {
             redirected,
             recorder,
             resolver: OnceLock::new(),
-            connections: AtomicU32::new(0),
         }
     }
 
@@ -71,31 +73,18 @@ impl Serving {
     }
 
     /// A place for one more connection, if there is one.
-    pub(crate) fn take_seat(self: &Arc<Serving>) -> Option<Seat> {
-        let most = self.policy.limits.connections;
-        let taken = self
-            .connections
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < most).then_some(taken + 1));
-        taken.ok().map(|_| Seat(Arc::clone(self)))
+    pub(crate) fn take_seat(&self) -> Option<Seat> {
+        self.table.take()
     }
 
     /// How many connections there are.
     pub(crate) fn connections(&self) -> u32 {
-        self.connections.load(Ordering::Relaxed)
+        self.table.taken()
     }
 }
 
 /// Held by everything that may still write into the record; the last one dropped says that all is written.
 pub(crate) type Alive = Sender<()>;
-
-/// One connection's place.
-pub(crate) struct Seat(Arc<Serving>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The bytes that a sandbox may still move, both ways together.
 pub(crate) struct Meter(Option<AtomicU64>);

@@ -25,6 +25,7 @@ for_every_wall![
     a_request_that_makes_no_sense_is_said_to,
     without_a_way_out_nothing_is_fetched,
     a_fetch_is_recorded,
+    a_disposed_sandbox_fetches_nothing,
 ];
 
 async fn an_allowed_name_is_fetched(backend: BackendName) {
@@ -268,6 +269,30 @@ async fn a_fetch_is_recorded(backend: BackendName) {
         (&"other.test".into(), &"name_not_allowed".into())
     );
     assert_eq!(world.connections(&place).len(), 1);
+}
+
+async fn a_disposed_sandbox_fetches_nothing(backend: BackendName) {
+    let (world, web, place) = web(backend, |_| Response::ok("")).await;
+    place.dispose().await;
+    let error = get(&place, &url(&web, "/")).await.expect_err("it is gone");
+    assert_eq!(error.kind, ErrorKind::Runtime, "{error}");
+    assert_eq!((web.accepted(), world.dns.queries().len()), (0, 0));
+    // One that is on its way ends with it.
+    let silent = Server::start(LOOPBACK, |stream| {
+        let _ = std::io::copy(&mut &stream, &mut std::io::sink());
+    });
+    let place = world.place(backend, world.policy([format!("api.test:{}", silent.port())])).await;
+    let request = FetchRequest::get(format!("http://api.test:{}/", silent.port()));
+    let dispose = async {
+        while silent.accepted() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        place.dispose().await;
+    };
+    let start = Instant::now();
+    let (fetched, ()) = tokio::join!(place.fetch(request), dispose);
+    assert_eq!(fetched.expect_err("it is gone").kind, ErrorKind::Runtime);
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 async fn get(place: &Place, url: &str) -> Result<FetchResponse, SandboxError> {

@@ -132,14 +132,15 @@ async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
     let neighbour = Marker::new();
     let mut running = place.spawn(&marked("LASTING; :", &neighbour)).await.unwrap();
     neighbour.wait_for(1);
-    let before = neighbour.processes();
+    // What it starts has its words until it is another program; itself it is the first.
+    let first = neighbour.processes()[0];
     for _ in 0..4 {
         // The kernel needs a while to take so much memory back.
         let mut slow =
             sh("dd if=/dev/zero of=/dev/null bs=300M 2>/dev/null & dd if=/dev/zero of=/dev/null bs=300M");
         slow.timeout = Some(Duration::from_millis(700));
         assert_killed(&place.run(&slow).await);
-        assert_eq!(neighbour.processes(), before, "a neighbour was killed too");
+        assert!(neighbour.processes().contains(&first), "a neighbour was killed too");
     }
     running.inputs.kill().await;
     end(&mut running).await;

@@ -183,7 +183,8 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
                 });
             });
             assert_cheap(&cage_, growth, served, most);
-            assert!(!cage_.refused_for(Reason::TooManyConnections).is_empty(), "{wall}: was that all?");
+            let many = cage_.refused_for(Reason::TooManyConnections).len() + cage_.refused_for(Reason::SilentClient).len();
+            assert!(many > 0, "{wall}: was that all?");
             // Gone, they leave their places to others.
             cage_.attack("s = dial('good.test', sys.argv[1])", &[&port.to_string()]);
         }
@@ -199,13 +200,13 @@ fn five_thousand_silent_connections_are_a_thousand() {
 fn hellos_that_never_end_are_bounded() {
     // As much as a hello may have, but for its end, in records of one byte.
     let act = r#"
-whole = b'\1\0\x29\0' + bytes(12000)
+whole = b'\1\0\x40\0' + bytes(12000)
 SLOW = b''.join(record(whole[n:n + 1]) for n in range(10800))
 def act(s):
     s.sendall(SLOW)
-crowd(6, 200, act)
+crowd(4, 100, act)
 "#;
-    crowd("hellos_that_never_end_are_bounded", "tls", act, 160);
+    crowd("hellos_that_never_end_are_bounded", "tls", act, 64);
 }
 
 #[test]

@@ -48,6 +48,8 @@ fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {
         ("etc/group", format!("root:x:0:\n{USER}:x:{USER_ID}:\nnogroup:x:65534:\n")),
         ("etc/hostname", format!("{HOSTNAME}\n")),
         ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {HOSTNAME}\n")),
+        // Without it glibc takes the first line of hosts that fits, and localhost has no IPv6.
+        ("etc/host.conf", "multi on\n".to_string()),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_string()),
         ("etc/machine-id", format!("{id}{id}\n")),
         // The prompt says where you are, after whatever the system's own file says.

@@ -1,0 +1,105 @@
+//! How many connections there may be at once: of one sandbox by its policy, of all together by what a process can have
+//! open. Without the second, one sandbox could take every descriptor, and nobody else would be served.
+
+use belljar_sys::rustix::process::{Resource, getrlimit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The places of all sandboxes that a gateway serves.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: u32,
+    taken: AtomicU32,
+}
+
+impl Places {
+    /// As many as this process may have descriptors for.
+    pub(crate) fn here() -> Places {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::from(u32::MAX));
+        let most = descriptors.saturating_sub(FOR_OTHER_THINGS) / A_CONNECTION;
+        Places::of(u32::try_from(most).unwrap_or(u32::MAX))
+    }
+
+    fn of(most: u32) -> Places {
+        Places { most, taken: AtomicU32::new(0) }
+    }
+
+    /// The table of one sandbox, with so many seats at most.
+    pub(crate) fn table(self: &Arc<Places>, most: u32) -> Arc<Table> {
+        Arc::new(Table { most, taken: AtomicU32::new(0), places: Arc::clone(self) })
+    }
+}
+
+/// The places of one sandbox.
+#[derive(Debug)]
+pub(crate) struct Table {
+    most: u32,
+    taken: AtomicU32,
+    places: Arc<Places>,
+}
+
+impl Table {
+    /// One more, if there is one. Nobody has more than are left for others, so that whoever comes next finds some.
+    pub(crate) fn take(self: &Arc<Table>) -> Option<Seat> {
+        let left = self.places.most.saturating_sub(self.places.taken.load(Ordering::Relaxed));
+        let most = self.most.min(left);
+        let taken = self
+            .taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < most).then_some(taken + 1));
+        taken.ok()?;
+        self.places.taken.fetch_add(1, Ordering::Relaxed);
+        Some(Seat(Arc::clone(self)))
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// One connection's place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<Table>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.places.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Two sockets, and a pipe each way while much is moved.
+const A_CONNECTION: u64 = 6;
+/// Sandboxes, their commands and their records have descriptors as well.
+const FOR_OTHER_THINGS: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_has_as_many_as_its_policy_says() {
+        let table = Arc::new(Places::of(100)).table(2);
+        let first = table.take();
+        let _second = table.take().expect("the second");
+        assert!(first.is_some() && table.take().is_none());
+        drop(first);
+        assert_eq!(table.taken(), 1);
+        assert!(table.take().is_some());
+    }
+
+    #[test]
+    fn the_greedy_leave_as_many_as_they_have() {
+        let places = Arc::new(Places::of(90));
+        let tables = [places.table(1000), places.table(1000), places.table(1000)];
+        let mut seats = Vec::new();
+        for expected in [45, 22, 11] {
+            let table = &tables[3 - [45, 22, 11].iter().filter(|most| **most <= expected).count()];
+            seats.extend(std::iter::from_fn(|| table.take()));
+            assert!(table.taken() >= expected, "{} where {expected} were left", table.taken());
+        }
+        assert!(seats.len() < 90);
+        drop(seats);
+        assert_eq!(places.taken.load(Ordering::Relaxed), 0);
+    }
+}

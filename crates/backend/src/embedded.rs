@@ -7,7 +7,7 @@
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fcntl_add_seals, fsync, fstat,
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fchmod, fcntl_add_seals, fstat, fsync,
     memfd_create, mkdirat, openat, renameat, unlinkat,
 };
 use belljar_sys::rustix::io::Errno;
@@ -78,6 +78,8 @@ fn keep(directory: &Path) -> Result<(), Errno> {
     let written = file
         .write_all(GUEST)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        // Whatever the mask of new files says.
+        .and_then(|()| fchmod(&file, PROGRAM_MODE))
         .and_then(|()| fsync(&file))
         .and_then(|()| renameat(&directory, &unfinished, &directory, NAME));
     if written.is_err() {
@@ -102,7 +104,8 @@ static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 /// Every build of the guest has a name of its own.
 const NAME: &str = env!("BELLJAR_GUEST");
 const DIRECTORY_MODE: Mode = Mode::RWXU;
-const PROGRAM_MODE: Mode = Mode::RUSR.union(Mode::XUSR);
+/// Nobody writes to it, and whoever has the descriptor executes it: bubblewrap, started by root, is somebody else by then.
+const PROGRAM_MODE: Mode = Mode::from_bits_retain(0o555);
 
 #[cfg(test)]
 mod tests {
@@ -122,8 +125,8 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
         };
         set(&program, 0o755);
-        assert!(open_kept(&directory).is_err(), "readable by others means not made by us");
-        set(&program, 0o500);
+        assert!(open_kept(&directory).is_err(), "we may write to it: not made by us");
+        set(&program, 0o555);
         set(&directory, 0o777);
         assert!(open_kept(&directory).is_err(), "others may write to the folder");
         set(&directory, 0o700);
@@ -131,7 +134,7 @@ mod tests {
         assert!(open_kept(&directory).is_err(), "somebody has another name for it");
         std::fs::remove_file(directory.join("second")).expect("gone");
         std::fs::write(directory.join("short"), &GUEST[..1000]).expect("a file");
-        set(&directory.join("short"), 0o500);
+        set(&directory.join("short"), 0o555);
         std::fs::rename(directory.join("short"), &program).expect("renamed");
         assert!(open_kept(&directory).is_err(), "half a program");
         std::fs::remove_file(&program).expect("gone");

@@ -28,7 +28,14 @@ pub struct Guest {
 impl Guest {
     /// A guest that was just started and knows nothing yet.
     pub(crate) fn starting(door: Door, process: Process, cgroup: Option<Cgroup>) -> Guest {
-        Guest { door, process, cgroup, sealed: Sealed { landlock_abi: 0, intake: None }, first: None, way_out: Vec::new() }
+        Guest {
+            door,
+            process,
+            cgroup,
+            sealed: Sealed { landlock_abi: 0, intake: None },
+            first: None,
+            way_out: Vec::new(),
+        }
     }
 
     /// Tells it everything, with the mounts that belong to it.

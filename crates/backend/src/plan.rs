@@ -50,7 +50,17 @@ pub enum Wall {
 impl Plan {
     /// A plan for this sandbox.
     pub fn new(id: SandboxId, spec: SandboxSpec, limits: Limits, wall: Wall) -> Plan {
-        Plan { id, limits, spec, wall, first: None, way_out: None, own: Vec::new(), kept_program: None, layout: OnceLock::new() }
+        Plan {
+            id,
+            limits,
+            spec,
+            wall,
+            first: None,
+            way_out: None,
+            own: Vec::new(),
+            kept_program: None,
+            layout: OnceLock::new(),
+        }
     }
 
     /// The same, with a request that is sent right behind the setup, so that nobody waits in between. It is made from

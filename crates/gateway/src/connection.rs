@@ -40,6 +40,7 @@ pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive
         let refusal = Refusal::new(destination, Some(dialled.port()), Reason::TooManyConnections);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
+    serving.fit(&inside);
     let arrival = match Arrival::understand(dialled, &serving) {
         Ok(arrival) => arrival,
         Err(refusal) => return refuse(inside, &serving, &refusal, Start::Other),
@@ -235,6 +236,7 @@ pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStrea
     };
     let (outside, address) =
         dial(permit).await.map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
+    serving.fit(&outside);
     let record = serving
         .recorder
         .opened(permit, address.ip())

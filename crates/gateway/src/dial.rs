@@ -62,7 +62,8 @@ pub(crate) fn is_own(address: IpAddr) -> bool {
     if bound(nobodys).is_none() {
         return true;
     }
-    let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any =
+        if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     // Connecting a socket of datagrams sends none.
     let source = bound(any).and_then(|socket| {
         socket.connect((address, ANY_PORT)).ok()?;

@@ -121,7 +121,8 @@ impl Dialogue<'_> {
         let mut question = first;
         let deadline = Instant::now() + CLIENT_BEGINS;
         while matches!(question, PostgresStart::TlsRequest | PostgresStart::GssRequest) {
-            let malformed = |dialogue: &Self| Some(dialogue.refusal(Reason::MalformedStart, Protocol::Postgres));
+            let malformed =
+                |dialogue: &Self| Some(dialogue.refusal(Reason::MalformedStart, Protocol::Postgres));
             // Nothing may follow the question before its answer (CVE-2021-23222).
             if self.ahead.len() != POSTGRES_QUESTION {
                 return Err(malformed(self));
@@ -129,7 +130,9 @@ impl Dialogue<'_> {
             let asked = std::mem::take(self.ahead);
             self.tell_server(&asked, Protocol::Postgres).await?;
             let mut answer = Vec::new();
-            if !matches!(timeout_at(deadline, more(self.outside, &mut answer)).await, Ok(true)) || answer.len() != 1 {
+            if !matches!(timeout_at(deadline, more(self.outside, &mut answer)).await, Ok(true))
+                || answer.len() != 1
+            {
                 return Err(None);
             }
             self.tell_client(&answer, Protocol::Postgres).await?;

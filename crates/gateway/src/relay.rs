@@ -12,7 +12,7 @@ use belljar_sys::rustix::net::{Shutdown, shutdown};
 use belljar_sys::rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -198,7 +198,10 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
         return Ok(());
     };
     // More than the default moves more a system call; where that is not granted, the default does.
-    let _ = fcntl_setpipe_size(&pipe_in, PIPE);
+    let wide = Wide::take();
+    if wide.is_some() {
+        let _ = fcntl_setpipe_size(&pipe_in, PIPE);
+    }
     let mut small = 0;
     let mut turn = Turn::default();
     loop {
@@ -234,6 +237,26 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
         }
     }
 }
+
+/// One of the wide pipes that there may be. What is in a pipe waits in the host's memory, for as long as nobody reads.
+struct Wide;
+
+impl Wide {
+    fn take() -> Option<Wide> {
+        let taken = WIDE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+            (taken < MOST_WIDE).then_some(taken + 1)
+        });
+        taken.ok().map(|_| Wide)
+    }
+}
+
+impl Drop for Wide {
+    fn drop(&mut self) {
+        WIDE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+static WIDE: AtomicU32 = AtomicU32::new(0);
 
 /// One connection's turn. A stream that never has to wait must not keep the others waiting.
 #[derive(Default)]
@@ -275,6 +298,8 @@ const SCRATCH: usize = 32 * 1024;
 const PIECES: u32 = 16;
 /// One pipe: what the kernel grants everybody (/proc/sys/fs/pipe-max-size).
 const PIPE: usize = 1024 * 1024;
+/// As many as an ordinary user gets (/proc/sys/fs/pipe-user-pages-soft), whoever runs us.
+const MOST_WIDE: u32 = 32;
 /// So many waits for bytes without a large piece between them, and the pipe goes away.
 const PATIENCE: u32 = 64;
 /// Longer than a stream of a model that thinks for ten minutes; looked at once in as long.

@@ -7,10 +7,12 @@ use crate::places::{Places, Seat, Table};
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
+use belljar_sys::rustix::net::sockopt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
+use tokio::net::TcpStream;
 
 pub(crate) struct Serving {
     pub(crate) policy: EgressPolicy,
@@ -48,9 +50,8 @@ impl Serving {
     pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
         let resolver = self.resolver.get_or_init(|| Resolver::new(&self.policy.resolvers));
         match resolver.addresses(allowed.name()).await {
-            Ok(addresses) => {
-                decide::addresses(&self.policy, allowed, protocol, &addresses).and_then(|permit| self.elsewhere(permit))
-            }
+            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses)
+                .and_then(|permit| self.elsewhere(permit)),
             Err(why) => {
                 let refusal = Refusal::new(allowed.name(), Some(allowed.port()), Reason::NotResolved);
                 Err(refusal.protocol(protocol).detail(&why))
@@ -61,7 +62,11 @@ impl Serving {
     /// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
     fn elsewhere(&self, permit: Permit) -> Result<Permit, Refusal> {
         let named = |address: &IpAddr| self.policy.private.iter().any(|range| range.contains(address));
-        let own = permit.addresses().iter().map(SocketAddr::ip).find(|address| !named(address) && dial::is_own(*address));
+        let own = permit
+            .addresses()
+            .iter()
+            .map(SocketAddr::ip)
+            .find(|address| !named(address) && dial::is_own(*address));
         match own {
             None => Ok(permit),
             Some(address) => {
@@ -75,6 +80,14 @@ impl Serving {
     /// A place for one more connection, if there is one.
     pub(crate) fn take_seat(&self) -> Option<Seat> {
         self.table.take()
+    }
+
+    /// Lets no more wait at a connection's socket than there is room for, with so many of them.
+    pub(crate) fn fit(&self, stream: &TcpStream) {
+        if let Some(size) = self.table.buffer() {
+            let _ = sockopt::set_socket_recv_buffer_size(stream, size);
+            let _ = sockopt::set_socket_send_buffer_size(stream, size);
+        }
     }
 
     /// How many connections there are.

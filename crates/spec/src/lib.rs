@@ -16,9 +16,9 @@ pub use assurance::{Assurance, UnknownAssurance};
 pub use backend::{BackendChoice, BackendName, UnknownBackend};
 pub use command::{Command, CommandError, Stdin, WindowSize};
 pub use egress::{
-    Destination, EgressLimits, EgressPolicy, ExampleError, Group, GroupName, HostName, HostNameError, HostPattern,
-    HostPatternError, Mode, Opening, PortRange, PortRangeError, Printable, Protocol, ProtocolSet, Reason, Refusal, Rule,
-    RuleError, RuleLabel, RuleSource,
+    Destination, EgressLimits, EgressPolicy, ExampleError, Group, GroupName, HostName, HostNameError,
+    HostPattern, HostPatternError, Mode, Opening, PortRange, PortRangeError, Printable, Protocol,
+    ProtocolSet, Reason, Refusal, Rule, RuleError, RuleLabel, RuleSource,
 };
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;

@@ -122,12 +122,12 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
     insta::assert_snapshot!("trust_nothing", home.said(&["trust"]));
     home.repository(USER);
     insta::assert_snapshot!("trust_without_a_terminal", home.said(&["trust"]));
-    insta::assert_snapshot!("trust_untrusted", home.said(&["policy", "explain", "example.com"]));
+    insta::assert_snapshot!("trust_untrusted", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
     insta::assert_snapshot!("trust_yes", home.said(&["trust", "--yes"]));
-    insta::assert_snapshot!("trust_trusted", home.said(&["policy", "explain", "example.com"]));
+    insta::assert_snapshot!("trust_trusted", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
     assert_eq!(home.run(&["trust"]).code, 0, "nobody has to be asked twice");
     home.repository(&USER.replace("example.com", "example.org"));
-    insta::assert_snapshot!("trust_changed", home.said(&["policy", "explain", "example.com"]));
+    insta::assert_snapshot!("trust_changed", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
     let json = home.run(&["trust", "--yes", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
     assert_eq!((json["trusted"].clone(), json["before"].clone()), (true.into(), "changed".into()));
@@ -175,18 +175,37 @@ fn a_name_is_explained() {
         ("none", &["example.com", "--egress", "none"]),
         ("address", &["127.0.0.1:80"]),
     ] {
-        let args: Vec<&str> = ["policy", "explain"].iter().chain(args).copied().collect();
+        let args: Vec<&str> = ["policy", "explain", "--no-resolve"].iter().chain(args).copied().collect();
         insta::assert_snapshot!(format!("explain_{name}"), home.said(&args));
     }
-    let explained = home.run(&["policy", "explain", "--json", "example.com:443"]).stdout;
+    let explained = home.run(&["policy", "explain", "--no-resolve", "--json", "example.com:443"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&explained).expect("one JSON object");
     assert_eq!((json["allowed"].clone(), json["port"].clone()), (true.into(), 443.into()));
-    let explained = home.run(&["policy", "explain", "--json", "evil.example"]).stdout;
+    let explained = home.run(&["policy", "explain", "--no-resolve", "--json", "evil.example"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&explained).expect("one JSON object");
     assert_eq!(
         (json["reason"].clone(), json["remedy"].clone()),
         ("name_not_allowed".into(), "--allow evil.example".into())
     );
+}
+
+#[test]
+fn an_explanation_says_where_a_name_leads_and_whether_it_may() {
+    let dns = belljar_tests_hosts::Dns::start(|query| match query.name.as_str() {
+        "public.test" => vec!["93.184.216.34".parse().expect("an address")],
+        "private.test" => vec!["10.0.0.5".parse().expect("an address")],
+        _ => Vec::new(),
+    });
+    let home = Home::new();
+    home.user(&format!("[egress]\nresolvers = [\"{}\"]\nallow = [\"test\"]\n", dns.address()));
+    for (name, says) in [
+        ("public.test:443", "93.184.216.34"),
+        ("private.test:443", "not public"),
+        ("nowhere.test:443", "there is no such name"),
+    ] {
+        let said = home.said(&["policy", "explain", name]);
+        assert!(said.contains(says), "{name}: {said}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn the_doctor_reports_every_wall() {
     }
     assert_eq!(json["inside"]["tools"]["ls"]["available"], true);
     assert_eq!(json["inside"]["tmp_writable"], true);
-    assert_eq!(json["inside"]["network"], "none");
+    assert_eq!(json["inside"]["network"], "every_port");
     let text = run(Path::new("/"), ["doctor"]).stdout;
     assert!(text.contains("Walls") && text.contains("native"), "{text}");
 }

@@ -39,7 +39,11 @@ send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: ' + b'A' * 60000 + b'\r
         assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{wall}");
         cage.sandbox.dispose_blocking();
         let raw = fs::read(cage.record()).unwrap();
-        assert!(raw.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'), "{wall}: {}", text(&raw));
+        assert!(
+            raw.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n'),
+            "{wall}: {}",
+            text(&raw)
+        );
         for (number, line) in cage.lines().iter().enumerate() {
             assert!(line.starts_with(&format!(r#"{{"seq":{number},"#)), "{wall}: {line}");
             assert!(line.ends_with(r#""}"#) && line.len() < 2000, "{wall}: {line}");
@@ -59,7 +63,13 @@ send('good.test', sys.argv[1], b'GET / HTTP/1.1\r\nHost: ' + b'A' * 60000 + b'\r
 fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
     let dns = names();
     for wall in walls() {
-        for road in ["workspace", "share", "by a link", "before there is a record", "by a link before there is a record"] {
+        for road in [
+            "workspace",
+            "share",
+            "by a link",
+            "before there is a record",
+            "by a link before there is a record",
+        ] {
             let (place, elsewhere) = (folder(), folder());
             let link = elsewhere.path().join("link");
             std::os::unix::fs::symlink(place.path(), &link).unwrap();
@@ -81,7 +91,8 @@ fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
             // Refusing to start is an answer too.
             let Ok(sandbox) = engine.create_blocking(&spec) else { continue };
             let jail = Jail { sandbox, workspace: folder() };
-            let root = if road == "share" { place.path().display().to_string() } else { "/workspace".to_string() };
+            let root =
+                if road == "share" { place.path().display().to_string() } else { "/workspace".to_string() };
             jail.successes(
                 r#"
 for directory, _, files in os.walk(sys.argv[1]):

@@ -43,7 +43,11 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
         for _ in 0..8 {
             let marker = canary("hold");
             let mut holder = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "killing_who_serves_ends_every_connection_and_leaves_no_network_behind", "--nocapture"])
+                .args([
+                    "--exact",
+                    "killing_who_serves_ends_every_connection_and_leaves_no_network_behind",
+                    "--nocapture",
+                ])
                 .env(HOLD, format!("{wall} {} {} {marker}", dns.address(), server.port()))
                 .stdout(Stdio::piped())
                 .spawn()
@@ -68,7 +72,9 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
 /// How many network namespaces the kernel has; it tells only root.
 fn networks() -> Option<usize> {
     let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
-    slabs.lines().find_map(|line| line.strip_prefix("net_namespace ")?.split_whitespace().next()?.parse().ok())
+    slabs
+        .lines()
+        .find_map(|line| line.strip_prefix("net_namespace ")?.split_whitespace().next()?.parse().ok())
 }
 
 #[expect(clippy::print_stdout, reason = "it is how the process says that it is ready")]
@@ -92,16 +98,27 @@ fn hold(told: &str) {
 fn one_sandbox_cannot_take_all_descriptors_of_who_serves() {
     // As few as a process has on the meanest of systems.
     alone("one_sandbox_cannot_take_all_descriptors_of_who_serves", &["--nofile=1024:1024"], || {
-        let (dns, (server, _present)) = (names(), holding());
+        let dns = names();
         let web = HttpServer::start(at("127.66.10.1"), |_| Response::ok("here"));
         for wall in walls() {
-            let greedy = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/tcp", server.port())]));
+            let greedy = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/tls", web.port())]));
             let modest = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/http", web.port())]));
+            // Silent ones, each of which is waited for.
             let script = format!(
-                "{PRELUDE}{NET}\nkept = []\nfor _ in range(900):\n    try:\n        s = dial('good.test', sys.argv[1], 0.5)\n        s.sendall(b'x')\n        kept.append(s)\n    except OSError:\n        pass\nopen('/workspace/up', 'w')\ntime.sleep(1000)"
+                "{PRELUDE}{NET}
+kept = []
+while True:
+    for _ in range(600):
+        try:
+            kept.append(dial('good.test', sys.argv[1], 0.5))
+        except OSError:
+            pass
+    kept = kept[-600:]
+    open('/workspace/up', 'w')
+"
             );
             let _held =
-                HeldCommandFor::start(&greedy, &["/usr/bin/python3", "-c", &script, &server.port().to_string()]);
+                HeldCommandFor::start(&greedy, &["/usr/bin/python3", "-c", &script, &web.port().to_string()]);
             assert!(eventually(|| greedy.outside("up").exists()), "{wall}");
             let served = modest.attack(
                 r#"

@@ -55,9 +55,26 @@ fn no_redirect_leads_where_the_sandbox_may_not_go() {
         Response::redirect(302, &to)
     });
     let roads = [
-        "name", "address", "decimal", "hex", "octal", "mapped", "loopback", "zero", "localhost",
-        "without-a-scheme", "other-port", "userinfo", "backslash", "wide", "metadata", "name-of-metadata",
-        "turncoat", "file", "gopher", "tls",
+        "name",
+        "address",
+        "decimal",
+        "hex",
+        "octal",
+        "mapped",
+        "loopback",
+        "zero",
+        "localhost",
+        "without-a-scheme",
+        "other-port",
+        "userinfo",
+        "backslash",
+        "wide",
+        "metadata",
+        "name-of-metadata",
+        "turncoat",
+        "file",
+        "gopher",
+        "tls",
     ];
     for wall in walls() {
         let mut policy = policy(
@@ -76,7 +93,10 @@ fn no_redirect_leads_where_the_sandbox_may_not_go() {
                 let url = format!("http://good.test:{}/{road}", redirecting.port());
                 let outcome = wait_for(cage.sandbox.fetch(FetchRequest::get(url)));
                 // One that cannot be followed is given back as it is.
-                assert!(!outcome.as_ref().is_ok_and(|got| got.status != 302), "{wall}: {mode}: {road}: {outcome:?}");
+                assert!(
+                    !outcome.as_ref().is_ok_and(|got| got.status != 302),
+                    "{wall}: {mode}: {road}: {outcome:?}"
+                );
             }
             behind.assert_nothing_arrived();
             loopback.assert_nothing_arrived();

@@ -7,8 +7,9 @@
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
-use belljar_tests_hosts::{Dns, HttpServer, Response};
+use belljar_tests_hosts::{Dns, HttpServer, Response, Server};
 use std::fs;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -183,7 +184,8 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
                 });
             });
             assert_cheap(&cage_, growth, served, most);
-            let many = cage_.refused_for(Reason::TooManyConnections).len() + cage_.refused_for(Reason::SilentClient).len();
+            let many = cage_.refused_for(Reason::TooManyConnections).len()
+                + cage_.refused_for(Reason::SilentClient).len();
             assert!(many > 0, "{wall}: was that all?");
             // Gone, they leave their places to others.
             cage_.attack("s = dial('good.test', sys.argv[1])", &[&port.to_string()]);
@@ -230,4 +232,60 @@ kept = []
 crowd(6, 250, announce)
 "#;
     crowd("questions_that_only_announce_their_length_take_no_room", "tls", act, 32);
+}
+
+/// What lies in the host's buffers for sockets to or from this port, by the kernel's own list.
+fn queued(port: u16) -> u64 {
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{port:04X}");
+    let of_the_gateway = sockets.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(2)?.ends_with(&port).then(|| words[4].to_string())
+    });
+    let bytes = |queues: String| {
+        queues.split(':').map(|number| u64::from_str_radix(number, 16).unwrap()).sum::<u64>()
+    };
+    of_the_gateway.map(bytes).sum()
+}
+
+/// Kernel memory counts too: what waits for a reader inside is the host's, and there is only so much for all sockets.
+#[test]
+fn readers_and_servers_that_stop_do_not_fill_the_hosts_buffers() {
+    let dns = names();
+    for wall in walls() {
+        for direction in ["in", "out"] {
+            let server = Server::start(at("127.66.9.1"), move |mut stream| match direction {
+                "in" => while stream.write_all(&[b'z'; 65536]).is_ok() {},
+                _ => std::thread::sleep(Duration::from_secs(20)),
+            });
+            let port = server.port();
+            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
+            let script = format!(
+                r#"{PRELUDE}{NET}
+kept = []
+for _ in range(150):
+    s = dial('good.test', sys.argv[1])
+    s.setblocking(False)
+    kept.append(s)
+while True:
+    for s in kept if sys.argv[2] == 'out' else []:
+        try:
+            s.send(bytes(1 << 20))
+        except OSError:
+            pass
+    open('/workspace/up', 'w')
+    time.sleep(0.02)
+"#
+            );
+            let port_text = port.to_string();
+            let argv = ["/usr/bin/python3", "-c", &script, &port_text, direction];
+            let held = HeldCommandFor::start(&cage, &argv);
+            assert!(eventually(|| cage.outside("up").exists()), "{wall}");
+            std::thread::sleep(Duration::from_secs(3));
+            let queued = queued(port) >> 20;
+            drop(held);
+            assert!(queued > 0, "{wall}: {direction}: nothing was tried");
+            assert!(queued < 350, "{wall}: {direction}: {queued} MiB wait in the host's buffers");
+        }
+    }
 }

@@ -112,7 +112,8 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
         assert!(!cage.refused_for(Reason::HostDiffers).is_empty(), "{wall}");
     }
     let cage = caged(walls()[0], &dns, server.port());
-    let fine = "send('good.test', sys.argv[1], b'GET /fine HTTP/1.1\\r\\nHost: GOOD.test\\r\\n\\r\\n', timeout=0.3)";
+    let fine =
+        "send('good.test', sys.argv[1], b'GET /fine HTTP/1.1\\r\\nHost: GOOD.test\\r\\n\\r\\n', timeout=0.3)";
     cage.attack(fine, &[&server.port().to_string()]);
     assert!(eventually(|| text(&server.connections().concat()).starts_with("GET /fine")), "it would arrive");
 }
@@ -254,7 +255,9 @@ fn after_first(seen: &str) -> Result<&str, &'static str> {
 fn an_upgrade_to_what_cannot_be_looked_into_is_not_passed_on() {
     let dns = names();
     for wall in walls() {
-        for upgrade in ["h2c", "TLS/1.2", "HTTP/2.0", "websocket, h2c", "H2C", "foo", "connect-udp", "connect-ip"] {
+        for upgrade in
+            ["h2c", "TLS/1.2", "HTTP/2.0", "websocket, h2c", "H2C", "foo", "connect-udp", "connect-ip"]
+        {
             let raw = raw(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n");
             let port = raw.server.port().to_string();
             caged(*wall, &dns, raw.server.port()).attack(

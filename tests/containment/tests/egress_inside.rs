@@ -96,7 +96,10 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
         );
         assert_eq!(changed, Vec::<String>::new(), "{wall}");
         // And what leads out leads there as before.
-        cage.attack("send('good.test', sys.argv[1], record(hello(sni(b'evil.test'))), timeout=0.3)", &[&port]);
+        cage.attack(
+            "send('good.test', sys.argv[1], record(hello(sni(b'evil.test'))), timeout=0.3)",
+            &[&port],
+        );
         capture.assert_nothing_arrived();
         assert_eq!(dns.queries(), [], "{wall}");
     }
@@ -202,7 +205,10 @@ nested(0x50000000, below)
         assert_eq!(changed, Vec::<String>::new(), "{wall}");
         assert!(cage.outside("nested").exists(), "{wall}: there were no namespaces to try it from");
         let worked = std::fs::read_to_string(cage.outside("worked")).unwrap_or_default();
-        assert!(worked.parse::<u32>().is_ok_and(|worked| worked >= 3), "{wall}: {worked} messages work at all");
+        assert!(
+            worked.parse::<u32>().is_ok_and(|worked| worked >= 3),
+            "{wall}: {worked} messages work at all"
+        );
         capture.assert_nothing_arrived();
         assert_eq!(dns.queries(), [], "{wall}");
     }

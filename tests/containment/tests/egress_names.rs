@@ -119,18 +119,21 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
     let capture = Capture::start(at("0.0.0.0"));
     let port = capture.port().to_string();
     let dns = Dns::start(|query| {
-        let number = query.name.strip_prefix('n').and_then(|rest| rest.strip_suffix(".test")?.parse::<usize>().ok());
+        let number =
+            query.name.strip_prefix('n').and_then(|rest| rest.strip_suffix(".test")?.parse::<usize>().ok());
         number.map_or_else(Vec::new, |number| vec![at(BAD[number])])
     });
     for wall in walls() {
         for mode in [Mode::Strict, Mode::Open] {
-            let rules: Vec<String> = (0..BAD.len()).map(|number| format!("=n{number}.test:{port}/tcp")).collect();
+            let rules: Vec<String> =
+                (0..BAD.len()).map(|number| format!("=n{number}.test:{port}/tcp")).collect();
             let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
             // The operator's own range says 127.66.5.9, as it is written.
             let mut policy = EgressPolicy { mode, ..policy(&dns, &rules) };
             policy.private = vec!["127.66.5.9/32".parse().unwrap()];
             let cage = cage(*wall, &policy);
-            let script = format!("{KNOCK}\nfor n in range(int(sys.argv[2])): knock('n%d.test' % n, sys.argv[1])");
+            let script =
+                format!("{KNOCK}\nfor n in range(int(sys.argv[2])): knock('n%d.test' % n, sys.argv[1])");
             cage.attack(&script, &[&port, &BAD.len().to_string()]);
             assert_eq!(cage.opened(), 0, "{wall}: {mode}");
             capture.assert_nothing_arrived();
@@ -146,12 +149,14 @@ fn names_of_metadata_are_refused_whoever_answers_for_them() {
     let dns = Dns::start(|_| vec![at("169.254.169.254")]);
     for wall in walls() {
         let cage = cage(*wall, &EgressPolicy { mode: Mode::Open, ..policy(&dns, &[]) });
-        let script = format!("{KNOCK}\nfor name in sys.argv[1:]:\n    for port in (80, 443, 8080): knock(name, port)");
+        let script =
+            format!("{KNOCK}\nfor name in sys.argv[1:]:\n    for port in (80, 443, 8080): knock(name, port)");
         cage.attack(&script, &names);
         assert_eq!(cage.opened(), 0, "{wall}");
         assert!(cage.refused_for(Reason::PrivateAddress).contains(&names[0].to_string()), "{wall}");
         // Written as addresses they are no names, in whatever spelling.
-        let numbers = ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.0376"];
+        let numbers =
+            ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.0376"];
         cage.attack(
             "for name in sys.argv[1:]:\n    if ask(question(name))[3] & 15 != 3: print(name)",
             &numbers,
@@ -170,7 +175,7 @@ fn a_resolver_that_changes_its_mind_gains_nothing() {
     let dns = Dns::start(move |query| {
         let turn = asked.fetch_add(1, Ordering::SeqCst);
         match query.kind {
-            1 if turn % 3 == 0 => vec![at("127.66.5.2")],
+            1 if turn.is_multiple_of(3) => vec![at("127.66.5.2")],
             1 => vec![bad],
             _ => Vec::new(),
         }
@@ -190,7 +195,8 @@ fn a_resolver_that_changes_its_mind_gains_nothing() {
 fn one_bad_address_among_many_closes_the_name() {
     let good = Capture::start(at("127.66.5.3"));
     let port = good.port().to_string();
-    let behind = [Capture::at((at("127.99.5.3"), good.port()).into()), Capture::at((at("::1"), good.port()).into())];
+    let behind =
+        [Capture::at((at("127.99.5.3"), good.port()).into()), Capture::at((at("::1"), good.port()).into())];
     let dns = Dns::start(|query| {
         let mut many: Vec<IpAddr> = vec![at("127.66.5.3"); 199];
         match query.name.as_str() {
@@ -206,7 +212,8 @@ fn one_bad_address_among_many_closes_the_name() {
     });
     let names = ["first.test", "last.test", "middle.test", "other-family.test", "mapped.test"];
     for wall in walls() {
-        let rules: Vec<String> = names.iter().chain(&["fine.test"]).map(|name| format!("={name}:{port}/tcp")).collect();
+        let rules: Vec<String> =
+            names.iter().chain(&["fine.test"]).map(|name| format!("={name}:{port}/tcp")).collect();
         let mut policy = policy(&dns, &rules.iter().map(String::as_str).collect::<Vec<_>>());
         policy.private = vec!["127.66.5.3/32".parse().unwrap()];
         let cage = cage(*wall, &policy);
@@ -236,7 +243,9 @@ fn an_alias_leads_nowhere_that_its_name_may_not() {
             let asked = &buffer[..length];
             let end = 12 + asked[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
             let is_a = asked[end - 4..end - 2] == [0, 1];
-            let mut reply = [&asked[..2], &[0x84, 0x80, 0, 1, 0, 1 + u8::from(is_a), 0, 0, 0, 0], &asked[12..end]].concat();
+            let mut reply =
+                [&asked[..2], &[0x84, 0x80, 0, 1, 0, 1 + u8::from(is_a), 0, 0, 0, 0], &asked[12..end]]
+                    .concat();
             reply.extend(b"\xc0\x0c\0\x05\0\x01\0\0\0\0\0\x0c\x05inner\x04test\0");
             if is_a {
                 reply.extend(b"\x05inner\x04test\0\0\x01\0\x01\0\0\0\0\0\x04");
@@ -253,7 +262,12 @@ fn an_alias_leads_nowhere_that_its_name_may_not() {
         let cage = cage(*wall, &policy);
         cage.attack(&format!("{KNOCK}\nknock('good.test', sys.argv[1])"), &[&port]);
         behind.assert_nothing_arrived();
-        assert_eq!(cage.refused_for(Reason::PrivateAddress), ["good.test"], "{wall}: {:?}", cage.sandbox.refused());
+        assert_eq!(
+            cage.refused_for(Reason::PrivateAddress),
+            ["good.test"],
+            "{wall}: {:?}",
+            cage.sandbox.refused()
+        );
     }
 }
 

@@ -8,9 +8,12 @@ pub(crate) async fn run(stage: &Stage) -> Outcome<()> {
     let records = stage.directory().join("held").display().to_string();
     let words = ["hold", COUNT, &stage.ports().to_string(), &records];
     let found = Whence::Host.measure(&words).await?;
-    let &[answered, before, pss, rss] = found.as_slice() else { return Err("no figures".into()) };
+    let &[opened, answered, before, pss, rss] = found.as_slice() else { return Err("no figures".into()) };
     println!("\n{COUNT} open connections of one sandbox");
-    println!("  still answering: {answered}");
+    println!("  opened: {opened}; still answering: {answered}");
+    if opened.to_string() != COUNT {
+        println!("  the gateway gives no more; it goes by the descriptors that it may have (`ulimit -Hn`)");
+    }
     println!("  gateway's process before: {:.1} MiB PSS", before / 1024.0);
     println!("  gateway's process with them: {:.1} MiB PSS, {:.1} MiB RSS", pss / 1024.0, rss / 1024.0);
     println!("  a connection: {:.2} KiB", (pss - before) / answered);

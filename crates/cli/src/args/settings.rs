@@ -101,6 +101,9 @@ pub(crate) struct PolicyExplainArgs {
     /// The workspace whose .belljar/config.toml counts, if it is trusted [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+    /// Ask nobody where the name leads
+    #[arg(long)]
+    pub(crate) no_resolve: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,16 +10,25 @@ use std::collections::BTreeMap;
 pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let engine = Engine::new();
     let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
-    // A folder that exists everywhere, for the walls that cannot do without one.
-    let spec = SandboxSpec { workspace: Some(std::env::temp_dir()), ..SandboxSpec::default() };
+    // A folder of its own, for the walls that cannot do without one.
+    let folder = std::env::temp_dir().join(format!("belljar-doctor-{}", std::process::id()));
+    let made = std::fs::create_dir(&folder).is_ok();
+    let spec = SandboxSpec { workspace: made.then(|| folder.clone()), ..SandboxSpec::default() };
     let inside = match engine.create_blocking(&spec) {
         Ok(sandbox) => {
             let inside = block_on(look_inside(&sandbox));
             sandbox.dispose_blocking();
-            Some(inside?)
+            inside.map(Some)
         }
-        Err(_) => None,
+        Err(error) => {
+            crate::failure::say(&error);
+            Ok(None)
+        }
     };
+    if made {
+        let _ = std::fs::remove_dir(&folder);
+    }
+    let inside = inside?;
     let report = Report { container: belljar_engine::container_around_us(), walls, inside };
     if options.json {
         let text = serde_json::to_string_pretty(&report)

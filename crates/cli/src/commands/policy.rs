@@ -5,7 +5,7 @@ use super::paper::print;
 use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
 use crate::failure;
 use belljar_engine::config::{self, Layer};
-use belljar_engine::{Addresses, Explanation, Outcome, explain};
+use belljar_engine::{Addresses, Explanation, Outcome, Resolve, explain};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::HostName;
 use serde_json::{Value, json};
@@ -52,7 +52,8 @@ fn layer_of(file: &Path) -> Layer {
 fn explained(options: PolicyExplainArgs) -> Result<u8, SandboxError> {
     let (policy, _) = effective(options.workspace, options.egress)?;
     let ask = |name: &HostName| belljar_engine::resolve(&policy, name);
-    let explanation = explain(&policy, &options.target.name, options.target.port, Some(&ask));
+    let resolve: Option<Resolve<'_>> = if options.no_resolve { None } else { Some(&ask) };
+    let explanation = explain(&policy, &options.target.name, options.target.port, resolve);
     match options.json {
         true => print(format!("{:#}\n", as_json(&explanation)).as_bytes())?,
         false => print(as_text(&explanation).as_bytes())?,

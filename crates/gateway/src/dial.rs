@@ -1,6 +1,7 @@
 //! Connecting to where a permit says, and nowhere else.
 
 use crate::decide::Permit;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -29,18 +30,18 @@ async fn connect(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
 }
 
 async fn first_of(addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut waiting = addresses.iter().copied();
+    let mut waiting = in_turns(addresses).into_iter();
     let mut attempts = JoinSet::new();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
-        let next = waiting.next();
-        let more = next.is_some();
-        if let Some(address) = next {
+        if let Some(address) = waiting.next() {
             attempts.spawn(connect(address));
         }
         if attempts.is_empty() {
             return Err(failure);
         }
+        // Whoever answers for a name says how many addresses it has; each attempt is a socket of ours.
+        let more = waiting.len() > 0 && attempts.len() < AT_ONCE;
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(connected)) => return Ok(connected),
@@ -50,6 +51,19 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr
             () = sleep(HEAD_START), if more => {}
         }
     }
+}
+
+/// The families in turns, beginning with the first one's, so that one that leads nowhere does not take all attempts.
+fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
+    let (mut one, mut other): (VecDeque<SocketAddr>, VecDeque<SocketAddr>) =
+        addresses.iter().partition(is_first_family);
+    let mut turns = Vec::with_capacity(addresses.len());
+    while turns.len() < addresses.len() {
+        turns.extend(one.pop_front());
+        turns.extend(other.pop_front());
+    }
+    turns
 }
 
 /// Whether an address is one of this machine's: then a socket can be bound to it. Where an administrator lets sockets be
@@ -75,6 +89,8 @@ pub(crate) fn is_own(address: IpAddr) -> bool {
 /// Longer than any server that is there takes; shorter than a program's own patience.
 const CONNECT: Duration = Duration::from_secs(10);
 const HEAD_START: Duration = Duration::from_millis(250);
+/// Attempts for one connection.
+const AT_ONCE: usize = 4;
 /// Nothing is sent there.
 const ANY_PORT: u16 = 9;
 /// Addresses that no machine has (RFC 1112 §4, RFC 6666).
@@ -84,6 +100,51 @@ const DISCARD: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_sys::rustix::net::listen;
+    use std::net::TcpListener;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let addresses = ["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"].map(at);
+        assert_eq!(in_turns(&addresses), ["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"].map(at));
+        assert_eq!(in_turns(&addresses[..3]), addresses[..3]);
+        assert_eq!(in_turns(&addresses[3..]), addresses[3..]);
+    }
+
+    /// A server whose queue is full answers nobody.
+    #[test]
+    fn a_name_with_very_many_dead_addresses_takes_few_sockets() {
+        let full = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listen(&full, 0).expect("a short queue");
+        let port = full.local_addr().expect("it is bound").port();
+        let _queued = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the first is taken");
+        let addresses = vec![SocketAddr::from(([127, 0, 0, 1], port)); 200];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let outcome = runtime.block_on(async {
+            let most = async {
+                let mut most = 0;
+                for _ in 0..25 {
+                    sleep(Duration::from_millis(100)).await;
+                    most = most.max(connecting_to(port));
+                }
+                most
+            };
+            tokio::select! { most = most => most, _ = first_of(&addresses) => 0 }
+        });
+        assert_eq!(outcome, AT_ONCE);
+    }
+
+    /// By the kernel's list: state 2 is SYN_SENT.
+    fn connecting_to(port: u16) -> usize {
+        let sockets = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's list");
+        let port = format!(":{port:04X}");
+        let words = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        words.filter(|words| words[2].ends_with(&port) && words[3] == "02").count()
+    }
 
     #[test]
     fn loopback_is_ours_and_documentation_is_not() {

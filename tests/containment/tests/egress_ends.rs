@@ -106,14 +106,16 @@ fn one_sandbox_cannot_take_all_descriptors_of_who_serves() {
             // Silent ones, each of which is waited for.
             let script = format!(
                 "{PRELUDE}{NET}
+os.fork()
+os.fork()
 kept = []
 while True:
-    for _ in range(600):
+    for _ in range(400):
         try:
             kept.append(dial('good.test', sys.argv[1], 0.5))
         except OSError:
             pass
-    kept = kept[-600:]
+    kept = kept[-400:]
     open('/workspace/up', 'w')
 "
             );

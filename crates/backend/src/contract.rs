@@ -12,8 +12,9 @@ pub trait Backend: Sync {
     fn check(&self) -> Result<(), SandboxError>;
 
     /// Builds the wall and starts the guest behind it; returns when the guest is sealed and takes requests. An
-    /// error of kind `unavailable` means that this wall cannot be had here, and that nothing was left behind.
-    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError>;
+    /// error of kind `unavailable` means that this wall cannot be had here, and that nothing was left behind. Does
+    /// something else `meanwhile`: the guest is busy for a while.
+    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError>;
 }
 
 /// The backend of that name.

@@ -9,7 +9,7 @@ use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as s
 use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 
-pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+pub(crate) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
     let (cgroup, _) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
@@ -48,6 +48,7 @@ pub(crate) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     };
     let pending = guest.send_setup(&setup, &[])?;
     guest.send_first(plan, plan.layout()?)?;
+    meanwhile();
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),

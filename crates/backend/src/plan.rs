@@ -92,6 +92,11 @@ impl Plan {
         self.kept_program.as_deref()
     }
 
+    /// Whether it has one.
+    pub fn has_way_out(&self) -> bool {
+        self.way_out.is_some()
+    }
+
     pub(crate) fn intake(&self) -> Option<Intake> {
         self.way_out.as_ref().map(|way_out| way_out.intake.clone())
     }

@@ -131,13 +131,30 @@ impl Engine {
                 request(&command, environment, workspace)
             }));
         }
-        let guest = backend.launch(&plan);
-        // The first start of a process also takes away what earlier ones left, however they ended.
-        static SWEPT: OnceLock<usize> = OnceLock::new();
-        SWEPT.get_or_init(sweep);
-        let mut guest = guest?;
+        // What the sandbox needs outside of it is made while the guest builds what it needs inside.
+        let record = OnceLock::new();
+        let begin = || way_out::record(&directory, id, backend.name(), spec, policy.as_ref());
+        let guest = backend.launch(&plan, &|| {
+            record.get_or_init(begin);
+            if plan.has_way_out() {
+                // Whoever serves says it if this went wrong.
+                let _ = way_out::start(&self.gateway);
+            }
+            // The first start of a process also takes away what earlier ones left, however they ended.
+            static SWEPT: OnceLock<usize> = OnceLock::new();
+            SWEPT.get_or_init(sweep);
+        });
+        let mut guest = match guest {
+            Ok(guest) => guest,
+            Err(error) => {
+                if let Some(Ok(recorder)) = record.get() {
+                    recorder.end();
+                }
+                return Err(error);
+            }
+        };
         // The first command is running by now. What it dials waits until somebody serves it.
-        let recorder = way_out::record(&directory, id, backend.name(), spec, policy.as_ref())?;
+        let recorder = record.get_or_init(begin).clone()?;
         let (served, way_out) = match &policy {
             Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
             None => (None, WayOut::Absent),

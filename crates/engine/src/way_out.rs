@@ -80,17 +80,20 @@ pub(crate) fn serve(
         redirected: report.caught == Caught::EveryPort,
         has_ipv6: report.families == Families::Both,
     };
-    let gateway = match gateway.get() {
-        Some(gateway) => gateway,
-        None => {
-            make_room();
-            let started = Gateway::start().map_err(failed)?;
-            gateway.get_or_init(|| started)
-        }
-    };
+    let gateway = start(gateway).map_err(failed)?;
     let way_out = if intake.redirected { WayOut::EveryPort } else { WayOut::SomePorts };
     let served = gateway.serve(intake, policy.clone(), Arc::clone(recorder)).map_err(failed)?;
     Ok((Some(served), way_out))
+}
+
+/// Starts the gateway, if it does not run yet.
+pub(crate) fn start(gateway: &OnceLock<Gateway>) -> std::io::Result<&Gateway> {
+    if let Some(running) = gateway.get() {
+        return Ok(running);
+    }
+    make_room();
+    let started = Gateway::start()?;
+    Ok(gateway.get_or_init(|| started))
 }
 
 /// Connections are open files, and most systems begin with few. Commands have a limit of their own.

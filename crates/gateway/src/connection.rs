@@ -102,7 +102,8 @@ impl Arrival {
             Start::Undecided | Start::Http | Start::Other => Ok(()),
         };
         if let Err(stop) = agreed {
-            record.ending = stop.as_ref().map_or(Ending::Refused, |refusal| ending(End::Refused(refusal.reason)));
+            record.ending =
+                stop.as_ref().map_or(Ending::Refused, |refusal| ending(End::Refused(refusal.reason)));
             return match stop {
                 Some(refusal) => refuse(inside, &serving, &refusal, start),
                 None => reset(inside),

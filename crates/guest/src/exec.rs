@@ -14,9 +14,17 @@ use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
 use std::ffi::CString;
 use std::io;
 
-/// Runs a command to its end over `stream`.
-pub(crate) fn run(world: &World, request: Exec, mut stream: Stream, watch: Watch<'_>) -> io::Result<()> {
-    match start(world, &request) {
+/// Runs a command to its end over `stream`; says when it was `started`, or could not be.
+pub(crate) fn run(
+    world: &World,
+    request: Exec,
+    mut stream: Stream,
+    watch: Watch<'_>,
+    started: &dyn Fn(),
+) -> io::Result<()> {
+    let outcome = start(world, &request);
+    started();
+    match outcome {
         Ok((supervised, ends)) => {
             Relay::new(stream, supervised, ends, world.place.is_private(), watch)?.run()
         }

@@ -5,6 +5,7 @@ use crate::intake::{Network, Opened};
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
 use crate::{exec, files, seal, setup, tree};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
@@ -15,8 +16,8 @@ use belljar_sys::{launch, passing};
 use belljar_wire::message::{ExecEvent, Fault, Request, Sealed, Setup, SetupReply};
 use std::io;
 use std::process::exit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Serves until the door closes.
@@ -24,8 +25,12 @@ pub(crate) fn serve() -> io::Result<()> {
     let door = launch::first_inherited();
     let makes_network = std::env::args().nth(1).as_deref() == Some(NETWORK);
     let network = makes_network.then(Network::begin).transpose()?;
-    let Some(world) = open(&door, network)? else { return Ok(()) };
-    let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1) });
+    let Some((world, ready)) = open(&door, network)? else { return Ok(()) };
+    let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
+    // Whoever knocks already need not wait until the host has heard that it may.
+    if !somebody_knocks(&post.door) {
+        post.say_ready();
+    }
     wait_at_door(&post);
     leave();
 }
@@ -35,6 +40,25 @@ struct Post {
     door: OwnedFd,
     world: World,
     waiting: AtomicUsize,
+    /// What the host has still to be told: that it is done.
+    ready: Mutex<Option<(Stream, Sealed)>>,
+}
+
+impl Post {
+    /// Tells the host that the sandbox is ready, if it does not know yet. Told late, when the first command has been
+    /// started: the host has much to do then, perhaps on the same processor.
+    fn say_ready(&self) {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((mut stream, sealed)) = ready {
+            // A host that hung up closes the door as well.
+            let _ = stream.send_message(&SetupReply::Ready(sealed));
+        }
+    }
+}
+
+fn somebody_knocks(door: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(door, PollFlags::IN)];
+    poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// What every request needs to know.
@@ -54,6 +78,7 @@ fn wait_at_door(post: &Arc<Post>) {
             // An error here is a host that hung up.
             let _ = answer(post, Stream::new(descriptor));
         }
+        post.say_ready();
         if post.waiting.fetch_add(1, Ordering::SeqCst) >= ENOUGH && !is_first_thread {
             post.waiting.fetch_sub(1, Ordering::SeqCst);
             return;
@@ -108,7 +133,7 @@ fn leave() -> ! {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<World>> {
+fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<(World, (Stream, Sealed))>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
     // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
@@ -118,10 +143,7 @@ fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<World>> {
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
     match build(door, setup, descriptors.collect(), network) {
-        Ok((world, sealed)) => {
-            stream.send_message(&SetupReply::Ready(sealed))?;
-            Ok(Some(world))
-        }
+        Ok((world, sealed)) => Ok(Some((world, (stream, sealed)))),
         Err(fault) => {
             stream.send_message(&SetupReply::Failed(fault))?;
             Ok(None)
@@ -165,9 +187,10 @@ fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
     match stream.receive_message()? {
         Request::Exec(request) => {
             let watch = Watch { door: post.door.as_fd(), call: &|| see_to_door(post) };
-            exec::run(&post.world, request, stream, watch)
+            exec::run(&post.world, request, stream, watch, &|| post.say_ready())
         }
         other => {
+            post.say_ready();
             // Where it fails, others wait for the end of this.
             keep_watch(post);
             files::answer(&post.world.place, other, &mut stream)

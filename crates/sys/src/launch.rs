@@ -126,32 +126,38 @@ impl Drop for Borrowed<'_> {
 }
 
 /// Makes a process in a user namespace of its own, which only waits, does something `meanwhile` with its process id, and
-/// ends it: a namespace needs a process to exist before it can be named.
-pub fn with_user_namespace<R>(meanwhile: impl FnOnce(u32) -> R) -> Result<R, Errno> {
+/// kills it: a namespace needs a process to exist before it can be named. The process borrows what the second value owns,
+/// which waits for its end when it is dropped: dying takes longer than all of the rest, and nothing has to wait for it.
+pub fn with_user_namespace<R>(meanwhile: impl FnOnce(u32) -> R) -> Result<(R, Dying), Errno> {
     let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
     let mut pidfd: libc::c_int = -1;
     let args = clone3::Args::new(Namespaces::USER.0, &mut pidfd);
     let mut stack = vec![0u128; HOLDER_STACK / size_of::<u128>()];
+    let gate_number = Box::new(gate_inside.as_raw_fd());
     let signals = BlockedSignals::all();
-    let gate_number = gate_inside.as_raw_fd();
-    let pid = clone3::start_borrowing(args, &mut stack, &gate_number, wait_at)?;
+    let pid = clone3::start_borrowing(args, &mut stack, &*gate_number, wait_at)?;
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
-    let holder = Holder(unsafe { OwnedFd::from_raw_fd(pidfd) });
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    let dying = Dying { pidfd, _stack: stack, _gate_number: gate_number };
     let outcome = meanwhile(pid);
-    // It borrows the stack above: gone before this frame is.
-    drop(holder);
+    let _ = pidfd_send_signal(&dying.pidfd, Signal::KILL);
     drop(gate);
-    Ok(outcome)
+    Ok((outcome, dying))
 }
 
-/// A process that is ended when this is dropped.
-struct Holder(OwnedFd);
+/// A process that was killed, and what it borrows until it is dead.
+pub struct Dying {
+    pidfd: OwnedFd,
+    _stack: Vec<u128>,
+    _gate_number: Box<i32>,
+}
 
-impl Drop for Holder {
+impl Drop for Dying {
     fn drop(&mut self) {
-        let _ = pidfd_send_signal(&self.0, Signal::KILL);
-        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED) {}
+        // Again, for the case that the other one was not reached.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {}
     }
 }
 

@@ -122,12 +122,21 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
     insta::assert_snapshot!("trust_nothing", home.said(&["trust"]));
     home.repository(USER);
     insta::assert_snapshot!("trust_without_a_terminal", home.said(&["trust"]));
-    insta::assert_snapshot!("trust_untrusted", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
+    insta::assert_snapshot!(
+        "trust_untrusted",
+        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+    );
     insta::assert_snapshot!("trust_yes", home.said(&["trust", "--yes"]));
-    insta::assert_snapshot!("trust_trusted", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
+    insta::assert_snapshot!(
+        "trust_trusted",
+        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+    );
     assert_eq!(home.run(&["trust"]).code, 0, "nobody has to be asked twice");
     home.repository(&USER.replace("example.com", "example.org"));
-    insta::assert_snapshot!("trust_changed", home.said(&["policy", "explain", "--no-resolve", "example.com"]));
+    insta::assert_snapshot!(
+        "trust_changed",
+        home.said(&["policy", "explain", "--no-resolve", "example.com"])
+    );
     let json = home.run(&["trust", "--yes", "--json"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).expect("one JSON object");
     assert_eq!((json["trusted"].clone(), json["before"].clone()), (true.into(), "changed".into()));

@@ -4,7 +4,8 @@ use crate::Outcome;
 use crate::children::installed;
 use crate::stage::Stage;
 use crate::table::{Table, Wanted};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,16 +24,17 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     if installed(BWRAP).is_some() {
         cases.push((BWRAP, "bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc true".into()));
     }
+    let place = Place::new(stage.directory())?;
     cases.retain(|(name, line)| {
-        let works = run_once(line, stage.directory()).is_ok();
-        if !works {
-            println!("{name}: does not work here");
+        let works = place.time(line);
+        if let Err(why) = &works {
+            println!("{name}: {why}");
         }
-        works
+        works.is_ok()
     });
     for _ in 0..rounds * A_ROUND {
         for (name, line) in &cases {
-            let time = run_once(line, stage.directory())?;
+            let time = place.time(line)?;
             table.add(name, TIME, time.as_secs_f64() * 1e3);
             // The kernel takes namespaces apart after their last process is gone: that is not the next one's time.
             thread::sleep(PAUSE);
@@ -43,16 +45,32 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn run_once(line: &str, state: &Path) -> Outcome<Duration> {
-    let mut words = line.split(' ');
-    let mut command = Command::new(words.next().ok_or("nothing to run")?);
-    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Records of a benchmark are nobody's.
-    command.env("XDG_STATE_HOME", state);
-    let start = Instant::now();
-    let status = command.status()?;
-    let time = start.elapsed();
-    if status.success() { Ok(time) } else { Err(format!("`{line}` failed: {status}").into()) }
+/// Where commands run: an empty folder, and records that are nobody's.
+struct Place {
+    work: PathBuf,
+    state: PathBuf,
+}
+
+impl Place {
+    fn new(directory: &Path) -> Outcome<Place> {
+        let place = Place { work: directory.join("work"), state: directory.join("state") };
+        fs::create_dir_all(&place.work)?;
+        Ok(place)
+    }
+
+    fn time(&self, line: &str) -> Outcome<Duration> {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().ok_or("nothing to run")?);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        command.current_dir(&self.work).env("XDG_STATE_HOME", &self.state);
+        let start = Instant::now();
+        let ended = command.output()?;
+        let time = start.elapsed();
+        if ended.status.success() {
+            return Ok(time);
+        }
+        Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&ended.stderr).trim()).into())
+    }
 }
 
 const TIME: &str = "ms";

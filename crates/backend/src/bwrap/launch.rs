@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
-pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
     let program = program()?;
     let identity = Identity::choose(plan.id);
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
@@ -77,7 +77,10 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
         Ok(pending) => match guest.send_first(plan, layout) {
-            Ok(()) => guest.finish(pending),
+            Ok(()) => {
+                meanwhile();
+                guest.finish(pending)
+            }
             Err(_) => Err(SetupFailure::Silent),
         },
         Err(_) => Err(SetupFailure::Silent),

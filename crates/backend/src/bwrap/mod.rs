@@ -20,7 +20,7 @@ impl Backend for Bwrap {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError> {
-        launch::launch(plan)
+    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+        launch::launch(plan, meanwhile)
     }
 }

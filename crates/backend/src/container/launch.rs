@@ -4,7 +4,7 @@ use super::check::check;
 use crate::{Guest, Plan, open_place};
 use belljar_spec::SandboxError;
 
-pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
     check()?;
-    open_place::launch(plan)
+    open_place::launch(plan, meanwhile)
 }

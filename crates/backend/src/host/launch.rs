@@ -3,6 +3,6 @@
 use crate::{Guest, Plan, open_place};
 use belljar_spec::SandboxError;
 
-pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
-    open_place::launch(plan)
+pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+    open_place::launch(plan, meanwhile)
 }

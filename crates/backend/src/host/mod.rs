@@ -18,7 +18,7 @@ impl Backend for Host {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError> {
-        launch::launch(plan)
+    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+        launch::launch(plan, meanwhile)
     }
 }

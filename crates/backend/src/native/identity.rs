@@ -2,9 +2,9 @@
 
 use crate::layout::USER_ID;
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::launch::with_user_namespace;
+use belljar_sys::launch::{Dying, with_user_namespace};
 use belljar_sys::mount;
-use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{getegid, geteuid};
@@ -65,8 +65,27 @@ impl Identity {
     }
 }
 
+/// A mount that is passed to the guest.
+pub(crate) struct Passed {
+    mount: OwnedFd,
+    /// A process that named its mapping, and need not be waited for before the guest knows all.
+    _dying: Option<Dying>,
+}
+
+impl From<OwnedFd> for Passed {
+    fn from(mount: OwnedFd) -> Passed {
+        Passed { mount, _dying: None }
+    }
+}
+
+impl AsFd for Passed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mount.as_fd()
+    }
+}
+
 /// A detached mount of `path` in which its owner is `identity`'s user, and everybody else is nobody.
-pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, SandboxError> {
+pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<Passed, SandboxError> {
     let failed = |doing: &str, errno: Errno| {
         let message = format!("cannot {doing} `{}`: {errno}", path.display());
         SandboxError::runtime("share_failed", message)
@@ -75,7 +94,7 @@ pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, S
     let tree = mount::clone_tree(CWD, &name).map_err(|errno| failed("mount", errno))?;
     let owner = stat(path).map_err(|errno| failed("look at", errno))?;
     let (uid, gid) = identity.user_on_host();
-    let namespace =
+    let (namespace, dying) =
         namespace_with_maps(&format!("{} {uid} 1", owner.st_uid), &format!("{} {gid} 1", owner.st_gid))
             .map_err(|errno| failed("map the owner of", errno))?;
     mount::map_ids(&tree, namespace).map_err(|errno| match errno {
@@ -90,16 +109,17 @@ pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<OwnedFd, S
         }
         other => failed("map the owner of", other),
     })?;
-    Ok(tree)
+    Ok(Passed { mount: tree, _dying: Some(dying) })
 }
 
 /// A user namespace that exists only to name a mapping.
-fn namespace_with_maps(uids: &str, gids: &str) -> Result<OwnedFd, Errno> {
-    with_user_namespace(|pid| {
+fn namespace_with_maps(uids: &str, gids: &str) -> Result<(OwnedFd, Dying), Errno> {
+    let (namespace, dying) = with_user_namespace(|pid| {
         write(pid, "uid_map", uids)?;
         write(pid, "gid_map", gids)?;
         open(format!("/proc/{pid}/ns/user"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-    })?
+    })?;
+    Ok((namespace?, dying))
 }
 
 fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {

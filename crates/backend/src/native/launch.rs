@@ -1,7 +1,7 @@
 //! From a plan to a guest behind namespaces.
 
 use super::check::{refused, setup_failed};
-use super::identity::Identity;
+use super::identity::{Identity, Passed};
 use super::steps::{passed_mounts, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
@@ -12,7 +12,7 @@ use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as s
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup, Source};
 
-pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
@@ -31,6 +31,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
     guest.send_first(plan, layout)?;
+    meanwhile();
     guest.finish(pending).map_err(setup_failed)?;
     Ok(guest)
 }
@@ -39,7 +40,7 @@ pub(super) fn launch(plan: &Plan) -> Result<Guest, SandboxError> {
 struct View<'p> {
     layout: &'p Layout,
     sources: Vec<Source>,
-    mounts: Vec<OwnedFd>,
+    mounts: Vec<Passed>,
 }
 
 /// Starts the guest, and decides meanwhile what it will see.

@@ -27,7 +27,7 @@ impl Backend for Native {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan) -> Result<Guest, SandboxError> {
-        launch::launch(plan)
+    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+        launch::launch(plan, meanwhile)
     }
 }

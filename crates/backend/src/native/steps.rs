@@ -1,7 +1,7 @@
 //! A layout as steps for the guest.
 
 use super::Identity;
-use super::identity::mapped_mount;
+use super::identity::{Passed, mapped_mount};
 use crate::Plan;
 use crate::layout::{Bind, BindKind, BindOrigin, Layout};
 use belljar_spec::{Nesting, SandboxError};
@@ -60,13 +60,13 @@ pub(crate) fn bind_steps<'a>(binds: impl Iterator<Item = (&'a Bind, &'a Source)>
 pub(crate) fn passed_mounts(
     layout: &Layout,
     identity: Identity,
-) -> Result<(Vec<Source>, Vec<OwnedFd>), SandboxError> {
+) -> Result<(Vec<Source>, Vec<Passed>), SandboxError> {
     let mut mounts = Vec::new();
     let mut sources = Vec::new();
     for bind in &layout.binds {
         let mount = match (identity, bind.origin) {
             (Identity::Own { .. }, _) | (_, BindOrigin::System) => None,
-            (Identity::Range { .. }, BindOrigin::Home) => Some(plain_mount(bind)?),
+            (Identity::Range { .. }, BindOrigin::Home) => Some(plain_mount(bind)?.into()),
             (Identity::Range { .. }, BindOrigin::Named) => Some(mapped_mount(&bind.source, identity)?),
         };
         sources.push(match mount {

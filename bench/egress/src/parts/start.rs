@@ -26,7 +26,7 @@ pub(crate) fn run(stage: &Stage, rounds: usize) -> Outcome<()> {
     }
     let place = Place::new(stage.directory())?;
     cases.retain(|(name, line)| {
-        let works = place.time(line);
+        let works = place.check(line);
         if let Err(why) = &works {
             println!("{name}: {why}");
         }
@@ -58,18 +58,29 @@ impl Place {
         Ok(place)
     }
 
+    fn check(&self, line: &str) -> Outcome<()> {
+        let ended = self.command(line)?.stderr(Stdio::piped()).output()?;
+        if ended.status.success() {
+            return Ok(());
+        }
+        Err(format!("does not work here: {}", String::from_utf8_lossy(&ended.stderr).trim()).into())
+    }
+
+    /// To the end of the process: what it leaves to others to finish is not waited for.
     fn time(&self, line: &str) -> Outcome<Duration> {
+        let mut command = self.command(line)?;
+        let start = Instant::now();
+        let status = command.status()?;
+        let time = start.elapsed();
+        if status.success() { Ok(time) } else { Err(format!("`{line}` failed: {status}").into()) }
+    }
+
+    fn command(&self, line: &str) -> Outcome<Command> {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().ok_or("nothing to run")?);
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.current_dir(&self.work).env("XDG_STATE_HOME", &self.state);
-        let start = Instant::now();
-        let ended = command.output()?;
-        let time = start.elapsed();
-        if ended.status.success() {
-            return Ok(time);
-        }
-        Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&ended.stderr).trim()).into())
+        Ok(command)
     }
 }
 

@@ -247,8 +247,9 @@ mod tests {
         ) {
             let pattern: HostPattern = apex.parse().expect("a pattern");
             prop_assert!(pattern.matches(&name(&apex)));
-            let below = format!("a.{}.{}", glued.trim_start_matches('-'), apex);
-            prop_assert!(pattern.matches(&name(&below)));
+            // What happens to begin with `xn--` may be no name at all.
+            let below = format!("a.{}.{}", glued.trim_start_matches('-'), apex).parse::<HostName>();
+            prop_assert!(below.is_err() || below.is_ok_and(|below| pattern.matches(&below)));
             let siblings = [
                 format!("x{glued}{apex}"),
                 format!("a.x{glued}{apex}"),
@@ -256,8 +257,8 @@ mod tests {
                 format!("{apex}{after}"),
                 format!("x.{apex}.{after}"),
             ];
-            for sibling in siblings {
-                prop_assert!(!pattern.matches(&name(&sibling)), "{}", sibling);
+            for sibling in siblings.iter().filter_map(|sibling| sibling.parse::<HostName>().ok()) {
+                prop_assert!(!pattern.matches(&sibling), "{}", sibling);
             }
         }
 

@@ -109,8 +109,7 @@ impl Arrival {
                 None => reset(inside),
             };
         }
-        let end = relay(&inside, &outside, &ahead, &record.counts, &serving.meter).await;
-        drop(ahead);
+        let end = relay(&inside, &outside, ahead, &record.counts, &serving.meter).await;
         record.ending = ending(end);
         if let End::Refused(reason) = end {
             let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(protocol);
@@ -266,14 +265,12 @@ pub(crate) async fn more(from: &TcpStream, bytes: &mut Vec<u8>) -> bool {
     if bytes.len() >= hello::MAX {
         return false;
     }
-    let mut piece = [0; 4096];
     loop {
-        match from.try_read(&mut piece) {
+        // Into place: a buffer of its own would live in every connection's state.
+        bytes.reserve(PIECE);
+        match from.try_read_buf(bytes) {
             Ok(0) => return false,
-            Ok(length) => {
-                bytes.extend_from_slice(&piece[..length]);
-                return true;
-            }
+            Ok(_) => return true,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 if from.readable().await.is_err() {
                     return false;
@@ -296,6 +293,8 @@ fn ending(end: End) -> Ending {
 }
 
 const DNS: u16 = 53;
+/// More than most first messages have.
+const PIECE: usize = 2048;
 /// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.
 pub(crate) const CLIENT_BEGINS: Duration = Duration::from_secs(10);
 /// Where the server may begin: after this it is the server's turn.

@@ -8,6 +8,7 @@ use crate::serving::{Alive, Serving};
 use crate::{connection, dns};
 use belljar_spec::egress::EgressPolicy;
 use std::io;
+use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -16,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Serves the sockets of sandboxes. It stops when it is dropped and nobody is served any more.
 pub struct Gateway {
@@ -125,8 +126,12 @@ async fn attend(open: Open, serving: Arc<Serving>, alive: Alive) {
 
 async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
     let mut connections = JoinSet::new();
+    // While there are connections, a timer is always due soon: one that is set for earlier than every other makes the
+    // event loop wake itself, which would be a system call for each connection.
+    let mut soon = pin!(sleep(SOON));
     loop {
         tokio::select! {
+            () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let (serving, alive) = (Arc::clone(&serving), alive.clone());
@@ -140,6 +145,8 @@ async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
     }
 }
 
+/// Sooner than any limit of a connection.
+const SOON: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(10);
 /// Connections that are aborted write their last record; an event loop that cannot do that in this time is stuck.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -79,10 +79,10 @@ impl Drop for Seat {
     }
 }
 
-/// Two sockets, and a pipe each way while much is moved.
-const A_CONNECTION: u64 = 6;
-/// Sandboxes, their commands and their records have descriptors as well.
-const FOR_OTHER_THINGS: u64 = 256;
+/// Two sockets.
+const A_CONNECTION: u64 = 2;
+/// Sandboxes, their commands and their records have descriptors as well, and so have the pipes of the relay.
+const FOR_OTHER_THINGS: u64 = 384;
 /// Large downloads come over few connections; over more than these, each is slower.
 const FEW: u32 = 8;
 const FEW_OF_ALL: u32 = 32;

@@ -47,20 +47,23 @@ pub(crate) enum End {
 pub(crate) async fn relay(
     inside: &TcpStream,
     outside: &TcpStream,
-    ahead: &[u8],
+    ahead: Vec<u8>,
     counts: &Counts,
     meter: &Meter,
 ) -> End {
+    // Set by the direction that ends first: the other one then ends the connection, and need not say so twice.
+    let half = AtomicBool::new(false);
     let out = async {
-        write(outside, ahead, &counts.sent, meter).await.map_err(|stop| stop.at(End::BrokenOutside))?;
-        copy(inside, outside, &counts.sent, meter).await.map_err(|stop| match stop {
+        write(outside, &ahead, &counts.sent, meter).await.map_err(|stop| stop.at(End::BrokenOutside))?;
+        drop(ahead);
+        copy(inside, outside, &counts.sent, meter, &half).await.map_err(|stop| match stop {
             Stop::Reading => End::BrokenInside,
             Stop::Writing => End::BrokenOutside,
             Stop::Refused(reason) => End::Refused(reason),
         })
     };
     let back = async {
-        copy(outside, inside, &counts.received, meter).await.map_err(|stop| match stop {
+        copy(outside, inside, &counts.received, meter, &half).await.map_err(|stop| match stop {
             Stop::Reading => End::BrokenOutside,
             Stop::Writing => End::BrokenInside,
             Stop::Refused(reason) => End::Refused(reason),
@@ -109,13 +112,22 @@ impl Stop {
     }
 }
 
-async fn copy(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter) -> Result<(), Stop> {
+async fn copy(
+    from: &TcpStream,
+    to: &TcpStream,
+    count: &AtomicU64,
+    meter: &Meter,
+    half: &AtomicBool,
+) -> Result<(), Stop> {
     let mut turn = Turn::default();
     loop {
         turn.taken().await;
         let piece = read(from).await?;
         match piece {
             Piece::End => {
+                if half.swap(true, Ordering::Relaxed) {
+                    return Ok(());
+                }
                 // The other side may still have something to say.
                 return shutdown(to, Shutdown::Write).map_err(|_| Stop::Writing);
             }
@@ -193,15 +205,11 @@ async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> Result<(), Stop> {
 
 /// Moves pages while there are many; returns when there is nothing to move at the moment.
 async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter) -> Result<(), Stop> {
-    let Ok((pipe_out, pipe_in)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else {
-        // Too many open files: it goes on in small pieces.
-        return Ok(());
-    };
+    // Where all pipes are taken, or there are too many open files, it goes on in small pieces.
+    let Some(_wide) = Wide::take() else { return Ok(()) };
+    let Ok((pipe_out, pipe_in)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else { return Ok(()) };
     // More than the default moves more a system call; where that is not granted, the default does.
-    let wide = Wide::take();
-    if wide.is_some() {
-        let _ = fcntl_setpipe_size(&pipe_in, PIPE);
-    }
+    let _ = fcntl_setpipe_size(&pipe_in, PIPE);
     let mut small = 0;
     let mut turn = Turn::default();
     loop {
@@ -238,7 +246,7 @@ async fn pour(from: &TcpStream, to: &TcpStream, count: &AtomicU64, meter: &Meter
     }
 }
 
-/// One of the wide pipes that there may be. What is in a pipe waits in the host's memory, for as long as nobody reads.
+/// One of the pipes that there may be. What is in a pipe waits in the host's memory, for as long as nobody reads.
 struct Wide;
 
 impl Wide {

@@ -13,8 +13,8 @@ pub trait Backend: Sync {
 
     /// Builds the wall and starts the guest behind it; returns when the guest is sealed and takes requests. An
     /// error of kind `unavailable` means that this wall cannot be had here, and that nothing was left behind. Does
-    /// something else `meanwhile`: the guest is busy for a while.
-    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError>;
+    /// something else `meanwhile`, while the guest is busy and before the plan's first request is sent.
+    fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError>;
 }
 
 /// The backend of that name.
@@ -26,3 +26,6 @@ pub fn backend(name: BackendName) -> &'static dyn Backend {
         BackendName::Host => &host::Host,
     }
 }
+
+/// What is done while a guest builds what it needs. An error ends the guest before it runs anything.
+pub type Meanwhile<'a> = &'a dyn Fn() -> Result<(), SandboxError>;

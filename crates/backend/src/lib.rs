@@ -25,7 +25,7 @@ use plan::Enforcement;
 
 pub use cgroup::{Counters, sweep};
 pub use container::around_us as container_around_us;
-pub use contract::{Backend, backend};
+pub use contract::{Backend, Meanwhile, backend};
 pub use embedded::keep_program;
 pub use guest::Guest;
 pub use layout::shell;

@@ -3,13 +3,13 @@
 
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
-use crate::{Enforcement, Guest, Plan, embedded};
+use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 
-pub(crate) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let (cgroup, _) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
@@ -47,8 +47,8 @@ pub(crate) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, Sandbox
         workspace: plan.workspace()?.to_string(),
     };
     let pending = guest.send_setup(&setup, &[])?;
+    meanwhile()?;
     guest.send_first(plan, plan.layout()?)?;
-    meanwhile();
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),

@@ -5,7 +5,7 @@ use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
 use crate::{Sandbox, config, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
-use belljar_gateway::Gateway;
+use belljar_gateway::{Gateway, Recorder};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::{Path, PathBuf};
@@ -131,11 +131,12 @@ impl Engine {
                 request(&command, environment, workspace)
             }));
         }
-        // What the sandbox needs outside of it is made while the guest builds what it needs inside.
+        // What the sandbox needs outside of it is made while the guest builds what it needs inside. A sandbox that
+        // cannot be recorded runs nothing.
         let record = OnceLock::new();
-        let begin = || way_out::record(&directory, id, backend.name(), spec, policy.as_ref());
         let guest = backend.launch(&plan, &|| {
-            record.get_or_init(begin);
+            let begun = way_out::record(&directory, id, backend.name(), spec, policy.as_ref())?;
+            let _ = record.set(begun);
             if plan.has_way_out() {
                 // Whoever serves says it if this went wrong.
                 let _ = way_out::start(&self.gateway);
@@ -143,18 +144,12 @@ impl Engine {
             // The first start of a process also takes away what earlier ones left, however they ended.
             static SWEPT: OnceLock<usize> = OnceLock::new();
             SWEPT.get_or_init(sweep);
+            Ok(())
         });
-        let mut guest = match guest {
-            Ok(guest) => guest,
-            Err(error) => {
-                if let Some(Ok(recorder)) = record.get() {
-                    recorder.end();
-                }
-                return Err(error);
-            }
-        };
+        let mut guest =
+            guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
+        let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
         // The first command is running by now. What it dials waits until somebody serves it.
-        let recorder = record.get_or_init(begin).clone()?;
         let (served, way_out) = match &policy {
             Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
             None => (None, WayOut::Absent),

@@ -261,3 +261,21 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().expect("belljar ends");
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
+
+#[test]
+fn a_command_that_cannot_be_recorded_is_not_run() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    for backend in ["native", "bwrap", "host"] {
+        let output = Command::new(belljar())
+            .args(["run", "--backend", backend, "--", "touch", "ran"])
+            .current_dir(folder.path())
+            .env("XDG_STATE_HOME", "/proc/nobody/writes/here")
+            .stdin(Stdio::null())
+            .output()
+            .expect("belljar runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{backend}: {said}");
+        assert!(said.contains("cannot be recorded") && said.contains("hint: "), "{backend}: {said}");
+        assert!(!folder.path().join("ran").exists(), "{backend}: it ran");
+    }
+}

@@ -1,6 +1,6 @@
 //! Help, version, completions, the manual page, the doctor.
 
-use belljar_tests_cli::run;
+use belljar_tests_cli::{belljar, run};
 use std::path::Path;
 
 #[test]
@@ -54,4 +54,14 @@ fn the_doctor_reports_every_wall() {
     assert_eq!(json["inside"]["network"], "every_port");
     let text = run(Path::new("/"), ["doctor"]).stdout;
     assert!(text.contains("Walls") && text.contains("native"), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    for words in ["doctor", "doctor --json", "man", "config schema", "run --json -- true"] {
+        let script = format!("{} {words} </dev/null | true", belljar().display());
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked") && !said.contains("cannot write"), "{words}: {said}");
+    }
 }

@@ -20,6 +20,6 @@ pub use outside::{
 pub use place::{Place, command, has_wall, sh, spec, text};
 pub use runner::{again, run};
 pub use streamed::{drain, end, read_until};
-pub use world::{Connection, LOOPBACK, World, python};
+pub use world::{Connection, LOOPBACK, World, python, web};
 
 pub use belljar_spec::BackendName;

@@ -5,7 +5,7 @@ use belljar_audit::{Reader, verify};
 use belljar_engine::{Engine, Sandbox};
 use belljar_spec::egress::{EgressPolicy, Reason};
 use belljar_spec::{BackendName, Command};
-use belljar_tests_hosts::{Authority, Dns};
+use belljar_tests_hosts::{Authority, Dns, HttpServer, Request, Response};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -196,3 +196,14 @@ def ask(name, kind=1, server='127.0.0.1', tcp=False):
         with s.makefile('rb') as f:
             return understood(f.read(struct.unpack('>H', f.read(2))[0]), asked)
 "#;
+
+/// A web server at `api.test`, and a sandbox that may ask it.
+pub async fn web(
+    backend: BackendName,
+    handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
+) -> (World, HttpServer, Place) {
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let server = HttpServer::start(LOOPBACK, handler);
+    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
+    (world, server, place)
+}

@@ -4,7 +4,7 @@ use belljar_engine::{FetchRequest, FetchResponse};
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_spec::{BackendName, ErrorKind, SandboxError};
 use belljar_tests_conformance::*;
-use belljar_tests_hosts::{HttpServer, Request, Response, Server};
+use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};
 
 for_every_wall![
@@ -308,14 +308,4 @@ fn refusal(outcome: Result<FetchResponse, SandboxError>, reason: Reason) -> Sand
 
 fn url(web: &HttpServer, path: &str) -> String {
     format!("http://api.test:{}{path}", web.port())
-}
-
-async fn web(
-    backend: BackendName,
-    handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
-) -> (World, HttpServer, Place) {
-    let world = World::new([("api.test", "127.0.0.1")]);
-    let server = HttpServer::start(LOOPBACK, handler);
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    (world, server, place)
 }

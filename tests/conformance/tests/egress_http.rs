@@ -5,7 +5,7 @@
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
-use belljar_tests_hosts::{HttpServer, Request, Response, Server, have, serve};
+use belljar_tests_hosts::{Response, Server, have, serve};
 use std::io::{Read, Write};
 
 for_every_wall![
@@ -323,14 +323,4 @@ async fn a_server_that_is_not_there_is_a_bad_gateway(backend: BackendName) {
     assert_eq!(place.answer(&format!("{status} http://no.test/")).await, "502");
     let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
     assert_eq!(reasons, [Reason::DialFailed, Reason::NotResolved]);
-}
-
-async fn web(
-    backend: BackendName,
-    handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
-) -> (World, HttpServer, Place) {
-    let world = World::new([("api.test", "127.0.0.1")]);
-    let server = HttpServer::start(LOOPBACK, handler);
-    let place = world.place(backend, world.policy([format!("api.test:{}/http", server.port())])).await;
-    (world, server, place)
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Starts a sandbox with nothing in it and ends it again.
 pub(super) fn check() -> Result<(), SandboxError> {
-    launch::launch(&trial()?, &|| ()).map(|guest| guest.stop())
+    launch::launch(&trial()?, &|| Ok(())).map(|guest| guest.stop())
 }
 
 /// Where bubblewrap is: only where the system's own programs are. PATH may name a folder that an agent can write to, and

@@ -6,7 +6,7 @@ use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
 use crate::layout::{BindOrigin, Layout};
 use crate::native::{Identity, after_root, bind_steps, passed_mounts, private_step};
-use crate::{Enforcement, Guest, Plan, embedded};
+use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
-pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let program = program()?;
     let identity = Identity::choose(plan.id);
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
@@ -76,13 +76,13 @@ pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, Sandbox
     };
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
-        Ok(pending) => match guest.send_first(plan, layout) {
-            Ok(()) => {
-                meanwhile();
-                guest.finish(pending)
+        Ok(pending) => {
+            meanwhile()?;
+            match guest.send_first(plan, layout) {
+                Ok(()) => guest.finish(pending),
+                Err(_) => Err(SetupFailure::Silent),
             }
-            Err(_) => Err(SetupFailure::Silent),
-        },
+        }
         Err(_) => Err(SetupFailure::Silent),
     };
     match outcome {

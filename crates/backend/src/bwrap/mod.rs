@@ -6,7 +6,7 @@ mod args;
 mod check;
 mod launch;
 
-use crate::{Backend, Guest, Plan};
+use crate::{Backend, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) struct Bwrap;
@@ -20,7 +20,7 @@ impl Backend for Bwrap {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+    fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
     }
 }

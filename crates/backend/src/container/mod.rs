@@ -4,7 +4,7 @@
 mod check;
 mod launch;
 
-use crate::{Backend, Guest, Plan};
+use crate::{Backend, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub use check::around_us;
@@ -20,7 +20,7 @@ impl Backend for Container {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+    fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
     }
 }

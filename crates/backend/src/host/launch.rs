@@ -1,8 +1,8 @@
 //! From a plan to a guest without a wall.
 
-use crate::{Guest, Plan, open_place};
+use crate::{Guest, Meanwhile, Plan, open_place};
 use belljar_spec::SandboxError;
 
-pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     open_place::launch(plan, meanwhile)
 }

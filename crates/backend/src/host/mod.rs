@@ -4,7 +4,7 @@
 mod check;
 mod launch;
 
-use crate::{Backend, Guest, Plan};
+use crate::{Backend, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) struct Host;
@@ -18,7 +18,7 @@ impl Backend for Host {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+    fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
     }
 }

@@ -10,7 +10,7 @@ use std::fs;
 
 /// Starts a sandbox with nothing in it and ends it again: some milliseconds.
 pub(super) fn check() -> Result<(), SandboxError> {
-    launch::launch(&trial()?, &|| ()).map(|guest| guest.stop())
+    launch::launch(&trial()?, &|| Ok(())).map(|guest| guest.stop())
 }
 
 /// Why the kernel did not make the namespaces.

@@ -6,13 +6,13 @@ use super::steps::{passed_mounts, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
 use crate::layout::Layout;
-use crate::{Enforcement, Guest, Plan, embedded};
+use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup, Source};
 
-pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
@@ -30,8 +30,8 @@ pub(super) fn launch(plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, Sandbox
     };
     let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
+    meanwhile()?;
     guest.send_first(plan, layout)?;
-    meanwhile();
     guest.finish(pending).map_err(setup_failed)?;
     Ok(guest)
 }

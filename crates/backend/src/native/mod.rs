@@ -9,7 +9,7 @@ mod identity;
 mod launch;
 mod steps;
 
-use crate::{Backend, Guest, Plan};
+use crate::{Backend, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::setup_failed;
@@ -27,7 +27,7 @@ impl Backend for Native {
         check::check()
     }
 
-    fn launch(&self, plan: &Plan, meanwhile: &dyn Fn()) -> Result<Guest, SandboxError> {
+    fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
     }
 }

@@ -1,6 +1,6 @@
 //! `belljar config`: what the files come to, and what may stand in them.
 
-use super::paper::print;
+use super::print;
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use belljar_engine::config::{self, Loaded, Origin};

@@ -1,6 +1,6 @@
 //! `belljar doctor`: which walls work here, why not, what to do; and what a sandbox has inside, asked inside.
 
-use super::block_on;
+use super::{block_on, print};
 use crate::args::DoctorArgs;
 use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
 use belljar_spec::{Command, SandboxError, SandboxSpec};
@@ -33,9 +33,9 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     if options.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| SandboxError::runtime("json", format!("cannot write the report: {error}")))?;
-        println!("{text}");
+        print(format!("{text}\n").as_bytes())?;
     } else {
-        report.print();
+        print(report.text().as_bytes())?;
     }
     Ok(if report.inside.is_some() { 0 } else { crate::failure::FAILED })
 }
@@ -177,46 +177,48 @@ fn cgroup() -> Cgroup {
 }
 
 impl Report {
-    fn print(&self) {
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let mut say = |line: String| lines.push(line);
         if let Some(kind) = self.container {
-            println!("Inside a container ({kind}).\n");
+            say(format!("Inside a container ({kind}).\n"));
         }
-        println!("Walls");
+        say("Walls".into());
         for wall in &self.walls {
             let works = if wall.works { "works" } else { "no" };
-            println!("  {:<10} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str());
+            say(format!("  {:<10} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
             if let Some(reason) = &wall.reason {
-                println!("             {reason}");
+                say(format!("             {reason}"));
             }
             if let Some(remedy) = &wall.remedy {
-                println!("             -> {remedy}");
+                say(format!("             -> {remedy}"));
             }
         }
         let Some(inside) = &self.inside else {
-            println!("\nNo wall works here: belljar runs nothing until one does.");
-            return;
+            say("\nNo wall works here: belljar runs nothing until one does.".into());
+            return lines.join("\n") + "\n";
         };
-        println!("\nA sandbox here ({}, {})", inside.backend, inside.assurance);
+        say(format!("\nA sandbox here ({}, {})", inside.backend, inside.assurance));
         match inside.landlock_abi {
-            0 => println!("  second wall  none: this kernel has no Landlock"),
-            abi => println!("  second wall  Landlock, version {abi}"),
+            0 => say("  second wall  none: this kernel has no Landlock".into()),
+            abi => say(format!("  second wall  Landlock, version {abi}")),
         }
         match (inside.cgroup.holds_limits, &inside.cgroup.remedy) {
-            (true, _) => println!("  limits       memory, processors and processes are held by a cgroup"),
+            (true, _) => say("  limits       memory, processors and processes are held by a cgroup".into()),
             (false, remedy) => {
-                println!("  limits       processes only; memory and processors cannot be asked for");
-                println!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known"));
+                say("  limits       processes only; memory and processors cannot be asked for".into());
+                say(format!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known")));
             }
         }
-        println!("  network      {}", network(inside.network));
-        println!("  /tmp         {}", if inside.tmp_writable { "writable" } else { "not writable" });
+        say(format!("  network      {}", network(inside.network)));
+        say(format!("  /tmp         {}", if inside.tmp_writable { "writable" } else { "not writable" }));
         for (name, tool) in &inside.runtimes {
             let what = match (&tool.version, &tool.path) {
                 (Some(version), Some(path)) => format!("{version} ({path})"),
                 (None, Some(path)) => path.clone(),
                 _ => "missing".into(),
             };
-            println!("  {name:<12} {what}");
+            say(format!("  {name:<12} {what}"));
         }
         let list = |available: bool| -> Vec<&str> {
             inside
@@ -226,10 +228,11 @@ impl Report {
                 .map(|(name, _)| name.as_str())
                 .collect()
         };
-        println!("  tools        {}", list(true).join(" "));
+        say(format!("  tools        {}", list(true).join(" ")));
         if !list(false).is_empty() {
-            println!("  missing      {}", list(false).join(" "));
+            say(format!("  missing      {}", list(false).join(" ")));
         }
+        lines.join("\n") + "\n"
     }
 }
 

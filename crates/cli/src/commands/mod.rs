@@ -12,6 +12,7 @@ pub(crate) mod trust;
 
 use belljar_spec::SandboxError;
 use std::future::Future;
+use std::io::{ErrorKind, Write, stdout};
 
 /// Runs a command's work.
 fn block_on<T>(work: impl Future<Output = Result<T, SandboxError>>) -> Result<T, SandboxError> {
@@ -35,5 +36,14 @@ fn exit_code(exit_code: Option<i32>, signal: Option<&str>) -> u8 {
             128u8.saturating_add(u8::try_from(number).unwrap_or(0))
         }
         (None, None) => crate::failure::FAILED,
+    }
+}
+
+/// Prints what a person or a program asked for. A reader that went away, as `head` does, has what it wanted.
+fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
+    match stdout().write_all(bytes) {
+        Ok(()) => Ok(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
+        Err(error) => Err(SandboxError::runtime("output_closed", format!("cannot write: {error}"))),
     }
 }

@@ -1,9 +1,9 @@
 //! What goes to paper: completions and the manual page, made from the words themselves.
 
+use super::print;
 use crate::args::Args;
 use belljar_spec::SandboxError;
 use clap::CommandFactory;
-use std::io::{Write, stdout};
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<u8, SandboxError> {
     let mut script = Vec::new();
@@ -27,11 +27,6 @@ pub(crate) fn man() -> Result<u8, SandboxError> {
     print(&page)
 }
 
-pub(super) fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
-    stdout().write_all(bytes).map_err(failed)?;
-    Ok(0)
-}
-
 fn failed(error: std::io::Error) -> SandboxError {
-    SandboxError::runtime("output_closed", format!("cannot write: {error}"))
+    SandboxError::runtime("paper", format!("cannot make the page: {error}"))
 }

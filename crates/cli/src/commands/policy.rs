@@ -1,7 +1,7 @@
 //! `belljar policy`: is a file right, and what does policy say of a name?
 
 use super::config::effective;
-use super::paper::print;
+use super::print;
 use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
 use crate::failure;
 use belljar_engine::config::{self, Layer};

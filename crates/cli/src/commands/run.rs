@@ -1,5 +1,6 @@
 //! `belljar run`: one command, one sandbox.
 
+use super::print;
 use super::refused::{self, RefusedReport};
 use super::{block_on, exit_code};
 use crate::args::{self, RunArgs, Tty};
@@ -131,7 +132,7 @@ async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, Sandbo
     let report = Report::new(sandbox, &result, start.elapsed());
     let text = serde_json::to_string_pretty(&report)
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
-    println!("{text}");
+    print(format!("{text}\n").as_bytes())?;
     Ok(if result.timed_out { TIMED_OUT } else { exit_code(result.exit_code, result.signal.as_deref()) })
 }
 

@@ -1,7 +1,7 @@
 //! `belljar trust`: a repository's own configuration counts once somebody looked at it and said so.
 
 use super::config::openings;
-use super::paper::print;
+use super::print;
 use crate::args::{TrustArgs, workspace};
 use belljar_engine::config::{self, Proposal, Settings, Standing};
 use belljar_spec::SandboxError;

@@ -97,8 +97,10 @@ impl Served {
     /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
     pub fn stop(&self) {
         self.stopped.send_replace(true);
+        // Asked first: a place is free again before everything that belonged to it has said its last.
+        let busy = self.serving.connections() > 0;
         self.task.abort();
-        if self.serving.connections() > 0 {
+        if busy {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = over.recv_timeout(LAST_WORDS);
         }

@@ -38,12 +38,12 @@ const LEDGER: &str = "ledger.jsonl";
 const CASES: &[Case] = &[
     (
         "a line is changed",
-        |at| edit(&at.join(LOG), |lines| lines[2] = lines[2].replace("443", "444")),
+        |at| edit(&at.join(LOG), |lines| lines[2] = lines[2].replace("\"port\":443", "\"port\":444")),
         &[(LOG, Some(3), "line_changed")],
     ),
     (
         "the first line is changed",
-        |at| edit(&at.join(LOG), |lines| lines[0] = lines[0].replace("443", "444")),
+        |at| edit(&at.join(LOG), |lines| lines[0] = lines[0].replace("\"port\":443", "\"port\":444")),
         &[(LOG, Some(1), "line_changed")],
     ),
     (

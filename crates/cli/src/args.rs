@@ -340,6 +340,7 @@ pub(crate) fn spec(
         },
         nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
         egress: egress.policy,
+        credentials: Vec::new(),
     })
 }
 

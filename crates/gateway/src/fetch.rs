@@ -6,6 +6,7 @@ use crate::record::OpenRecord;
 use crate::relay::Counts;
 use crate::serving::Serving;
 use crate::stream::{Counted, Side};
+use crate::trust::{self, TrustError};
 use belljar_audit::{Ending, Event};
 use belljar_spec::egress::{Destination, HostName, Protocol, Reason, Refusal, RuleLabel};
 use http_body_util::{BodyExt, Full};
@@ -17,10 +18,10 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -338,30 +339,12 @@ fn path_of(url: &Url) -> Result<hyper::Uri, String> {
     format!("{}{query}", url.path()).parse().map_err(|error| format!("the path is none: {error}"))
 }
 
-/// The system's trust, read once, and what the caller adds to it.
+/// The system's trust, and what the caller adds to it.
 fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
-    use rustls::pki_types::CertificateDer;
-    use rustls::pki_types::pem::PemObject;
-    static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let system = SYSTEM.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Arc::new(roots)
-    });
-    let mut roots = RootCertStore::clone(system);
-    for certificate in CertificateDer::pem_slice_iter(more) {
-        let added = certificate
-            .map_err(|error| error.to_string())
-            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
-        added.map_err(|error| FetchError::Invalid(format!("a certificate to trust is none: {error}")))?;
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| FetchError::Failed(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+    trust::client(more).map(Arc::new).map_err(|error| match error {
+        TrustError::NoCertificate(_) => FetchError::Invalid(error.to_string()),
+        TrustError::Setup(_) => FetchError::Failed(error.to_string()),
+    })
 }
 
 const OURS: [&str; 6] = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te"];

@@ -40,10 +40,10 @@ impl Gateway {
         Ok(Gateway { event_loop, places: Arc::new(Places::here()), until: Arc::new(until) })
     }
 
-    /// Serves a sandbox's sockets by this policy.
-    pub fn serve(&self, intake: Intake, policy: EgressPolicy, recorder: Arc<Recorder>) -> io::Result<Served> {
+    /// Serves a sandbox's sockets on these terms.
+    pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
         let (families, redirected) = (intake.families(), intake.redirected);
-        let serving = Arc::new(Serving::new(&self.places, policy, families, redirected, recorder));
+        let serving = Arc::new(Serving::new(&self.places, terms, families, redirected));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -59,6 +59,14 @@ impl Gateway {
             _until: Arc::clone(&self.until),
         })
     }
+}
+
+/// What a sandbox is served by.
+pub struct Terms {
+    /// What it may reach.
+    pub policy: EgressPolicy,
+    /// Who keeps its record.
+    pub recorder: Arc<Recorder>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.

@@ -2,6 +2,7 @@
 
 use crate::decide::{self, Allowed, Permit};
 use crate::dial;
+use crate::gateway::Terms;
 use crate::names::{Families, Names};
 use crate::places::{Places, Seat, Table};
 use crate::record::Recorder;
@@ -27,13 +28,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(
-        places: &Arc<Places>,
-        policy: EgressPolicy,
-        families: Families,
-        redirected: bool,
-        recorder: Arc<Recorder>,
-    ) -> Serving {
+    pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
+        let Terms { policy, recorder } = terms;
         Serving {
             table: places.table(policy.limits.connections),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),

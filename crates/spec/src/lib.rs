@@ -11,6 +11,7 @@ mod id;
 mod limits;
 mod quantity;
 mod sandbox;
+pub mod secret;
 
 pub use assurance::{Assurance, UnknownAssurance};
 pub use backend::{BackendChoice, BackendName, UnknownBackend};

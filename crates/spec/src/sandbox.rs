@@ -1,6 +1,7 @@
 //! A sandbox to make.
 
 use crate::egress::EgressPolicy;
+use crate::secret::Credential;
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
 use std::fmt;
@@ -28,6 +29,8 @@ pub struct SandboxSpec {
     pub nesting: Nesting,
     /// What it may reach. Nothing said means nothing reached, behind every wall that can hold that.
     pub egress: Option<EgressPolicy>,
+    /// The secrets it may use without holding them.
+    pub credentials: Vec<Credential>,
 }
 
 /// Where the workspace is seen inside.

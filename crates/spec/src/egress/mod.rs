@@ -13,6 +13,7 @@ mod printable;
 mod protocol;
 mod reason;
 mod refusal;
+mod request;
 mod rule;
 
 pub use address::spelled_address;
@@ -26,4 +27,5 @@ pub use printable::Printable;
 pub use protocol::{Protocol, ProtocolSet, UnknownProtocol};
 pub use reason::Reason;
 pub use refusal::{Destination, Refusal};
+pub use request::{PathGlob, RequestFilter, RequestFilterError, RequestMethod};
 pub use rule::{Opening, Rule, RuleError, RuleLabel, RuleSource};

@@ -61,11 +61,31 @@ pub enum Reason {
     TooSlow,
     /// The audit log takes no more.
     NotRecorded,
+    /// A request that no rule for its host allows.
+    RequestNotAllowed,
+    /// A request that can be read in more than one way.
+    RequestMalformed,
+    /// A placeholder on its way to where its secret does not belong.
+    PlaceholderElsewhere,
+    /// A secret that cannot be read.
+    SecretUnavailable,
+    /// A server whose certificate is not in order.
+    UpstreamUntrusted,
+    /// A client that trusts only whom it knows.
+    ClientDistrusts,
+    /// A server that wants to see a certificate.
+    ClientCertificateWanted,
+    /// A response that cannot be looked at.
+    EncodedResponse,
+    /// No calls, tokens or money left.
+    BudgetSpent,
+    /// A model that the run may not use.
+    ModelNotAllowed,
 }
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 27] = [
+    pub const ALL: [Reason; 37] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
         Reason::NameDenied,
@@ -93,6 +113,16 @@ impl Reason {
         Reason::TooLarge,
         Reason::TooSlow,
         Reason::NotRecorded,
+        Reason::RequestNotAllowed,
+        Reason::RequestMalformed,
+        Reason::PlaceholderElsewhere,
+        Reason::SecretUnavailable,
+        Reason::UpstreamUntrusted,
+        Reason::ClientDistrusts,
+        Reason::ClientCertificateWanted,
+        Reason::EncodedResponse,
+        Reason::BudgetSpent,
+        Reason::ModelNotAllowed,
     ];
 
     /// Stable, for programs.
@@ -142,6 +172,28 @@ impl Reason {
             Reason::TooLarge => ("too_large", "the response is larger than allowed"),
             Reason::TooSlow => ("too_slow", "the response took longer than allowed"),
             Reason::NotRecorded => ("not_recorded", "it could not be recorded, and so it may not happen"),
+            Reason::RequestNotAllowed => ("request_not_allowed", "the host is allowed, but not this request"),
+            Reason::RequestMalformed => ("request_malformed", "the request can be read in more than one way"),
+            Reason::PlaceholderElsewhere => (
+                "placeholder_elsewhere",
+                "a placeholder of a secret was on its way to where the secret does not belong",
+            ),
+            Reason::SecretUnavailable => {
+                ("secret_unavailable", "the secret that belongs here cannot be read")
+            }
+            Reason::UpstreamUntrusted => ("upstream_untrusted", "the server's certificate cannot be trusted"),
+            Reason::ClientDistrusts => {
+                ("client_distrusts", "the client does not trust the sandbox's authority")
+            }
+            Reason::ClientCertificateWanted => {
+                ("client_certificate_wanted", "the server wants a certificate of the client")
+            }
+            Reason::EncodedResponse => (
+                "encoded_response",
+                "the response is compressed though it was asked not to be, and cannot be looked at",
+            ),
+            Reason::BudgetSpent => ("budget_spent", "the budget for the model is spent"),
+            Reason::ModelNotAllowed => ("model_not_allowed", "this model is not one that the run may use"),
         }
     }
 }

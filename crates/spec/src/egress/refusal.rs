@@ -100,7 +100,17 @@ impl Refusal {
             | Reason::TooManyRedirects
             | Reason::TooLarge
             | Reason::TooSlow
-            | Reason::NotRecorded => None,
+            | Reason::NotRecorded
+            | Reason::RequestNotAllowed
+            | Reason::RequestMalformed
+            | Reason::PlaceholderElsewhere
+            | Reason::SecretUnavailable
+            | Reason::UpstreamUntrusted
+            | Reason::ClientDistrusts
+            | Reason::ClientCertificateWanted
+            | Reason::EncodedResponse
+            | Reason::BudgetSpent
+            | Reason::ModelNotAllowed => None,
         }
     }
 

@@ -1,0 +1,146 @@
+//! Requests that the host makes for itself, to a place that its own configuration names: the model behind the LLM route,
+//! GitHub's API. No sandbox chooses where they go, so no egress policy is asked; certificates are verified all the same.
+
+use crate::trust::{self, TrustError};
+use http_body_util::combinators::BoxBody;
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+/// A body of any kind.
+pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
+
+/// One server, and connections to it that wait for the next request.
+pub(crate) struct Outbound {
+    host: String,
+    port: u16,
+    /// As it stands in `Host`.
+    authority: HeaderValue,
+    tls: Option<TlsConnector>,
+    idle: Mutex<Vec<SendRequest<Body>>>,
+}
+
+/// What went wrong on the way to a configured server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutboundError {
+    #[error("`{0}` is not the URL of a server: write one that begins with https:// or http://")]
+    Url(String),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("cannot connect to {to}: {error}")]
+    Connect { to: String, error: io::Error },
+    #[error("{to} did not answer: {error}")]
+    Answer { to: String, error: hyper::Error },
+}
+
+impl Outbound {
+    /// A server by any URL on it; `trust` is PEM of authorities beside the system's.
+    pub(crate) fn new(url: &Url, trust: &[u8]) -> Result<Outbound, OutboundError> {
+        let wrong = || OutboundError::Url(url.to_string());
+        let tls = match url.scheme() {
+            "https" => Some(TlsConnector::from(Arc::new(trust::client(trust)?))),
+            "http" => None,
+            _ => return Err(wrong()),
+        };
+        let host = url.host_str().ok_or_else(wrong)?;
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        Ok(Outbound {
+            host: host.trim_matches(['[', ']']).to_string(),
+            port: url.port_or_known_default().ok_or_else(wrong)?,
+            authority: HeaderValue::from_str(&authority).map_err(|_| wrong())?,
+            tls,
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Sends a request, whose target is a path, and gives its answer when the head is there. A connection that has
+    /// waited may be dead by now; then nothing of the request was sent, and a new one is made.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Result<Answer<'_>, OutboundError> {
+        request.headers_mut().insert(HOST, self.authority.clone());
+        let mut connection = match self.waiting().await {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let response = connection
+            .send_request(request)
+            .await
+            .map_err(|error| OutboundError::Answer { to: self.host.clone(), error })?;
+        Ok(Answer { response, connection: Kept { to: self, connection: Some(connection) } })
+    }
+
+    async fn waiting(&self) -> Option<SendRequest<Body>> {
+        loop {
+            let mut connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            if connection.ready().await.is_ok() {
+                return Some(connection);
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Body>, OutboundError> {
+        let failed = |error: io::Error| OutboundError::Connect { to: self.host.clone(), error };
+        let slow = |_| failed(io::Error::from(io::ErrorKind::TimedOut));
+        let stream = timeout(CONNECT, TcpStream::connect((self.host.as_str(), self.port)))
+            .await
+            .map_err(slow)?
+            .map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let answer = |error| OutboundError::Answer { to: self.host.clone(), error };
+        match &self.tls {
+            None => {
+                let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(answer)?;
+                tokio::spawn(connection);
+                Ok(sender)
+            }
+            Some(connector) => {
+                let name = ServerName::try_from(self.host.clone())
+                    .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+                let stream =
+                    timeout(CONNECT, connector.connect(name, stream)).await.map_err(slow)?.map_err(failed)?;
+                let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(answer)?;
+                tokio::spawn(connection);
+                Ok(sender)
+            }
+        }
+    }
+}
+
+/// An answer whose body is still to come. Once that is read to its end, the connection can be kept.
+pub(crate) struct Answer<'a> {
+    pub(crate) response: Response<Incoming>,
+    pub(crate) connection: Kept<'a>,
+}
+
+/// A connection that may serve the next request.
+pub(crate) struct Kept<'a> {
+    to: &'a Outbound,
+    connection: Option<SendRequest<Body>>,
+}
+
+impl Kept<'_> {
+    /// The body was read to its end.
+    pub(crate) fn keep(mut self) {
+        let mut idle = self.to.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.extend(self.connection.take());
+        }
+    }
+}
+
+/// Longer than any network needs.
+const CONNECT: Duration = Duration::from_secs(15);
+/// As many as an agent has calls at once.
+const IDLE: usize = 8;

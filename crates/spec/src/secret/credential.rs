@@ -1,0 +1,143 @@
+//! A credential: a secret, and the only places where it may be used.
+
+use super::{SecretName, SecretRef};
+use crate::EnvName;
+use crate::egress::{HostName, HostPattern, PortRange, Printable, RequestFilter};
+use std::fmt;
+
+/// A secret bound to places. The sandbox holds a placeholder under `variables`; the gateway puts the real value in on
+/// the way to one of `places`, and refuses the placeholder everywhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// What it is asked for by: `--secret github`.
+    pub name: SecretName,
+    /// Where the value comes from.
+    pub source: SecretSource,
+    /// Where it may go. Never empty.
+    pub places: Vec<CredentialPlace>,
+    /// In what it may go. Never empty; a request that has none of them gets the first.
+    pub carriers: Vec<Carrier>,
+    /// Under which names a sandbox finds the placeholder.
+    pub variables: Vec<EnvName>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretSource {
+    /// It is kept somewhere.
+    Kept(SecretRef),
+    /// It is made when it is needed: a token of the GitHub App that is configured.
+    GitHubApp,
+}
+
+/// A host, its port, and the requests there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialPlace {
+    pub host: HostPattern,
+    pub ports: PortRange,
+    pub requests: RequestFilter,
+}
+
+/// How a request carries a credential.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carrier {
+    /// `authorization: Bearer VALUE`; also with the word `token`, as GitHub has it.
+    Bearer,
+    /// `authorization: Basic`, the value as the password. The user is the one that a request gets which has none.
+    Basic { user: String },
+    /// A header of its own, in lower case: `x-api-key: VALUE`.
+    Header(String),
+    /// A parameter of the query: `?key=VALUE`.
+    Query(String),
+}
+
+impl CredentialPlace {
+    /// Is it this host and port, whatever the request?
+    pub fn is_at(&self, name: &HostName, port: u16) -> bool {
+        self.host.matches(name) && self.ports.contains(port)
+    }
+}
+
+impl Carrier {
+    /// A header by its name.
+    pub fn header(name: &str) -> Result<Carrier, CarrierError> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(CarrierError::Header(name.into()));
+        }
+        let name = name.to_ascii_lowercase();
+        match name.as_str() {
+            "authorization" => Err(CarrierError::Authorization),
+            "host" | "connection" | "content-length" | "transfer-encoding" | "te" | "upgrade" | "cookie" => {
+                Err(CarrierError::Header(name.as_str().into()))
+            }
+            _ => Ok(Carrier::Header(name)),
+        }
+    }
+
+    /// A parameter by its name.
+    pub fn query(name: &str) -> Result<Carrier, CarrierError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || !name.bytes().all(plain) {
+            return Err(CarrierError::Query(name.into()));
+        }
+        Ok(Carrier::Query(name.to_string()))
+    }
+
+    /// Basic, with this user.
+    pub fn basic(user: &str) -> Result<Carrier, CarrierError> {
+        if user.is_empty() || !user.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+            return Err(CarrierError::User(user.into()));
+        }
+        Ok(Carrier::Basic { user: user.to_string() })
+    }
+}
+
+/// Not a carrier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CarrierError {
+    #[error("`{0}` is not a header that can carry a secret: write one like `x-api-key`")]
+    Header(Printable),
+    #[error("`authorization` has a form of its own: write `bearer`, or `basic` with a user")]
+    Authorization,
+    #[error("`{0}` is not a parameter of a query: use letters, digits, `-`, `_` and `.`")]
+    Query(Printable),
+    #[error("`{0}` is not a user: use visible letters without `:`")]
+    User(Printable),
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SecretSource::Kept(reference) => reference.fmt(f),
+            SecretSource::GitHubApp => f.write_str("the GitHub App"),
+        }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Carrier::Bearer => f.write_str("bearer"),
+            Carrier::Basic { user } => write!(f, "basic, as `{user}`"),
+            Carrier::Header(name) => write!(f, "the header `{name}`"),
+            Carrier::Query(name) => write!(f, "the parameter `{name}`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carrier_is_one_that_a_request_can_have() {
+        assert_eq!(Carrier::header("X-Api-Key"), Ok(Carrier::Header("x-api-key".into())));
+        for name in ["", "a b", "a:b", "x\r\ny", "Host", "content-length", "ä"] {
+            assert!(matches!(Carrier::header(name), Err(CarrierError::Header(_))), "{name:?}");
+        }
+        assert_eq!(Carrier::header("Authorization"), Err(CarrierError::Authorization));
+        assert!(Carrier::query("key").is_ok() && Carrier::query("a&b").is_err());
+        assert!(Carrier::basic("x-access-token").is_ok() && Carrier::basic("a:b").is_err());
+    }
+}

@@ -1,5 +1,6 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
+use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::intake::{Intake, Open};
 use crate::places::Places;
@@ -67,6 +68,8 @@ pub struct Terms {
     pub policy: EgressPolicy,
     /// Who keeps its record.
     pub recorder: Arc<Recorder>,
+    /// The secrets it may use without holding them.
+    pub credentials: Arc<Credentials>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.

@@ -19,6 +19,18 @@ pub struct Credential {
     pub carriers: Vec<Carrier>,
     /// Under which names a sandbox finds the placeholder.
     pub variables: Vec<EnvName>,
+    /// Whether bodies on the way there are looked at.
+    pub bodies: Bodies,
+}
+
+/// Whether the body of a request to a credential's place may have a placeholder in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bodies {
+    /// It may not.
+    #[default]
+    Watched,
+    /// It may: what an agent tells a model is whatever its tools printed, `env` among it.
+    Open,
 }
 
 /// Where a value comes from.

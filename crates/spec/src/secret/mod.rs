@@ -5,6 +5,6 @@ mod credential;
 mod name;
 mod reference;
 
-pub use credential::{Carrier, CarrierError, Credential, CredentialPlace, SecretSource};
+pub use credential::{Bodies, Carrier, CarrierError, Credential, CredentialPlace, SecretSource};
 pub use name::{SecretName, SecretNameError};
 pub use reference::{SecretRef, SecretRefError};

@@ -1,7 +1,7 @@
 //! A sandbox to make.
 
 use crate::egress::EgressPolicy;
-use crate::secret::Credential;
+use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
 use std::fmt;
@@ -31,6 +31,10 @@ pub struct SandboxSpec {
     pub egress: Option<EgressPolicy>,
     /// The secrets it may use without holding them.
     pub credentials: Vec<Credential>,
+    /// What its token for GitHub may do, if it has one.
+    pub github: Option<GitHubGrant>,
+    /// The secrets that it really holds. Each is recorded.
+    pub forwarded: Vec<Forwarded>,
 }
 
 /// Where the workspace is seen inside.

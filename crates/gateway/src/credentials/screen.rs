@@ -8,7 +8,7 @@ use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
 use crate::SecretError;
 use belljar_spec::egress::{PathGlob, Protocol, Reason, Refusal, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, SecretName};
+use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, HeaderValue, IF_RANGE, RANGE};
 use hyper::http::request::Parts;
@@ -21,10 +21,12 @@ impl Credentials {
         if self.bound.is_empty() {
             return Ok(Screened { request: None, response: None });
         }
-        let here: Vec<&Bound> = self.bound.iter().filter(|bound| is_here(bound, to, head)).collect();
         let mut used = Vec::new();
-        for bound in &here {
-            if self.put_in(bound, to, head).await? {
+        let mut open = false;
+        for bound in &self.bound {
+            let Some(place) = place(bound, to, head) else { continue };
+            open |= bound.credential.bodies == Bodies::Open;
+            if self.put_in(bound, &place.carriers, to, head).await? {
                 used.push(&bound.credential.name);
             }
         }
@@ -43,7 +45,6 @@ impl Credentials {
             head.headers.remove(RANGE);
             head.headers.remove(IF_RANGE);
         }
-        let open = here.iter().any(|bound| bound.credential.bodies == Bodies::Open);
         let sought = || self.bound.iter().map(|bound| (bound.credential.name.clone(), bound.sought.clone()));
         Ok(Screened {
             request: (!open).then(|| Watch::new(sought().collect())),
@@ -57,8 +58,13 @@ impl Credentials {
     }
 
     /// Puts a value into a request to where it belongs, if the request leaves room for it.
-    async fn put_in(&self, bound: &Bound, to: &Origin, head: &mut Parts) -> Result<bool, Refusal> {
-        let carriers = &bound.credential.carriers;
+    async fn put_in(
+        &self,
+        bound: &Bound,
+        carriers: &[Carrier],
+        to: &Origin,
+        head: &mut Parts,
+    ) -> Result<bool, Refusal> {
         let holding: Vec<&Carrier> =
             carriers.iter().filter(|carrier| carrier::holds(carrier, head, &bound.placeholder)).collect();
         if holding.is_empty() && carriers.iter().any(|carrier| carrier::is_there(carrier, head)) {
@@ -100,15 +106,15 @@ impl Origin {
     }
 }
 
-/// May this credential go with this request? A server that answers TRACE sends back what it got.
-fn is_here(bound: &Bound, to: &Origin, head: &Parts) -> bool {
+/// Where this credential may go with this request. A server that answers TRACE sends back what it got.
+fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a CredentialPlace> {
     let method = &head.method;
-    to.secure
-        && method != Method::TRACE
-        && method != Method::CONNECT
-        && bound.credential.places.iter().any(|place| {
-            place.is_at(&to.name, to.port) && allows(&place.requests, method.as_str(), head.uri.path())
-        })
+    if !to.secure || method == Method::TRACE || method == Method::CONNECT {
+        return None;
+    }
+    bound.credential.places.iter().find(|place| {
+        place.is_at(&to.name, to.port) && allows(&place.requests, method.as_str(), head.uri.path())
+    })
 }
 
 /// Does a filter mean this request? A path that can be read in another way is not meant.

@@ -34,6 +34,7 @@ mod secret;
 mod serving;
 mod stream;
 mod trust;
+pub mod vault;
 
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};

@@ -35,6 +35,7 @@ mod secret;
 mod serving;
 mod stream;
 mod trust;
+pub mod vault;
 
 pub use credentials::Credentials;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};

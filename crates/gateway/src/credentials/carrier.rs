@@ -1,9 +1,8 @@
 //! Where in a request a credential stands: finds a placeholder there, puts the value in its place, or adds it. Pure.
 
 use super::forms::percent_encoded;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use belljar_spec::secret::Carrier;
+use data_encoding::BASE64;
 use hyper::Uri;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -76,7 +75,7 @@ pub(super) fn add(carrier: &Carrier, head: &mut Parts, value: &[u8]) -> Result<(
         Carrier::Bearer => (AUTHORIZATION, [b"Bearer ", value].concat()),
         Carrier::Basic { user } => {
             let pair = Zeroizing::new([user.as_bytes(), b":", value].concat());
-            (AUTHORIZATION, format!("Basic {}", STANDARD.encode(&*pair)).into_bytes())
+            (AUTHORIZATION, format!("Basic {}", BASE64.encode(&pair)).into_bytes())
         }
         Carrier::Header(name) => {
             (HeaderName::from_bytes(name.as_bytes()).map_err(|_| Unfit)?, value.to_vec())
@@ -108,7 +107,7 @@ fn basic(text: &[u8], placeholder: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<
     if !scheme.eq_ignore_ascii_case(b"basic") {
         return None;
     }
-    let pair = STANDARD.decode(held).ok()?;
+    let pair = BASE64.decode(held).ok()?;
     let colon = pair.iter().position(|byte| *byte == b':')?;
     let (user, password) = (&pair[..colon], &pair[colon + 1..]);
     let pair = match (user == placeholder, password == placeholder) {
@@ -118,7 +117,7 @@ fn basic(text: &[u8], placeholder: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<
         (false, true) => [user, b":", value].concat(),
     };
     let pair = Zeroizing::new(pair);
-    Some(Zeroizing::new([scheme, b" ", STANDARD.encode(&*pair).as_bytes()].concat()))
+    Some(Zeroizing::new([scheme, b" ", BASE64.encode(&pair).as_bytes()].concat()))
 }
 
 fn scheme(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -220,7 +219,7 @@ mod tests {
     }
 
     fn coded(pair: &str) -> String {
-        format!("Basic {}", STANDARD.encode(pair))
+        format!("Basic {}", BASE64.encode(pair.as_bytes()))
     }
 
     #[test]

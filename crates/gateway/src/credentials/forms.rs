@@ -1,9 +1,7 @@
 //! The shapes in which a value may turn up in text: as it is, percent-encoded, escaped as JSON does it, and inside
 //! base64, wherever it begins there. Pure.
 
-use base64::Engine;
-use base64::engine::GeneralPurpose;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, Encoding};
 use memchr::memmem;
 use zeroize::Zeroizing;
 
@@ -39,7 +37,7 @@ impl Forms {
         add(percent_encoded(value, false), mask.clone());
         add(percent_encoded(value, true), mask.clone());
         add(json_escaped(value), mask.clone());
-        for alphabet in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+        for alphabet in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
             for before in 0..3 {
                 add(within_base64(value, before, alphabet), within_base64(&mask, before, alphabet));
             }
@@ -124,10 +122,10 @@ fn json_escaped(value: &[u8]) -> Vec<u8> {
 
 /// The letters of base64 that depend on the value alone, with so many bytes (mod 3) before it: whatever the user in
 /// front of it is called, and whatever follows.
-fn within_base64(value: &[u8], before: usize, alphabet: &GeneralPurpose) -> Vec<u8> {
+fn within_base64(value: &[u8], before: usize, alphabet: &Encoding) -> Vec<u8> {
     let mut padded = Zeroizing::new(vec![0; before]);
     padded.extend_from_slice(value);
-    let encoded = Zeroizing::new(alphabet.encode(&*padded));
+    let encoded = Zeroizing::new(alphabet.encode(&padded));
     let first = (before * 8).div_ceil(6);
     let end = padded.len() * 8 / 6;
     encoded.as_bytes().get(first..end).unwrap_or_default().to_vec()
@@ -146,11 +144,11 @@ mod tests {
         for user in ["", "x", "ab", "abc", "x-access-token"] {
             for after in ["", "!", "!!", "\n\n\n"] {
                 let text = format!("{user}:{}{after}", String::from_utf8_lossy(VALUE));
-                assert!(forms.is_in(STANDARD_NO_PAD.encode(&text).as_bytes()), "{text}");
-                assert!(forms.is_in(URL_SAFE_NO_PAD.encode(&text).as_bytes()), "{text}");
+                assert!(forms.is_in(BASE64_NOPAD.encode(text.as_bytes()).as_bytes()), "{text}");
+                assert!(forms.is_in(BASE64URL_NOPAD.encode(text.as_bytes()).as_bytes()), "{text}");
             }
         }
-        assert!(!forms.is_in(MASK) && !forms.is_in(STANDARD_NO_PAD.encode(MASK).as_bytes()));
+        assert!(!forms.is_in(MASK) && !forms.is_in(BASE64_NOPAD.encode(MASK).as_bytes()));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod forms;
 mod placeholder;
 mod redact;
 mod screen;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub(crate) use redact::Redact;

@@ -1,11 +1,12 @@
 //! Choosing a wall and starting a sandbox behind it.
 
+use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
 use crate::{Sandbox, config, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
-use belljar_gateway::{Gateway, Recorder};
+use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Engine {
     gateway: Arc<OnceLock<Gateway>>,
     /// Where records are kept, if not where everybody keeps them.
     records: Option<PathBuf>,
+    /// Where values of secrets come from, if not from where everybody keeps them.
+    secrets: Option<Arc<dyn SecretStore>>,
 }
 
 /// Whether a wall works here.
@@ -39,6 +42,13 @@ impl Engine {
     #[must_use]
     pub fn with_records(mut self, directory: impl Into<PathBuf>) -> Engine {
         self.records = Some(directory.into());
+        self
+    }
+
+    /// Takes the values of secrets from here.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<dyn SecretStore>) -> Engine {
+        self.secrets = Some(secrets);
         self
     }
 
@@ -73,30 +83,42 @@ impl Engine {
     }
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        // Before anything is started: a secret that cannot be read starts nothing.
+        let prepared = Prepared::new(spec, &self.gateway, self.secrets.as_ref())?;
+        let outcome = self.make_with(&prepared, first);
+        if outcome.is_err() {
+            prepared.give_back(&self.gateway);
+        }
+        outcome
+    }
+
+    fn make_with(&self, prepared: &Prepared, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let limits = Limits::understand(&spec.limits, machine());
         match spec.backend {
             BackendChoice::Named(name) => {
                 strong_enough(name, spec)?;
-                self.start(backend(name), spec, limits, first)
+                self.start(backend(name), prepared, limits, first)
             }
-            BackendChoice::Auto => self.auto(spec, &limits, first),
+            BackendChoice::Auto => self.auto(prepared, &limits, first),
         }
     }
 
     /// The strongest wall that works here; a wall that does not is no reason to go on without one.
     fn auto(
         &self,
-        spec: &SandboxSpec,
+        prepared: &Prepared,
         limits: &Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let mut refusals = Vec::new();
         for name in BackendName::AUTO {
             if let Err(refusal) = strong_enough(name, spec) {
                 refusals.push((name, refusal));
                 continue;
             }
-            match self.start(backend(name), spec, limits.clone(), first) {
+            match self.start(backend(name), prepared, limits.clone(), first) {
                 Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
                     refusals.push((name, refusal));
                 }
@@ -109,10 +131,11 @@ impl Engine {
     fn start(
         &self,
         backend: &'static dyn Backend,
-        spec: &SandboxSpec,
+        prepared: &Prepared,
         limits: Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
@@ -151,7 +174,9 @@ impl Engine {
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
-            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
+            Some(policy) => {
+                way_out::serve(&self.gateway, &mut guest, policy, &recorder, &prepared.credentials)?
+            }
             None => (None, WayOut::Absent),
         };
         // The state directory is there by now. Once a process: the next one starts sooner.

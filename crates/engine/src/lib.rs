@@ -18,6 +18,7 @@
 //! time, each over a stream of its own.
 
 pub mod config;
+mod credentials;
 mod engine;
 mod exec;
 mod explain;
@@ -37,4 +38,5 @@ pub use sandbox::Sandbox;
 pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};
+pub use belljar_gateway::vault::HostSecrets;
+pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve};

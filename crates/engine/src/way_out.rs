@@ -1,5 +1,6 @@
 //! A sandbox's way out: who serves it, and who keeps its record.
 
+use crate::credentials::forwarded;
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
 use belljar_gateway::{self as gateway, Credentials, Gateway, Intake, Recorder, Served, Terms};
@@ -47,6 +48,9 @@ pub(crate) fn record(
         belljar: env!("CARGO_PKG_VERSION").into(),
     })
     .map_err(failed)?;
+    for event in forwarded(spec) {
+        log.append(&event).map_err(failed)?;
+    }
     Ok(Arc::new(Recorder::new(Some(log))))
 }
 
@@ -68,6 +72,7 @@ pub(crate) fn serve(
     guest: &mut Guest,
     policy: &EgressPolicy,
     recorder: &Arc<Recorder>,
+    credentials: &Arc<Credentials>,
 ) -> Result<(Option<Served>, WayOut), SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
     let failed = |error: std::io::Error| {
@@ -88,7 +93,7 @@ pub(crate) fn serve(
             Terms {
                 policy: policy.clone(),
                 recorder: Arc::clone(recorder),
-                credentials: Arc::new(Credentials::none()),
+                credentials: Arc::clone(credentials),
             },
         )
         .map_err(failed)?;
@@ -126,6 +131,10 @@ fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
         }
         loosened
             .extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
+    }
+    loosened.extend(spec.forwarded.iter().map(|one| format!("the real value of {} is inside", one.source)));
+    if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
+        loosened.push("the private key of the GitHub App is inside".to_string());
     }
     loosened
 }

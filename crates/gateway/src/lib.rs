@@ -22,6 +22,7 @@ pub mod dns;
 mod fetch;
 pub mod first_bytes;
 mod gateway;
+mod github;
 pub mod hello;
 mod intake;
 mod names;
@@ -37,7 +38,7 @@ mod stream;
 mod trust;
 pub mod vault;
 
-pub use credentials::Credentials;
+pub use credentials::{Credentials, danger_forward};
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};

@@ -4,10 +4,11 @@ use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
 use super::place::{At, Place};
 use super::read::Text;
-use super::rule_table;
+use super::{credential_table, github_table, rule_table};
 use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
+use belljar_spec::secret::{Credential, GitHubApp};
 use belljar_spec::{ByteSize, SandboxError};
 use ipnet::IpNet;
 use std::fmt;
@@ -43,6 +44,10 @@ pub struct Settings {
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
     pub reasons: Vec<(RuleLabel, String)>,
+    /// Secrets, and where they may go.
+    pub credentials: Vec<At<Credential>>,
+    /// The App that mints tokens for GitHub.
+    pub github: Option<At<GitHubApp>>,
 }
 
 impl Settings {
@@ -61,12 +66,15 @@ impl Settings {
             connections: None,
             bytes: None,
             reasons: Vec::new(),
+            credentials: Vec::new(),
+            github: None,
         }
     }
 
-    /// Does it say nothing?
+    /// Does it say nothing of what may be reached? A credential counts only where a run asks for it.
     pub fn is_silent(&self) -> bool {
-        *self == Settings::silent(self.layer)
+        let reach = Settings { credentials: Vec::new(), github: None, ..self.clone() };
+        reach == Settings::silent(self.layer)
     }
 
     /// How many rules it has, those of its groups counted.
@@ -78,8 +86,11 @@ impl Settings {
 
     /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
     pub(super) fn understand(text: &Text) -> Result<Settings, SandboxError> {
+        let file = File::parse(text)?;
+        let credentials = credential_table::understand(text, &file.credential)?;
+        let github = github_table::understand(text, file.github.as_ref())?;
         let Egress { mode, widest, groups, allow, deny, only, private, resolvers, connections, bytes, rule } =
-            File::parse(text)?.egress;
+            file.egress;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
@@ -96,6 +107,8 @@ impl Settings {
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
+            credentials,
+            github,
             ..Settings::silent(text.layer)
         };
         for table in &rule {

@@ -138,7 +138,10 @@ impl Layers {
         let asked = flags.groups.iter().map(|name| (*name, Origin::Flag));
         let below = |layer: &Settings| only.filter(|_| layer.layer != Layer::Operator);
         for rule in &flags.allow {
-            covered(only, rule, &Origin::Flag, || format!("`--allow {rule}`"))?;
+            covered(only, rule, &Origin::Flag, || match rule.label.source() {
+                RuleSource::Credential(name) => format!("credential `{name}` goes to `{rule}`, which"),
+                _ => format!("`--allow {rule}`"),
+            })?;
         }
         for (name, origin) in asked {
             add_group(name, origin, only, &mut rules, origins)?;

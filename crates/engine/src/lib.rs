@@ -37,4 +37,4 @@ pub use sandbox::Sandbox;
 pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};
+pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, Secret, resolve, vault};

@@ -1,7 +1,9 @@
 //! The words that belljar understands.
 
+mod secrets;
 mod settings;
 
+pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
@@ -40,6 +42,7 @@ impl Args {
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Trust(options)) => options.json,
+            Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
@@ -75,6 +78,22 @@ pub(crate) enum Command {
         belljar trust\n  \
         belljar trust --revoke ~/project")]
     Trust(TrustArgs),
+    /// Keep keys and tokens here, encrypted, so that no sandbox has to hold one
+    #[command(
+        after_help = "A sandbox holds a placeholder, and the gateway puts the value in on the way to where it belongs. \
+        Wherever a secret can be named, `secret:NAME` is one of these, `env:NAME` a variable and `file:/PATH` a file of \
+        this machine.\n\n\
+        Examples:\n  \
+        belljar secrets set anthropic\n  \
+        pass show github/token | belljar secrets set github\n  \
+        belljar secrets set app-key < app.pem\n  \
+        belljar secrets list\n  \
+        belljar secrets check"
+    )]
+    Secrets {
+        #[command(subcommand)]
+        command: SecretsCommand,
+    },
     /// Show what your configuration comes to, and what may stand in it
     Config {
         #[command(subcommand)]

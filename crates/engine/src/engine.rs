@@ -189,6 +189,7 @@ impl Engine {
     fn own(&self, records: &Path) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
         own.extend(belljar_audit::state_directory().ok());
+        own.extend(belljar_gateway::vault::named_key_file());
         // What the user's file says counts at the next start.
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own

@@ -38,5 +38,6 @@ pub use sandbox::Sandbox;
 pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
-pub use belljar_gateway::vault::HostSecrets;
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve};
+pub use belljar_gateway::{
+    FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
+};

@@ -209,6 +209,41 @@ mod tests {
                 Event::fetch_refused(&refusal, "PUT"),
                 r#"{"kind":"fetch_refused","destination":"api.example.com","port":443,"method":"PUT","reason":"name_not_allowed","detail":null,"remedy":"--allow api.example.com"}"#,
             ),
+            (
+                Event::CredentialUsed {
+                    credential: "github".parse().unwrap(),
+                    name: "api.github.com".parse().unwrap(),
+                    port: 443,
+                    method: "GET".into(),
+                    path: "/user".into(),
+                    times: 1,
+                },
+                r#"{"kind":"credential_used","credential":"github","name":"api.github.com","port":443,"method":"GET","path":"/user","times":1}"#,
+            ),
+            (
+                Event::PlaceholderElsewhere {
+                    credential: "github".parse().unwrap(),
+                    destination: Destination::understand(b"evil.example"),
+                    port: 443,
+                    part: "a header".into(),
+                    times: 1,
+                },
+                r#"{"kind":"placeholder_elsewhere","credential":"github","destination":"evil.example","port":443,"where":"a header","times":1}"#,
+            ),
+            (
+                Event::SecretForwarded { variable: "TOKEN".into(), source: "secret:github".into() },
+                r#"{"kind":"secret_forwarded","variable":"TOKEN","source":"secret:github"}"#,
+            ),
+            (
+                Event::TokenMinted {
+                    profile: "read".into(),
+                    permissions: "contents:read".into(),
+                    repositories: vec!["acme/widgets".into()],
+                    expires: "2026-11-15T10:00:00.000000Z".into(),
+                },
+                r#"{"kind":"token_minted","profile":"read","permissions":"contents:read","repositories":["acme/widgets"],"expires":"2026-11-15T10:00:00.000000Z"}"#,
+            ),
+            (Event::TokenRevoked { error: None }, r#"{"kind":"token_revoked","error":null}"#),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),

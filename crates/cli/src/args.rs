@@ -1,15 +1,20 @@
 //! The words that belljar understands.
 
+mod credentials;
 mod secrets;
 mod settings;
 
+pub(crate) use credentials::CredentialArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 
 use crate::failure::say_notes;
+use belljar_engine::config::CredentialFlags;
+use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
+use belljar_spec::secret::SecretName;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -59,6 +64,8 @@ pub(crate) enum Command {
         belljar run -- make test\n  \
         belljar run --memory 2g --timeout 10m -- npm ci\n  \
         belljar run --group registries --allow example.com -- npm ci\n  \
+        belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
+        belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -124,6 +131,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
+    pub(crate) secrets: CredentialArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
     /// Start in this folder; a relative one starts at the workspace
     #[arg(long, value_name = "DIR")]
@@ -145,6 +154,8 @@ pub(crate) struct ShellArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
+    #[command(flatten)]
+    pub(crate) secrets: CredentialArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -262,7 +273,8 @@ pub(crate) struct SandboxArgs {
     /// Also show this path of the host, writable; may be repeated
     #[arg(long, value_name = "PATH")]
     rw: Vec<PathBuf>,
-    /// Set a variable inside; NAME alone takes its value from outside; may be repeated
+    /// Set a variable inside; NAME alone takes its value from outside, NAME=secret:KEY is a placeholder for a secret; may
+    /// be repeated
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
     env: Vec<OsString>,
     /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
@@ -326,10 +338,22 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 pub(crate) fn spec(
     sandbox: SandboxArgs,
     egress: EgressArgs,
+    secrets: CredentialArgs,
     limits: &LimitArgs,
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
-    let egress = config::load(Some(&workspace), egress.flags())?;
+    let mut egress = config::load(Some(&workspace), egress.flags())?;
+    let mut secrets = secrets.flags();
+    let mut env = Vec::new();
+    for variable in &sandbox.env {
+        match variable_of(variable)? {
+            (name, Variable::Text(value)) => env.push((name, value)),
+            (name, Variable::Secret(key)) => secrets.variables.push((name, key)),
+        }
+    }
+    if secrets != CredentialFlags::default() {
+        egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
+    }
     say_notes(&egress.notes);
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
@@ -346,7 +370,7 @@ pub(crate) fn spec(
             .map(share(Permission::Read))
             .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
             .collect(),
-        env: sandbox.env.iter().map(|variable| variable_of(variable)).collect::<Result<_, _>>()?,
+        env,
         limits: LimitsSpec {
             memory: limits.memory,
             // More than there are is all of them.
@@ -359,13 +383,20 @@ pub(crate) fn spec(
         },
         nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
         egress: egress.policy,
-        credentials: Vec::new(),
-        github: None,
-        forwarded: Vec::new(),
+        credentials: egress.credentials,
+        github: egress.github,
+        forwarded: egress.forwarded,
     })
 }
 
-fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
+/// What a variable is set to.
+enum Variable {
+    Text(OsString),
+    /// What stands for a secret.
+    Secret(SecretName),
+}
+
+fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
@@ -375,9 +406,13 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
             SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
+    if let Some(key) = value.as_ref().map(|value| credentials::named(value.as_bytes())).transpose()?.flatten()
+    {
+        return Ok((name, Variable::Secret(key)));
+    }
     let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
         SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
             .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
     })?;
-    Ok((name, value))
+    Ok((name, Variable::Text(value)))
 }

@@ -106,7 +106,7 @@ impl Chosen<'_> {
             let message =
                 format!("the credential `{name}` is for web search, which this run has not asked for");
             return Err(
-                SandboxError::policy("no_web_search", message).hint(format!("use `--web-search {name}`"))
+                SandboxError::policy("no_web_search", message).hint(format!("use `--web-search={name}`"))
             );
         }
         match self.find(name).cloned() {

@@ -22,7 +22,7 @@ pub(super) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option
         openings.extend(rule.openings);
     }
     let label = RuleLabel::new(source(place), &label(&host, &ports, &protocols));
-    let rule = Rule { host, openings, label };
+    let rule = Rule { host, openings, requests: Default::default(), label };
     for (examples, must_match) in [(&table.matches, true), (&table.does_not_match, false)] {
         for example in examples {
             check(text, &rule, example, must_match)?;

@@ -33,8 +33,15 @@ mod tests {
         let schema = read();
         let egress = &schema["properties"]["egress"];
         let rule = &egress["properties"]["rule"]["items"];
-        for (header, table) in [("", &schema), ("[egress]", egress), ("[[egress.rule]]\nhost = \"x\"", rule)]
-        {
+        let credential = &schema["properties"]["credential"]["additionalProperties"];
+        let github = &schema["properties"]["github"];
+        for (header, table) in [
+            ("", &schema),
+            ("[egress]", egress),
+            ("[[egress.rule]]\nhost = \"x\"", rule),
+            ("[credential.x]", credential),
+            ("[github]", github),
+        ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
             assert_eq!(table["additionalProperties"], false, "{header}");
@@ -43,6 +50,7 @@ mod tests {
             }
         }
         assert_eq!(rule["required"], serde_json::json!(["host"]));
+        assert_eq!(github["required"], serde_json::json!(["app", "installation", "key"]));
     }
 
     #[test]

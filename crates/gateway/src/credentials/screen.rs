@@ -7,7 +7,7 @@ use super::redact::Redact;
 use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
 use crate::SecretError;
-use belljar_spec::egress::{PathGlob, Protocol, Reason, Refusal, RequestFilter};
+use belljar_spec::egress::{Protocol, Reason, Refusal};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, HeaderValue, IF_RANGE, RANGE};
@@ -113,19 +113,8 @@ fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a Credenti
         return None;
     }
     bound.credential.places.iter().find(|place| {
-        place.is_at(&to.name, to.port) && allows(&place.requests, method.as_str(), head.uri.path())
+        place.is_at(&to.name, to.port) && place.requests.allows(method.as_str(), head.uri.path())
     })
-}
-
-/// Does a filter mean this request? A path that can be read in another way is not meant.
-fn allows(filter: &RequestFilter, method: &str, path: &str) -> bool {
-    let methods = filter.methods.is_empty() || filter.methods.iter().any(|known| known.as_str() == method);
-    let plain = !path.contains('%') && !path.split('/').any(|segment| segment == "." || segment == "..");
-    let meant = |glob: &PathGlob| match glob.as_str().strip_suffix("**") {
-        Some(front) => path.starts_with(front),
-        None => path == glob.as_str(),
-    };
-    methods && (filter.paths.is_empty() || plain && filter.paths.iter().any(meant))
 }
 
 /// Where a placeholder is, though it does not belong there. By now those that do are gone.

@@ -11,6 +11,7 @@
 mod outside;
 mod place;
 mod runner;
+mod secrets;
 mod streamed;
 mod world;
 
@@ -19,6 +20,7 @@ pub use outside::{
 };
 pub use place::{Place, command, has_wall, sh, spec, text};
 pub use runner::{again, run};
+pub use secrets::{Drawer, credential, place};
 pub use streamed::{drain, end, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 

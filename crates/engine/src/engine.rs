@@ -125,6 +125,11 @@ impl Engine {
         if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
             plan = plan.with_way_out(way_out);
         }
+        let authority =
+            policy.as_ref().map(|policy| way_out::authority(id, spec, policy)).transpose()?.flatten();
+        if let Some(authority) = &authority {
+            plan = plan.with_authority(authority.certificate_pem().to_string());
+        }
         if let Some(command) = first.cloned() {
             check_size(&command)?;
             plan = plan.with_first(Box::new(move |environment, workspace| {
@@ -151,7 +156,7 @@ impl Engine {
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
-            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
+            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder, authority)?,
             None => (None, WayOut::Absent),
         };
         // The state directory is there by now. Once a process: the next one starts sooner.

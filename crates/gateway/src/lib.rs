@@ -11,6 +11,7 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod authority;
 mod begin_again;
 mod bytes;
 mod connection;
@@ -23,6 +24,7 @@ mod fetch;
 pub mod first_bytes;
 mod gateway;
 pub mod hello;
+mod http;
 mod intake;
 mod names;
 mod outbound;
@@ -34,8 +36,10 @@ mod resolve;
 mod secret;
 mod serving;
 mod stream;
+mod terminate;
 mod trust;
 
+pub use authority::{Authority, AuthorityError};
 pub use credentials::Credentials;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
@@ -43,3 +47,4 @@ pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};
 pub use record::{Recorder, Refused};
 pub use resolve::resolve;
 pub use secret::{Secret, SecretError, SecretStore};
+pub use trust::check_authorities;

@@ -3,7 +3,9 @@
 
 use crate::Hash;
 use belljar_spec::BackendName;
-use belljar_spec::egress::{Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RuleLabel};
+use belljar_spec::egress::{
+    Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RefusedRequest, RuleLabel,
+};
 use belljar_spec::secret::SecretName;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -45,6 +47,18 @@ pub enum Event {
         protocol: Option<Protocol>,
         reason: Reason,
         detail: Option<Printable>,
+        remedy: Option<String>,
+        times: u64,
+    },
+    /// A request was not sent, on a connection that may have been. `rule` is one for the host that does not allow it.
+    RequestRefused {
+        name: Destination,
+        port: Option<u16>,
+        method: Printable,
+        path: Printable,
+        reason: Reason,
+        detail: Option<Printable>,
+        rule: Option<RuleLabel>,
         remedy: Option<String>,
         times: u64,
     },
@@ -92,11 +106,18 @@ pub enum Event {
 }
 
 impl Event {
-    /// A connection that was refused, and how often so far.
+    /// A connection or a request that was refused, and how often so far.
     pub fn refused(refusal: &Refusal, times: u64) -> Event {
         let remedy = refusal.remedy();
-        let Refusal { destination, port, protocol, reason, detail, .. } = refusal.clone();
-        Event::ConnectionRefused { destination, port, protocol, reason, detail, remedy, times }
+        let Refusal { destination, port, protocol, reason, detail, request, .. } = refusal.clone();
+        match request {
+            None => Event::ConnectionRefused { destination, port, protocol, reason, detail, remedy, times },
+            Some(request) => {
+                let RefusedRequest { method, path, rule } = *request;
+                let name = destination;
+                Event::RequestRefused { name, port, method, path, reason, detail, rule, remedy, times }
+            }
+        }
     }
 
     /// A fetch that was refused.
@@ -193,6 +214,17 @@ mod tests {
             (
                 Event::refused(&refusal, 3),
                 r#"{"kind":"connection_refused","destination":"api.example.com","port":443,"protocol":null,"reason":"name_not_allowed","detail":null,"remedy":"--allow api.example.com","times":3}"#,
+            ),
+            (
+                Event::refused(
+                    &Refusal::new(name.clone(), Some(443), Reason::RequestNotAllowed).request(
+                        "POST",
+                        "/x?y",
+                        Some(label.clone()),
+                    ),
+                    1,
+                ),
+                r#"{"kind":"request_refused","name":"api.example.com","port":443,"method":"POST","path":"/x","reason":"request_not_allowed","detail":null,"rule":"`example.com` (--allow)","remedy":"methods = [\"POST\"] and paths = [\"/x\"] in an [[egress.rule]] for api.example.com","times":1}"#,
             ),
             (
                 Event::Fetched {

@@ -35,8 +35,9 @@ impl Prepared {
         let gateway = way_out::start(gateway).map_err(|error| {
             SandboxError::runtime("gateway_failed", format!("the gateway cannot be started: {error}"))
         })?;
+        let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);
         let credentials = gateway
-            .credentials(spec.credentials.clone(), spec.github.clone(), store, &[])
+            .credentials(spec.credentials.clone(), spec.github.clone(), store, trust)
             .map(Arc::new)
             .map_err(unavailable)?;
         for (variable, placeholder) in credentials.variables() {

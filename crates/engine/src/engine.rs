@@ -148,6 +148,11 @@ impl Engine {
         if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
             plan = plan.with_way_out(way_out);
         }
+        let authority =
+            policy.as_ref().map(|policy| way_out::authority(id, spec, policy)).transpose()?.flatten();
+        if let Some(authority) = &authority {
+            plan = plan.with_authority(authority.certificate_pem().to_string());
+        }
         if let Some(command) = first.cloned() {
             check_size(&command)?;
             plan = plan.with_first(Box::new(move |environment, workspace| {
@@ -175,7 +180,8 @@ impl Engine {
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
             Some(policy) => {
-                way_out::serve(&self.gateway, &mut guest, policy, &recorder, &prepared.credentials)?
+                let credentials = Arc::clone(&prepared.credentials);
+                way_out::serve(&self.gateway, &mut guest, policy, &recorder, credentials, authority)?
             }
             None => (None, WayOut::Absent),
         };

@@ -3,7 +3,7 @@
 use crate::credentials::forwarded;
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
-use belljar_gateway::{self as gateway, Credentials, Gateway, Intake, Recorder, Served, Terms};
+use belljar_gateway::{self as gateway, Authority, Credentials, Gateway, Intake, Recorder, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -24,6 +24,21 @@ pub(crate) fn plan(policy: &EgressPolicy) -> Option<belljar_backend::WayOut> {
         ports_without_netfilter: gateway::ports(policy),
     };
     Some(belljar_backend::WayOut { intake, resolver: gateway::DNS_ADDRESS.into() })
+}
+
+/// The authority of a sandbox; `None` where nobody has to look into TLS.
+pub(crate) fn authority(
+    id: SandboxId,
+    spec: &SandboxSpec,
+    policy: &EgressPolicy,
+) -> Result<Option<Arc<Authority>>, SandboxError> {
+    if !gateway::decide::needs_authority(policy, &spec.credentials) {
+        return Ok(None);
+    }
+    let made = Authority::new(id).map_err(|error| {
+        SandboxError::runtime("authority_failed", format!("the sandbox has no authority: {error}"))
+    })?;
+    Ok(Some(Arc::new(made)))
 }
 
 /// Begins the record of a sandbox.
@@ -72,7 +87,8 @@ pub(crate) fn serve(
     guest: &mut Guest,
     policy: &EgressPolicy,
     recorder: &Arc<Recorder>,
-    credentials: &Arc<Credentials>,
+    credentials: Arc<Credentials>,
+    authority: Option<Arc<Authority>>,
 ) -> Result<(Option<Served>, WayOut), SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
     let failed = |error: std::io::Error| {
@@ -93,7 +109,8 @@ pub(crate) fn serve(
             Terms {
                 policy: policy.clone(),
                 recorder: Arc::clone(recorder),
-                credentials: Arc::clone(credentials),
+                credentials,
+                authority,
             },
         )
         .map_err(failed)?;

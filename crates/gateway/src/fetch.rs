@@ -194,6 +194,13 @@ impl Step {
             .find(|protocol| allowed.protocols().contains(*protocol))
             .ok_or_else(|| self.refused(Reason::ProtocolNotAllowed))?;
         let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
+        let (method, path) = (self.method.as_str(), self.url.path());
+        decide::request(&serving.policy, &self.name, self.port, self.protocol, method, path).map_err(
+            |reason| {
+                let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(self.protocol);
+                refused(refusal.request(method, path, None))
+            },
+        )?;
         let permit = serving.permit(allowed, granted).await.map_err(refused)?;
         let (outside, mut record) = open(&permit, serving).await.map_err(refused)?;
         record.ending = Ending::Finished;

@@ -1,5 +1,6 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
+use crate::authority::Authority;
 use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::github::Tokens;
@@ -101,6 +102,8 @@ pub struct Terms {
     pub recorder: Arc<Recorder>,
     /// The secrets it may use without holding them.
     pub credentials: Arc<Credentials>,
+    /// Who signs for servers whose TLS is looked into; needed where [`crate::decide::needs_authority`] says so.
+    pub authority: Option<Arc<Authority>>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.

@@ -5,7 +5,7 @@ use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use belljar_engine::config::{self, Loaded, Origin};
 use belljar_spec::SandboxError;
-use belljar_spec::egress::{EgressPolicy, Rule, RuleSource};
+use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -58,6 +58,9 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded) -> String {
     let resolvers: Vec<String> = policy.resolvers.iter().map(ToString::to_string).collect();
     let resolvers = if resolvers.is_empty() { "the system's".into() } else { resolvers.join(", ") };
     line("resolvers", &resolvers, &origins.resolvers);
+    for (file, origin) in &origins.authorities {
+        line("authorities", file, origin);
+    }
     line("connections", &policy.limits.connections.to_string(), &origins.connections);
     let bytes = policy.limits.bytes.map_or("no limit".into(), |bytes| bytes.to_string());
     line("bytes", &bytes, &origins.bytes);
@@ -77,6 +80,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
                 "rule": rule.label.text(),
                 "host": rule.host,
                 "openings": rule.openings,
+                "requests": rule.requests.as_ref().map(requests),
                 "from": source(rule),
                 "reason": reason.map(|(_, reason)| reason),
             })
@@ -93,6 +97,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
         "deny": rules(&policy.deny),
         "private": origins.private.iter().map(|(range, origin)| said(json!(range.to_string()), origin)).collect::<Vec<_>>(),
         "resolvers": said(json!(policy.resolvers), &origins.resolvers),
+        "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
         "connections": said(json!(policy.limits.connections), &origins.connections),
         "bytes": said(json!(policy.limits.bytes), &origins.bytes),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
@@ -100,10 +105,19 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
     })
 }
 
-/// `example.com 443 (tls), 80 (http)`.
+/// `example.com 443 (tls), 80 (http)`, and which requests there.
 pub(super) fn openings(rule: &Rule) -> String {
     let openings: Vec<String> = rule.openings.iter().map(ToString::to_string).collect();
-    format!("{} {}", rule.host, openings.join(", "))
+    let requests = rule.requests.as_ref().map(|filter| format!(": {filter}")).unwrap_or_default();
+    format!("{} {}{requests}", rule.host, openings.join(", "))
+}
+
+/// Of whoever looks into TLS.
+pub(super) fn requests(filter: &RequestFilter) -> Value {
+    json!({
+        "methods": filter.methods.iter().map(RequestMethod::as_str).collect::<Vec<_>>(),
+        "paths": filter.paths.iter().map(PathGlob::as_str).collect::<Vec<_>>(),
+    })
 }
 
 fn source(rule: &Rule) -> String {

@@ -29,6 +29,7 @@ pub(super) struct Egress {
     pub(super) only: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) private: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) authorities: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) connections: Option<Spanned<i64>>,
     pub(super) bytes: Option<Spanned<Scalar>>,
     pub(super) rule: Vec<RuleTable>,
@@ -43,6 +44,12 @@ pub(super) struct RuleTable {
     pub(super) ports: Option<Spanned<Vec<Spanned<Scalar>>>>,
     #[serde(default)]
     pub(super) protocols: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) methods: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) paths: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) inspect: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) matches: Vec<Spanned<String>>,
     #[serde(default)]

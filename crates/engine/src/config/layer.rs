@@ -1,5 +1,6 @@
 //! What one file says, understood; and which layer may say what.
 
+use super::authorities::AuthorityFile;
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
 use super::place::{At, Place};
@@ -40,6 +41,8 @@ pub struct Settings {
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
+    /// Whom the gateway trusts for servers, beside the system's authorities.
+    pub authorities: Vec<At<AuthorityFile>>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
@@ -63,6 +66,7 @@ impl Settings {
             only: None,
             private: Vec::new(),
             resolvers: None,
+            authorities: Vec::new(),
             connections: None,
             bytes: None,
             reasons: Vec::new(),
@@ -89,13 +93,26 @@ impl Settings {
         let file = File::parse(text)?;
         let credentials = credential_table::understand(text, &file.credential)?;
         let github = github_table::understand(text, file.github.as_ref())?;
-        let Egress { mode, widest, groups, allow, deny, only, private, resolvers, connections, bytes, rule } =
-            file.egress;
+        let Egress {
+            mode,
+            widest,
+            groups,
+            allow,
+            deny,
+            only,
+            private,
+            resolvers,
+            authorities,
+            connections,
+            bytes,
+            rule,
+        } = file.egress;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
         reader.may_say("private", &private, &[Layer::Operator])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
+        reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -105,6 +122,7 @@ impl Settings {
             only: only.map(|only| reader.only(&only)).transpose()?,
             private: private.map(|private| reader.private(&private)).transpose()?.unwrap_or_default(),
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
+            authorities: authorities.map(|files| reader.authorities(&files)).transpose()?.unwrap_or_default(),
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
             credentials,
@@ -199,6 +217,13 @@ impl Reader<'_> {
         let one = |server: &Spanned<String>| Ok(self.understood(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
+    }
+
+    fn authorities(
+        &self,
+        files: &Spanned<Vec<Spanned<String>>>,
+    ) -> Result<Vec<At<AuthorityFile>>, SandboxError> {
+        files.get_ref().iter().map(|file| self.understood(file, |path| AuthorityFile::read(path))).collect()
     }
 
     fn connections(&self, number: &Spanned<i64>) -> Result<At<u32>, SandboxError> {
@@ -360,6 +385,7 @@ mod tests {
             ("only = []", &[Operator]),
             ("widest = \"open\"", &[Operator, User]),
             ("resolvers = []", &[Operator, User]),
+            ("authorities = []", &[Operator, User]),
             ("mode = \"open\"", &[Operator, User, Repository]),
             ("allow = [\"x.com\"]", &[Operator, User, Repository]),
             ("deny = [\"x.com\"]", &[Operator, User, Repository]),

@@ -11,6 +11,7 @@
 //! used are the same bytes. Where there are no files, three opens fail and that is all. Called by the command line and
 //! by programs that want a person's settings; making a sandbox reads no configuration by itself.
 
+mod authorities;
 mod credential_table;
 mod credentials;
 mod fault;
@@ -26,6 +27,7 @@ mod rule_table;
 mod schema;
 mod trust;
 
+pub use authorities::AuthorityFile;
 pub use credentials::{CredentialFlags, GitHubFlags, WebSearch};
 pub use flags::EgressFlags;
 pub use layer::{Layer, Settings};

@@ -23,7 +23,7 @@ mod watch;
 
 pub use forward::danger_forward;
 pub(crate) use redact::Redact;
-pub(crate) use watch::{Found, Watch};
+pub(crate) use watch::Watch;
 
 use crate::github::Tokens;
 use crate::record::Recorder;

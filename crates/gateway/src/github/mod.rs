@@ -11,4 +11,4 @@ mod answer;
 mod app;
 mod token;
 
-pub(crate) use token::{Minted, Tokens};
+pub(crate) use token::Tokens;

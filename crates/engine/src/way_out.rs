@@ -106,12 +106,7 @@ pub(crate) fn serve(
     let served = gateway
         .serve(
             intake,
-            Terms {
-                policy: policy.clone(),
-                recorder: Arc::clone(recorder),
-                credentials,
-                authority,
-            },
+            Terms { policy: policy.clone(), recorder: Arc::clone(recorder), credentials, authority },
         )
         .map_err(failed)?;
     Ok((Some(served), way_out))

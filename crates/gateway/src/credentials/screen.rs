@@ -10,7 +10,7 @@ use crate::SecretError;
 use belljar_spec::egress::{Protocol, Reason, Refusal};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
-use hyper::header::{ACCEPT_ENCODING, HeaderValue, IF_RANGE, RANGE};
+use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue, IF_RANGE, RANGE};
 use hyper::http::request::Parts;
 use percent_encoding::percent_decode;
 
@@ -50,6 +50,29 @@ impl Credentials {
             request: (!open).then(|| Watch::new(sought().collect())),
             response: covered.then(|| Redact::new(self.known())),
         })
+    }
+
+    /// Refuses a request that has a placeholder anywhere: one that no value is put into.
+    pub(crate) fn guard(
+        &self,
+        to: &Origin,
+        url: &[u8],
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        for bound in &self.bound {
+            let name = &bound.credential.name;
+            if is_written(url, &bound.sought) {
+                return Err(self.incident(to, name, "the URL"));
+            }
+            if headers.values().any(|value| is_written(value.as_bytes(), &bound.sought)) {
+                return Err(self.incident(to, name, "a header"));
+            }
+            if bound.sought.is_in(body) {
+                return Err(self.incident(to, name, "the body"));
+            }
+        }
+        Ok(())
     }
 
     /// The refusal of a body in which a placeholder was found, as an incident that is recorded.

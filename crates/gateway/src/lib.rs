@@ -23,6 +23,7 @@ pub mod first_bytes;
 mod gateway;
 pub mod hello;
 mod intake;
+pub mod llm;
 mod names;
 mod outbound;
 mod places;

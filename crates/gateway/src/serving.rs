@@ -29,7 +29,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
-        let Terms { policy, recorder } = terms;
+        let Terms { policy, recorder, llm: _ } = terms;
         Serving {
             table: places.table(policy.limits.connections),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),

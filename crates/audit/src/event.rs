@@ -5,6 +5,7 @@ use crate::Hash;
 use belljar_spec::BackendName;
 use belljar_spec::egress::{Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RuleLabel};
 use belljar_spec::llm::{UpstreamKind, Usd};
+use belljar_spec::secret::SecretName;
 use serde::Serialize;
 use std::net::IpAddr;
 
@@ -97,6 +98,30 @@ pub enum Event {
         detail: Option<Printable>,
         times: u64,
     },
+    /// A credential went with a request to where it belongs: the first, the tenth, and so on.
+    CredentialUsed {
+        credential: SecretName,
+        name: HostName,
+        port: u16,
+        method: Printable,
+        path: Printable,
+        times: u64,
+    },
+    /// A placeholder was on its way to where its secret does not belong, and was stopped.
+    PlaceholderElsewhere {
+        credential: SecretName,
+        destination: Destination,
+        port: u16,
+        #[serde(rename = "where")]
+        part: Printable,
+        times: u64,
+    },
+    /// A real value was put into the environment of the sandbox, as the run asked for.
+    SecretForwarded { variable: String, source: String },
+    /// A token was made for the sandbox, that can do this.
+    TokenMinted { profile: String, permissions: String, repositories: Vec<String>, expires: String },
+    /// It was given back. `error` says why not.
+    TokenRevoked { error: Option<Printable> },
     /// There was more of the same than is worth writing.
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.

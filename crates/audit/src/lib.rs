@@ -32,4 +32,5 @@ pub use event::{CallEnding, CostSource, Ending, Event};
 pub use log::Log;
 pub use place::{directory, parse_sandbox, state_directory};
 pub use read::{LogFile, Reader, Record, find, list};
+pub use time::Stamp;
 pub use verify::{Finding, LogState, Problem, Progress, Report, Severity, Verified, verify};

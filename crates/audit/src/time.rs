@@ -6,15 +6,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     /// Since 1970. A clock before that is wrong by so much that it does not matter how.
     micros: u64,
 }
 
 impl Stamp {
-    pub(crate) fn now() -> Stamp {
+    /// This one.
+    pub fn now() -> Stamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Stamp { micros: u64::try_from(since.as_micros()).unwrap_or(u64::MAX) }
+    }
+
+    /// The beginning of a second, counted from 1970.
+    pub fn at(second: u64) -> Stamp {
+        Stamp { micros: second.saturating_mul(1_000_000) }
+    }
+
+    /// Its second, counted from 1970.
+    pub fn second(self) -> u64 {
+        self.micros / 1_000_000
     }
 }
 

@@ -341,6 +341,8 @@ pub(crate) fn spec(
         nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
         egress: egress.policy,
         credentials: Vec::new(),
+        github: None,
+        forwarded: Vec::new(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
-use belljar_gateway::{self as gateway, Gateway, Intake, Recorder, Served, Terms};
+use belljar_gateway::{self as gateway, Credentials, Gateway, Intake, Recorder, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -83,7 +83,14 @@ pub(crate) fn serve(
     let gateway = start(gateway).map_err(failed)?;
     let way_out = if intake.redirected { WayOut::EveryPort } else { WayOut::SomePorts };
     let served = gateway
-        .serve(intake, Terms { policy: policy.clone(), recorder: Arc::clone(recorder) })
+        .serve(
+            intake,
+            Terms {
+                policy: policy.clone(),
+                recorder: Arc::clone(recorder),
+                credentials: Arc::new(Credentials::none()),
+            },
+        )
         .map_err(failed)?;
     Ok((Some(served), way_out))
 }

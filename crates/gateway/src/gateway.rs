@@ -1,5 +1,6 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
+use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::intake::{Intake, Open};
 use crate::llm::Route;
@@ -71,6 +72,8 @@ pub struct Terms {
     pub recorder: Arc<Recorder>,
     /// Its route to a model, if it has one.
     pub llm: Option<Arc<Route>>,
+    /// The secrets it may use without holding them.
+    pub credentials: Arc<Credentials>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.

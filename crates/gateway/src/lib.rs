@@ -14,6 +14,7 @@
 mod begin_again;
 mod bytes;
 mod connection;
+mod credentials;
 pub mod decide;
 mod dial;
 mod dialogue;
@@ -35,7 +36,9 @@ mod secret;
 mod serving;
 mod stream;
 mod trust;
+pub mod vault;
 
+pub use credentials::Credentials;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};

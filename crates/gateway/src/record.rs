@@ -165,7 +165,7 @@ impl Recorder {
     }
 
     /// Writes an event of which there may be very many.
-    fn write_some(&self, times: u64, event: impl FnOnce() -> Event) {
+    pub(crate) fn write_some(&self, times: u64, event: impl FnOnce() -> Event) {
         let worth_a_line = is_power_of_ten(times) && self.lines.load(Ordering::Relaxed) < LINES;
         if worth_a_line && self.write(&event()).is_ok() {
             self.lines.fetch_add(1, Ordering::Relaxed);

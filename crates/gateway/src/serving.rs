@@ -1,5 +1,6 @@
 //! One sandbox as the gateway knows it: its policy, its names, and what it has used.
 
+use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
 use crate::dial;
 use crate::gateway::Terms;
@@ -23,13 +24,15 @@ pub(crate) struct Serving {
     pub(crate) redirected: bool,
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) credentials: Arc<Credentials>,
     resolver: OnceLock<Resolver>,
     table: Arc<Table>,
 }
 
 impl Serving {
     pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
-        let Terms { policy, recorder, llm: _ } = terms;
+        let Terms { policy, recorder, llm: _, credentials } = terms;
+        credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
@@ -38,6 +41,7 @@ impl Serving {
             families,
             redirected,
             recorder,
+            credentials,
             resolver: OnceLock::new(),
         }
     }

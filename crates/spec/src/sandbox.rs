@@ -2,7 +2,7 @@
 
 use crate::egress::EgressPolicy;
 use crate::llm::LlmRoute;
-use crate::secret::Credential;
+use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
 use std::fmt;
@@ -34,6 +34,10 @@ pub struct SandboxSpec {
     pub credentials: Vec<Credential>,
     /// Its route to a model, if it has one.
     pub llm: Option<LlmRoute>,
+    /// What its token for GitHub may do, if it has one.
+    pub github: Option<GitHubGrant>,
+    /// The secrets that it really holds. Each is recorded.
+    pub forwarded: Vec<Forwarded>,
 }
 
 /// Where the workspace is seen inside.

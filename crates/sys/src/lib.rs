@@ -3,6 +3,7 @@
 
 pub mod caps;
 mod clone3;
+pub mod core_dump;
 pub mod launch;
 pub mod mount;
 pub mod net;

@@ -109,6 +109,7 @@ pub(super) fn openings(rule: &Rule) -> String {
 fn source(rule: &Rule) -> String {
     match rule.label.source() {
         RuleSource::Flag | RuleSource::Program | RuleSource::Mode => "command line".into(),
+        RuleSource::Credential(name) => format!("credential {name}"),
         RuleSource::Group(name) => format!("group {name}"),
         RuleSource::File { path, line } => format!("{path}:{line}"),
     }

@@ -193,7 +193,11 @@ impl Layers {
 fn origin_of(rule: &Rule) -> Origin {
     match rule.label.source() {
         RuleSource::File { path, line } => Origin::Line(Place { file: path.clone(), line: *line }),
-        RuleSource::Flag | RuleSource::Group(_) | RuleSource::Program | RuleSource::Mode => Origin::Flag,
+        RuleSource::Flag
+        | RuleSource::Group(_)
+        | RuleSource::Program
+        | RuleSource::Mode
+        | RuleSource::Credential(_) => Origin::Flag,
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     GroupName, HostName, HostPattern, HostPatternError, PortRange, PortRangeError, Protocol, ProtocolSet,
     UnknownProtocol, spelled_address,
 };
+use crate::secret::SecretName;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -47,6 +48,8 @@ pub enum RuleSource {
     Program,
     /// Open mode itself.
     Mode,
+    /// A credential that the run uses: its places can be reached.
+    Credential(SecretName),
 }
 
 impl Rule {
@@ -219,6 +222,7 @@ impl fmt::Display for RuleLabel {
             RuleSource::File { path, line } => write!(f, "`{}` ({path}:{line})", self.text),
             RuleSource::Program => write!(f, "`{}` (program)", self.text),
             RuleSource::Mode => f.write_str("open mode"),
+            RuleSource::Credential(name) => write!(f, "`{}` (credential {name})", self.text),
         }
     }
 }

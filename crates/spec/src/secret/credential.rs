@@ -15,10 +15,20 @@ pub struct Credential {
     pub source: SecretSource,
     /// Where it may go. Never empty.
     pub places: Vec<CredentialPlace>,
-    /// In what it may go. Never empty; a request that has none of them gets the first.
-    pub carriers: Vec<Carrier>,
     /// Under which names a sandbox finds the placeholder.
     pub variables: Vec<EnvName>,
+    /// Whether bodies on the way there are looked at.
+    pub bodies: Bodies,
+}
+
+/// Whether the body of a request to a credential's place may have a placeholder in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bodies {
+    /// It may not.
+    #[default]
+    Watched,
+    /// It may: what an agent tells a model is whatever its tools printed, `env` among it.
+    Open,
 }
 
 /// Where a value comes from.
@@ -36,6 +46,15 @@ pub struct CredentialPlace {
     pub host: HostPattern,
     pub ports: PortRange,
     pub requests: RequestFilter,
+    /// In what it may go there. Never empty; a request that has none of them gets the first.
+    pub carriers: Vec<Carrier>,
+}
+
+/// A real value that goes into the environment of one sandbox, because the run said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarded {
+    pub variable: EnvName,
+    pub source: SecretRef,
 }
 
 /// How a request carries a credential.

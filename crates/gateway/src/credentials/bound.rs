@@ -1,0 +1,82 @@
+//! One credential of a sandbox: its placeholder, and every value that it had in the sandbox's life.
+
+use super::forms::Forms;
+use super::placeholder;
+use crate::{Secret, SecretError};
+use belljar_spec::secret::Credential;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) struct Bound {
+    pub(super) credential: Credential,
+    pub(super) placeholder: String,
+    /// The placeholder, as it is looked for.
+    pub(super) sought: Arc<Forms>,
+    /// An old value may still be echoed, so it is never forgotten.
+    values: Mutex<Vec<Known>>,
+}
+
+struct Known {
+    value: Secret,
+    forms: Arc<Forms>,
+}
+
+impl Bound {
+    /// With the value that it has now, for its shape.
+    pub(super) fn new(credential: Credential, value: &Secret) -> Result<Bound, SecretError> {
+        check(&credential, value)?;
+        let placeholder = placeholder::like(value)?;
+        let sought = Arc::new(Forms::of(placeholder.as_bytes(), placeholder.as_bytes()));
+        let bound = Bound { credential, placeholder, sought, values: Mutex::default() };
+        bound.remember(value);
+        Ok(bound)
+    }
+
+    /// The value that it has by now.
+    pub(super) fn changed(&self, value: &Secret) -> Result<(), SecretError> {
+        check(&self.credential, value)?;
+        self.remember(value);
+        Ok(())
+    }
+
+    /// Every value that it had, as it is looked for.
+    pub(super) fn known(&self) -> Vec<Arc<Forms>> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        values.iter().map(|known| Arc::clone(&known.forms)).collect()
+    }
+
+    fn remember(&self, value: &Secret) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        if !values.iter().any(|known| known.value == *value) {
+            let forms = Arc::new(Forms::of(value.reveal(), self.placeholder.as_bytes()));
+            values.push(Known { value: value.clone(), forms });
+        }
+    }
+}
+
+/// A value that could not be told apart in an answer, or that no request can carry, is none.
+fn check(credential: &Credential, value: &Secret) -> Result<(), SecretError> {
+    let wrong = |what: String, hint: &str| SecretError {
+        message: format!("the value of {} ({}) {what}", credential.source, credential.name),
+        hint: hint.into(),
+    };
+    if value.len() < SHORTEST {
+        let what = format!("has only {} bytes, too few to be told apart in an answer", value.len());
+        return Err(wrong(what, "use a secret of 8 bytes or more"));
+    }
+    if value.len() > LONGEST {
+        return Err(wrong(
+            format!("has {} bytes, more than a header can carry", value.len()),
+            "use a shorter secret",
+        ));
+    }
+    if !value.reveal().iter().all(u8::is_ascii_graphic) {
+        let what = "has a space, a line break or another letter that no header can carry".into();
+        return Err(wrong(what, "set it again, with nothing but the key itself"));
+    }
+    Ok(())
+}
+
+/// Shorter text is found where nobody put it.
+const SHORTEST: usize = 8;
+/// Servers refuse longer headers.
+const LONGEST: usize = 8 * 1024;

@@ -1,0 +1,187 @@
+//! The shapes in which a value may turn up in text: as it is, percent-encoded, escaped as JSON does it, and inside
+//! base64, wherever it begins there. Pure.
+
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, Encoding};
+use memchr::memmem;
+use zeroize::Zeroizing;
+
+/// A value, in every shape, and what is written in place of each.
+pub(crate) struct Forms(Vec<Form>);
+
+struct Form {
+    find: Zeroizing<Vec<u8>>,
+    /// As long as what it stands for, so that no length has to change.
+    put: Vec<u8>,
+}
+
+/// A place where a value was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hit {
+    pub(crate) at: usize,
+    pub(crate) form: usize,
+}
+
+impl Forms {
+    /// Of a value; `mask` stands for it, cut or repeated to its length.
+    pub(crate) fn of(value: &[u8], mask: &[u8]) -> Forms {
+        let mut forms: Vec<Form> = Vec::new();
+        let mut add = |find: Vec<u8>, put: Vec<u8>| {
+            let find = Zeroizing::new(find);
+            if !find.is_empty() && !forms.iter().any(|form| form.find == find) {
+                let put = filled(&put, find.len());
+                forms.push(Form { find, put });
+            }
+        };
+        let mask = filled(mask, value.len());
+        add(value.to_vec(), mask.clone());
+        add(percent_encoded(value, false), mask.clone());
+        add(percent_encoded(value, true), mask.clone());
+        add(json_escaped(value), mask.clone());
+        for alphabet in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
+            for before in 0..3 {
+                add(within_base64(value, before, alphabet), within_base64(&mask, before, alphabet));
+            }
+        }
+        Forms(forms)
+    }
+
+    /// How many shapes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The longest shape.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.iter().map(|form| form.find.len()).max().unwrap_or(0)
+    }
+
+    /// Is it in there, in any shape?
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        self.0.iter().any(|form| memmem::find(text, &form.find).is_some())
+    }
+
+    /// Every place where it is, in every shape, also where they overlap. Forms count from `first`.
+    pub(crate) fn hits(&self, text: &[u8], first: usize, hits: &mut Vec<Hit>) {
+        for (index, form) in self.0.iter().enumerate() {
+            let finder = memmem::Finder::new(form.find.as_slice());
+            let mut from = 0;
+            while let Some(found) = text.get(from..).and_then(|rest| finder.find(rest)) {
+                hits.push(Hit { at: from + found, form: first + index });
+                from += found + 1;
+            }
+        }
+    }
+
+    /// What is written at a hit of a form.
+    pub(crate) fn put(&self, form: usize) -> &[u8] {
+        &self.0[form].put
+    }
+
+    /// How many of the last bytes may be the beginning of a shape whose rest is still to come.
+    pub(crate) fn begun(&self, text: &[u8]) -> usize {
+        let begins = |form: &Form| {
+            let most = (form.find.len() - 1).min(text.len());
+            let tail = &text[text.len() - most..];
+            let first = form.find[0];
+            memchr::memchr_iter(first, tail)
+                .find(|at| form.find.starts_with(&tail[*at..]))
+                .map_or(0, |at| tail.len() - at)
+        };
+        self.0.iter().map(begins).max().unwrap_or(0)
+    }
+}
+
+/// A text cut or repeated to a length.
+pub(crate) fn filled(text: &[u8], length: usize) -> Vec<u8> {
+    text.iter().copied().cycle().take(length).collect()
+}
+
+/// Everything but unreserved letters as `%XX` (RFC 3986, 2.1).
+pub(crate) fn percent_encoded(value: &[u8], lower: bool) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(value.len());
+    for byte in value {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(*byte),
+            _ if lower => encoded.extend_from_slice(format!("%{byte:02x}").as_bytes()),
+            _ => encoded.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    encoded
+}
+
+fn json_escaped(value: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(value.len());
+    for byte in value {
+        if matches!(byte, b'"' | b'\\' | b'/') {
+            escaped.push(b'\\');
+        }
+        escaped.push(*byte);
+    }
+    escaped
+}
+
+/// The letters of base64 that depend on the value alone, with so many bytes (mod 3) before it: whatever the user in
+/// front of it is called, and whatever follows.
+fn within_base64(value: &[u8], before: usize, alphabet: &Encoding) -> Vec<u8> {
+    let mut padded = Zeroizing::new(vec![0; before]);
+    padded.extend_from_slice(value);
+    let encoded = Zeroizing::new(alphabet.encode(&padded));
+    let first = (before * 8).div_ceil(6);
+    let end = padded.len() * 8 / 6;
+    encoded.as_bytes().get(first..end).unwrap_or_default().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUE: &[u8] = b"sk-ant-api03-0123456789abcdef";
+    const MASK: &[u8] = b"sk-ant-api03-9876543210fedcba";
+
+    #[test]
+    fn a_value_is_found_in_base64_wherever_it_begins() {
+        let forms = Forms::of(VALUE, MASK);
+        for user in ["", "x", "ab", "abc", "x-access-token"] {
+            for after in ["", "!", "!!", "\n\n\n"] {
+                let text = format!("{user}:{}{after}", String::from_utf8_lossy(VALUE));
+                assert!(forms.is_in(BASE64_NOPAD.encode(text.as_bytes()).as_bytes()), "{text}");
+                assert!(forms.is_in(BASE64URL_NOPAD.encode(text.as_bytes()).as_bytes()), "{text}");
+            }
+        }
+        assert!(!forms.is_in(MASK) && !forms.is_in(BASE64_NOPAD.encode(MASK).as_bytes()));
+    }
+
+    #[test]
+    fn a_value_is_found_encoded_and_escaped() {
+        let forms = Forms::of(b"a/b+c=\"d\"efgh", b"z/y+x=\"w\"vuts");
+        for text in ["a%2Fb%2Bc%3D%22d%22efgh", "a%2fb%2bc%3d%22d%22efgh", r#"a\/b+c=\"d\"efgh"#] {
+            assert!(forms.is_in(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_is_as_long_as_what_it_stands_for() {
+        for value in [&b"12345678"[..], b"a/b+c=\"d\"efgh", VALUE] {
+            let forms = Forms::of(value, b"mask");
+            for (index, form) in forms.0.iter().enumerate() {
+                assert_eq!(form.find.len(), forms.put(index).len());
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_beginning_is_one() {
+        let forms = Forms::of(b"aabaabaac", b"xxxxxxxxx");
+        for (text, begun) in [
+            ("", 0),
+            ("zz", 0),
+            ("za", 1),
+            ("zaabaa", 5),
+            ("aabaabaa", 8),
+            ("aabaabaab", 6),
+            ("aabaabaac", 0),
+        ] {
+            assert_eq!(forms.begun(text.as_bytes()), begun, "{text}");
+        }
+    }
+}

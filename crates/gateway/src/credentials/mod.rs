@@ -1,0 +1,178 @@
+//! Credentials: a sandbox holds placeholders, and the gateway puts the real values in on the way to where they belong.
+//!
+//! ```text
+//! request head ──> screen ──> carrier: placeholder -> value, in its place only
+//!                    │   └──> elsewhere? refused, recorded
+//! request body ──> watch: a placeholder ends the request
+//! response ──────> redact: value -> placeholder
+//! ```
+//!
+//! One [`Credentials`] a sandbox, made before it starts: what cannot be read starts nothing. Values are read anew for
+//! each request, so that a secret that was changed counts at once. Everything here but [`Credentials`] itself is pure.
+
+mod bound;
+mod carrier;
+mod forms;
+mod placeholder;
+mod redact;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use redact::Redact;
+pub(crate) use watch::{Found, Watch};
+
+use crate::record::Recorder;
+use crate::{Secret, SecretError, SecretStore};
+use belljar_audit::Event;
+use belljar_spec::EnvName;
+use belljar_spec::egress::HostName;
+use belljar_spec::secret::{Credential, SecretName, SecretSource};
+use bound::Bound;
+use forms::Forms;
+use hyper::http::request::Parts;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What one sandbox may use without holding it.
+pub struct Credentials {
+    bound: Vec<Bound>,
+    store: Option<Arc<dyn SecretStore>>,
+    recorder: OnceLock<Arc<Recorder>>,
+    /// How often something happened that is recorded only now and then.
+    times: Mutex<BTreeMap<String, u64>>,
+}
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) name: HostName,
+    pub(crate) port: u16,
+    /// By TLS, to a server whose certificate is verified.
+    pub(crate) secure: bool,
+}
+
+/// What else has to happen to an exchange.
+pub(crate) struct Screened {
+    /// Looks at the body of the request.
+    pub(crate) request: Option<Watch>,
+    /// Changes the response. Such a response must not be compressed.
+    pub(crate) response: Option<Redact>,
+}
+
+impl Credentials {
+    /// With the values that the store has now, each read once for its shape.
+    pub fn new(
+        credentials: Vec<Credential>,
+        store: Arc<dyn SecretStore>,
+    ) -> Result<Credentials, SecretError> {
+        let bind = |credential: Credential| {
+            let value = match &credential.source {
+                SecretSource::Kept(reference) => store.read(reference)?,
+                SecretSource::GitHubApp => return Err(no_app(&credential)),
+            };
+            Bound::new(credential, &value)
+        };
+        let bound = credentials.into_iter().map(bind).collect::<Result<_, _>>()?;
+        Ok(Credentials { bound, store: Some(store), ..Credentials::none() })
+    }
+
+    /// None at all.
+    pub fn none() -> Credentials {
+        Credentials { bound: Vec::new(), store: None, recorder: OnceLock::new(), times: Mutex::default() }
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.bound.is_empty()
+    }
+
+    /// The placeholders, under the names by which programs look for them.
+    pub fn variables(&self) -> impl Iterator<Item = (&EnvName, &str)> {
+        self.bound.iter().flat_map(|bound| {
+            bound.credential.variables.iter().map(|name| (name, bound.placeholder.as_str()))
+        })
+    }
+
+    /// The placeholder of a credential.
+    pub fn placeholder(&self, name: &SecretName) -> Option<&str> {
+        self.bound.iter().find(|bound| bound.credential.name == *name).map(|bound| bound.placeholder.as_str())
+    }
+
+    /// Does a secret belong to this host and port? Then TLS there has to be terminated.
+    pub fn covers(&self, name: &HostName, port: u16) -> bool {
+        self.bound.iter().any(|bound| bound.credential.places.iter().any(|place| place.is_at(name, port)))
+    }
+
+    /// Who keeps the record of what happens from now on.
+    pub(crate) fn record_in(&self, recorder: &Arc<Recorder>) {
+        let _ = self.recorder.set(Arc::clone(recorder));
+    }
+
+    /// The value of a credential now.
+    async fn value(&self, bound: &Bound) -> Result<Secret, SecretError> {
+        let value = match (&bound.credential.source, &self.store) {
+            (SecretSource::Kept(reference), Some(store)) => store.read(reference)?,
+            (SecretSource::Kept(_), None) | (SecretSource::GitHubApp, _) => {
+                return Err(no_app(&bound.credential));
+            }
+        };
+        bound.changed(&value)?;
+        Ok(value)
+    }
+
+    /// Every value that there was.
+    fn known(&self) -> Vec<Arc<Forms>> {
+        self.bound.iter().flat_map(Bound::known).collect()
+    }
+
+    fn used(&self, credential: &SecretName, to: &Origin, head: &Parts) {
+        let times = self.count(format!("used {credential} {}:{}", to.name, to.port));
+        self.write(times, || Event::CredentialUsed {
+            credential: credential.clone(),
+            name: to.name.clone(),
+            port: to.port,
+            method: head.method.as_str().into(),
+            path: head.uri.path().into(),
+            times,
+        });
+    }
+
+    fn placeholder_elsewhere(&self, to: &Origin, credential: &SecretName, part: &'static str) {
+        let times = self.count(format!("elsewhere {credential} {}:{} {part}", to.name, to.port));
+        self.write(times, || Event::PlaceholderElsewhere {
+            credential: credential.clone(),
+            destination: to.name.clone().into(),
+            port: to.port,
+            part: part.into(),
+            times,
+        });
+    }
+
+    fn count(&self, key: String) -> u64 {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if times.len() >= REMEMBERED && !times.contains_key(&key) {
+            return 1;
+        }
+        let times = times.entry(key).or_default();
+        *times += 1;
+        *times
+    }
+
+    fn write(&self, times: u64, event: impl FnOnce() -> Event) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.write_some(times, event);
+        }
+    }
+}
+
+fn no_app(credential: &Credential) -> SecretError {
+    SecretError {
+        message: format!("the credential `{}` needs a GitHub App, and none is configured", credential.name),
+        hint: "name one under [github] in belljar.toml".into(),
+    }
+}
+
+/// Different things that are counted.
+const REMEMBERED: usize = 1000;

@@ -1,0 +1,170 @@
+//! What happens to a request because of credentials: a placeholder where it belongs becomes the value, and a
+//! placeholder anywhere else ends the request.
+
+use super::bound::Bound;
+use super::forms::Forms;
+use super::redact::Redact;
+use super::watch::{Found, Watch};
+use super::{Credentials, Origin, Screened, carrier};
+use crate::SecretError;
+use belljar_spec::egress::{PathGlob, Protocol, Reason, Refusal, RequestFilter};
+use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
+use hyper::Method;
+use hyper::header::{ACCEPT_ENCODING, HeaderValue, IF_RANGE, RANGE};
+use hyper::http::request::Parts;
+use percent_encoding::percent_decode;
+
+impl Credentials {
+    /// Judges and changes the head of a request on its way to `to`. In clear text nothing is put in, and a placeholder
+    /// is refused.
+    pub(crate) async fn screen(&self, to: &Origin, head: &mut Parts) -> Result<Screened, Refusal> {
+        if self.bound.is_empty() {
+            return Ok(Screened { request: None, response: None });
+        }
+        let mut used = Vec::new();
+        let mut open = false;
+        for bound in &self.bound {
+            let Some(place) = place(bound, to, head) else { continue };
+            open |= bound.credential.bodies == Bodies::Open;
+            if self.put_in(bound, &place.carriers, to, head).await? {
+                used.push(&bound.credential.name);
+            }
+        }
+        for bound in &self.bound {
+            if let Some(part) = elsewhere(head, &bound.sought, &bound.placeholder) {
+                return Err(self.incident(to, &bound.credential.name, part));
+            }
+        }
+        for credential in used {
+            self.used(credential, to, head);
+        }
+        let covered = to.secure && self.covers(&to.name, to.port);
+        if covered {
+            // What is compressed cannot be looked at, and half of an answer may hold half of a value.
+            head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            head.headers.remove(RANGE);
+            head.headers.remove(IF_RANGE);
+        }
+        let sought = || self.bound.iter().map(|bound| (bound.credential.name.clone(), bound.sought.clone()));
+        Ok(Screened {
+            request: (!open).then(|| Watch::new(sought().collect())),
+            response: covered.then(|| Redact::new(self.known())),
+        })
+    }
+
+    /// The refusal of a body in which a placeholder was found, as an incident that is recorded.
+    pub(crate) fn found(&self, to: &Origin, found: &Found) -> Refusal {
+        self.incident(to, &found.credential, "the body")
+    }
+
+    /// Puts a value into a request to where it belongs, if the request leaves room for it.
+    async fn put_in(
+        &self,
+        bound: &Bound,
+        carriers: &[Carrier],
+        to: &Origin,
+        head: &mut Parts,
+    ) -> Result<bool, Refusal> {
+        let holding: Vec<&Carrier> =
+            carriers.iter().filter(|carrier| carrier::holds(carrier, head, &bound.placeholder)).collect();
+        if holding.is_empty() && carriers.iter().any(|carrier| carrier::is_there(carrier, head)) {
+            // The client has something of its own.
+            return Ok(false);
+        }
+        let unavailable = |error: &SecretError| {
+            let detail = format!("credential `{}`: {}", bound.credential.name, error.message);
+            Refusal::new(&to.name, Some(to.port), Reason::SecretUnavailable)
+                .protocol(to.protocol())
+                .detail(&detail)
+        };
+        let value = self.value(bound).await.map_err(|error| unavailable(&error))?;
+        let put = match (holding.is_empty(), carriers.first()) {
+            (true, Some(first)) => carrier::add(first, head, value.reveal()),
+            (true, None) => return Ok(false),
+            (false, _) => holding
+                .into_iter()
+                .try_for_each(|carrier| carrier::replace(carrier, head, &bound.placeholder, value.reveal())),
+        };
+        put.map(|()| true).map_err(|carrier::Unfit| {
+            let message = "its value cannot stand in a request".to_string();
+            unavailable(&SecretError { message, hint: String::new() })
+        })
+    }
+
+    fn incident(&self, to: &Origin, credential: &SecretName, part: &'static str) -> Refusal {
+        self.placeholder_elsewhere(to, credential, part);
+        let detail = format!("credential `{credential}`, in {part}");
+        Refusal::new(&to.name, Some(to.port), Reason::PlaceholderElsewhere)
+            .protocol(to.protocol())
+            .detail(&detail)
+    }
+}
+
+impl Origin {
+    fn protocol(&self) -> Protocol {
+        if self.secure { Protocol::Tls } else { Protocol::Http }
+    }
+}
+
+/// Where this credential may go with this request. A server that answers TRACE sends back what it got.
+fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a CredentialPlace> {
+    let method = &head.method;
+    if !to.secure || method == Method::TRACE || method == Method::CONNECT {
+        return None;
+    }
+    bound.credential.places.iter().find(|place| {
+        place.is_at(&to.name, to.port) && allows(&place.requests, method.as_str(), head.uri.path())
+    })
+}
+
+/// Does a filter mean this request? A path that can be read in another way is not meant.
+fn allows(filter: &RequestFilter, method: &str, path: &str) -> bool {
+    let methods = filter.methods.is_empty() || filter.methods.iter().any(|known| known.as_str() == method);
+    let plain = !path.contains('%') && !path.split('/').any(|segment| segment == "." || segment == "..");
+    let meant = |glob: &PathGlob| match glob.as_str().strip_suffix("**") {
+        Some(front) => path.starts_with(front),
+        None => path == glob.as_str(),
+    };
+    methods && (filter.paths.is_empty() || plain && filter.paths.iter().any(meant))
+}
+
+/// Where a placeholder is, though it does not belong there. By now those that do are gone.
+fn elsewhere(head: &Parts, sought: &Forms, placeholder: &str) -> Option<&'static str> {
+    let uri = &head.uri;
+    let user = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    for (text, part) in
+        [(user, "the authority"), (uri.path(), "the path"), (uri.query().unwrap_or_default(), "the query")]
+    {
+        if is_written(text.as_bytes(), sought) {
+            return Some(part);
+        }
+    }
+    let lower = placeholder.to_ascii_lowercase();
+    for (name, value) in &head.headers {
+        if name.as_str().contains(&lower) || is_written(value.as_bytes(), sought) {
+            return Some("a header");
+        }
+    }
+    is_written(head.method.as_str().as_bytes(), sought).then_some("the method")
+}
+
+/// As it is, or percent-encoded once or twice.
+fn is_written(text: &[u8], sought: &Forms) -> bool {
+    if sought.is_in(text) {
+        return true;
+    }
+    let mut decoded = text.to_vec();
+    for _ in 0..DECODINGS {
+        if !decoded.contains(&b'%') {
+            return false;
+        }
+        decoded = percent_decode(&decoded).collect();
+        if sought.is_in(&decoded) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Servers behind servers decode again.
+const DECODINGS: usize = 3;

@@ -1,0 +1,145 @@
+//! Where the vault lies, and how a file in it is replaced: whole or not at all, by one process at a time.
+
+use super::VaultError;
+use belljar_sys::rustix::fs::{Mode, OFlags, open};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::geteuid;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// The vault's folder.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) folder: PathBuf,
+}
+
+impl Place {
+    /// In belljar's state directory.
+    pub(super) fn real() -> Result<Place, VaultError> {
+        let state = belljar_audit::state_directory().map_err(|_| VaultError::NoHome)?;
+        Ok(Place { folder: state.join("vault") })
+    }
+
+    pub(super) fn secrets(&self) -> PathBuf {
+        self.folder.join("secrets.json")
+    }
+
+    pub(super) fn key(&self) -> PathBuf {
+        self.folder.join("key")
+    }
+
+    /// Is the folder there, and nobody else's?
+    pub(super) fn is_there(&self) -> Result<bool, VaultError> {
+        match fs::metadata(&self.folder) {
+            Ok(found) => only_ours(&self.folder, &found).map(|()| true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(VaultError::Read { path: self.folder.clone(), source }),
+        }
+    }
+
+    /// Makes the folder if need be, and takes the vault for this process alone. Whoever else holds it does so for some
+    /// milliseconds, unless somebody stopped them just then: waiting has an end.
+    pub(super) fn hold(&self) -> Result<Held, VaultError> {
+        let failed = |source| VaultError::Write { path: self.folder.clone(), source };
+        if !self.is_there()? {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
+            self.is_there()?;
+        }
+        let path = self.folder.join("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(|source| VaultError::Write { path: path.clone(), source })?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Held(lock)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(VaultError::Held { path, seconds: PATIENCE.as_secs() });
+                }
+                Err(TryLockError::Error(source)) => return Err(VaultError::Write { path, source }),
+            }
+        }
+    }
+
+    /// Puts a file in the place of another. Who is killed meanwhile, or runs out of disk, leaves the old one.
+    pub(super) fn replace(&self, path: &Path, bytes: &[u8], _: &Held) -> Result<(), VaultError> {
+        let draft = path.with_extension("new");
+        let written = write_draft(&draft, bytes)
+            .and_then(|()| fs::rename(&draft, path))
+            // The new name is on the disk when the folder is.
+            .and_then(|()| File::open(&self.folder)?.sync_all());
+        written.map_err(|source| {
+            // It is the first error that counts.
+            let _ = fs::remove_file(&draft);
+            VaultError::Write { path: path.into(), source }
+        })
+    }
+}
+
+/// The vault, taken: as long as this lives, nobody else changes it.
+pub(super) struct Held(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+
+/// What is in a file that only we can read or write; none if there is no such file.
+pub(super) fn read_private(path: &Path, most: usize) -> Result<Option<Zeroizing<Vec<u8>>>, VaultError> {
+    let failed = |source| VaultError::Read { path: path.into(), source };
+    let Some((file, found)) = open_file(path).map_err(failed)? else { return Ok(None) };
+    only_ours(path, &found)?;
+    read_at_most(file, &found, most).map_err(failed).map(Some)
+}
+
+/// Opens a plain file. A pipe that somebody put there does not make us wait.
+pub(super) fn open_file(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    Ok(Some((file, found)))
+}
+
+/// All of a file, in memory that is cleared and was never moved.
+pub(super) fn read_at_most(file: File, found: &Metadata, most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let room = usize::try_from(found.len()).unwrap_or(most).min(most) + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    file.take(room as u64).read_to_end(&mut bytes)?;
+    if bytes.len() == room {
+        return Err(io::Error::other(format!("it is longer than {most} bytes, or grows")));
+    }
+    Ok(bytes)
+}
+
+/// Somebody else who can write here chooses our secrets, somebody else who can read the key has them.
+pub(super) fn only_ours(path: &Path, found: &Metadata) -> Result<(), VaultError> {
+    if found.uid() != geteuid().as_raw() {
+        return Err(VaultError::NotOurs { path: path.into(), owner: found.uid() });
+    }
+    if found.mode() & OTHERS != 0 {
+        let right = if found.is_dir() { 0o700 } else { 0o600 };
+        return Err(VaultError::OpenToOthers { path: path.into(), mode: found.mode() & 0o777, right });
+    }
+    Ok(())
+}
+
+fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Of somebody who was killed.
+    match fs::remove_file(draft) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+const OTHERS: u32 = 0o077;
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(1);

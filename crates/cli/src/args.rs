@@ -1,7 +1,9 @@
 //! The words that belljar understands.
 
+mod llm;
 mod settings;
 
+pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
@@ -42,6 +44,7 @@ impl Args {
             Some(Command::Trust(options)) => options.json,
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
+            Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
@@ -56,6 +59,7 @@ pub(crate) enum Command {
         belljar run -- make test\n  \
         belljar run --memory 2g --timeout 10m -- npm ci\n  \
         belljar run --group registries --allow example.com -- npm ci\n  \
+        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic --llm-budget usd=5 -- claude -p hello\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -85,6 +89,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
+    /// Look at what was used of a model
+    Llm {
+        #[command(subcommand)]
+        command: LlmCommand,
+    },
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -104,6 +113,8 @@ pub(crate) struct RunArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
+    #[command(flatten)]
+    pub(crate) llm: LlmArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     /// Start in this folder; a relative one starts at the workspace
@@ -126,6 +137,8 @@ pub(crate) struct ShellArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
+    #[command(flatten)]
+    pub(crate) llm: LlmArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -307,11 +320,13 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 pub(crate) fn spec(
     sandbox: SandboxArgs,
     egress: EgressArgs,
+    llm: LlmArgs,
     limits: &LimitArgs,
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
     let egress = config::load(Some(&workspace), egress.flags())?;
     say_notes(&egress.notes);
+    let llm = egress.llm.route(&llm.flags())?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
         backend: sandbox.backend,
@@ -343,6 +358,7 @@ pub(crate) fn spec(
         credentials: Vec::new(),
         github: None,
         forwarded: Vec::new(),
+        llm: llm.map(|llm| llm.route),
     })
 }
 

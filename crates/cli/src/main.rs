@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Some(args::Command::Trust(options)) => commands::trust::trust(options),
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
+        Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
     };

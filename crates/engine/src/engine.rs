@@ -3,9 +3,10 @@
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
-use crate::{Sandbox, config, machine};
+use crate::{Sandbox, config, llm, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
-use belljar_gateway::{Gateway, Recorder};
+use belljar_gateway::vault::HostSecrets;
+use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Engine {
     gateway: Arc<OnceLock<Gateway>>,
     /// Where records are kept, if not where everybody keeps them.
     records: Option<PathBuf>,
+    /// Where secrets are read, if not where this machine keeps them.
+    secrets: Option<Arc<dyn SecretStore>>,
 }
 
 /// Whether a wall works here.
@@ -39,6 +42,13 @@ impl Engine {
     #[must_use]
     pub fn with_records(mut self, directory: impl Into<PathBuf>) -> Engine {
         self.records = Some(directory.into());
+        self
+    }
+
+    /// Reads secrets here, instead of from the vault, the environment and the files of this machine.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Arc<dyn SecretStore>) -> Engine {
+        self.secrets = Some(secrets);
         self
     }
 
@@ -116,13 +126,19 @@ impl Engine {
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
+        let secrets = self.secrets();
+        let with_route = match &spec.llm {
+            Some(route) => Some(llm::prepare(spec, route, backend.name(), wall, &*secrets)?),
+            None => None,
+        };
+        let spec = with_route.as_ref().unwrap_or(spec);
         let directory = self.records()?;
         let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory));
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
-        if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
+        if let Some(way_out) = policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref())) {
             plan = plan.with_way_out(way_out);
         }
         if let Some(command) = first.cloned() {
@@ -149,15 +165,16 @@ impl Engine {
         let mut guest =
             guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
+        let route = llm::open(spec, id, &secrets, &recorder)?;
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
-            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder)?,
+            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder, route.clone())?,
             None => (None, WayOut::Absent),
         };
         // The state directory is there by now. Once a process: the next one starts sooner.
         static KEPT: OnceLock<()> = OnceLock::new();
         KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
-        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder })
+        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder, route })
     }
 
     /// What no sandbox may be given.
@@ -167,6 +184,10 @@ impl Engine {
         // What the user's file says counts at the next start.
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own
+    }
+
+    fn secrets(&self) -> Arc<dyn SecretStore> {
+        self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {

@@ -23,6 +23,7 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod llm;
 mod machine;
 mod sandbox;
 mod stream;
@@ -37,4 +38,5 @@ pub use sandbox::Sandbox;
 pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
+pub use belljar_gateway::llm::Totals as LlmTotals;
 pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};

@@ -94,7 +94,11 @@ impl Layout {
         shared::refuse_our_own(&shared, own)?;
         let (mut binds, mut links) = system::directories();
         let mut etc = etc::files(id);
-        etc.files.extend(network::files(spec.egress.as_ref(), resolver));
+        etc.files.extend(network::files(
+            spec.egress.as_ref(),
+            resolver,
+            spec.llm.as_ref().map(|llm| llm.port),
+        ));
         binds.extend(etc.binds);
         links.extend(etc.links);
         links.push(("var/tmp".into(), "../tmp".into()));

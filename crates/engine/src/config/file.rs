@@ -1,6 +1,7 @@
 //! A file as it was written: its keys and where they stand. What they mean is the layer's business.
 
 use super::fault::{at, nearest, plain};
+use super::llm::LlmTable;
 use super::read::Text;
 use belljar_spec::SandboxError;
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use toml::Spanned;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
     pub(super) egress: Egress,
+    pub(super) llm: Option<Spanned<LlmTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -112,6 +114,10 @@ impl<'de> Deserialize<'de> for Scalar {
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Scalar, E> {
                 Ok(Scalar(number.to_string()))
             }
 

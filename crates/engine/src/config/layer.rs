@@ -2,6 +2,7 @@
 
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
+use super::llm::LlmSettings;
 use super::place::{At, Place};
 use super::read::Text;
 use super::rule_table;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
     pub reasons: Vec<(RuleLabel, String)>,
+    /// The route to a model.
+    pub llm: Option<LlmSettings>,
 }
 
 impl Settings {
@@ -61,12 +64,13 @@ impl Settings {
             connections: None,
             bytes: None,
             reasons: Vec::new(),
+            llm: None,
         }
     }
 
-    /// Does it say nothing?
+    /// Does it say nothing of what may be reached?
     pub fn is_silent(&self) -> bool {
-        *self == Settings::silent(self.layer)
+        Settings { llm: None, ..self.clone() } == Settings::silent(self.layer)
     }
 
     /// How many rules it has, those of its groups counted.
@@ -78,13 +82,15 @@ impl Settings {
 
     /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
     pub(super) fn understand(text: &Text) -> Result<Settings, SandboxError> {
+        let File { egress, llm } = File::parse(text)?;
         let Egress { mode, widest, groups, allow, deny, only, private, resolvers, connections, bytes, rule } =
-            File::parse(text)?.egress;
+            egress;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
         reader.may_say("private", &private, &[Layer::Operator])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
+        reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -96,6 +102,7 @@ impl Settings {
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
+            llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
             ..Settings::silent(text.layer)
         };
         for table in &rule {

@@ -15,6 +15,7 @@ mod fault;
 mod file;
 mod flags;
 mod layer;
+mod llm;
 mod load;
 mod merge;
 mod place;
@@ -25,6 +26,7 @@ mod trust;
 
 pub use flags::EgressFlags;
 pub use layer::{Layer, Settings};
+pub use llm::{LlmFlags, LlmLayers, LlmLoaded, LlmSettings, LlmWhere};
 pub use load::{Loaded, Note, check, load, load_from};
 pub use merge::Origins;
 pub use place::{At, Origin, Place, Places};

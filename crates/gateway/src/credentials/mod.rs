@@ -20,6 +20,7 @@ mod screen;
 mod tests;
 mod watch;
 
+pub(crate) use forms::Forms;
 pub(crate) use redact::Redact;
 pub(crate) use watch::{Found, Watch};
 
@@ -30,7 +31,6 @@ use belljar_spec::EnvName;
 use belljar_spec::egress::HostName;
 use belljar_spec::secret::{Credential, SecretName, SecretSource};
 use bound::Bound;
-use forms::Forms;
 use hyper::http::request::Parts;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

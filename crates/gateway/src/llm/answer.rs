@@ -1,7 +1,7 @@
 //! An answer on its way in: piece by piece as it comes, counted, and without the key.
 
 use super::call::Call;
-use super::redact::Redact;
+use crate::credentials::Redact;
 use crate::outbound::Kept;
 use crate::serving::Serving;
 use belljar_audit::CallEnding;

@@ -17,7 +17,6 @@ mod call;
 mod headers;
 mod ledger;
 mod paths;
-mod redact;
 mod refusal;
 mod route;
 pub mod spend;

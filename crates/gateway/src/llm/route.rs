@@ -219,12 +219,12 @@ impl Route {
     /// All of a question. Nobody makes the host keep more of them than there is room for.
     async fn read(&self, mut body: Incoming, announced: Option<usize>) -> Result<Vec<u8>, Refused> {
         let too_large = || Refused::new(Reason::TooLarge, format!("no more than {} MiB", LARGEST >> 20));
-        if announced.is_some_and(|length| length > LARGEST) {
-            return Err(too_large());
-        }
         let mut bytes: Vec<u8> = Vec::new();
         let mut room = self.room.try_acquire_many(0).map_err(|_| too_large())?;
         let all = async {
+            if announced.is_some_and(|length| length > LARGEST) {
+                return Err(too_large());
+            }
             while let Some(frame) = body.frame().await {
                 let gone = |_| Refused::new(Reason::RequestMalformed, "the body breaks off");
                 // What comes behind a body in chunks is left out.
@@ -233,18 +233,19 @@ impl Route {
                     return Err(too_large());
                 }
                 let needed = (bytes.len() + piece.len()).div_ceil(1024) - room.num_permits();
-                let more = self
-                    .room
-                    .try_acquire_many(needed as u32)
-                    .map_err(|_| Refused::new(Reason::TooLarge, "too many large requests at once"))?;
-                room.merge(more);
+                let busy = |_| Refused::new(Reason::TooLarge, "too many large requests at once");
+                room.merge(self.room.try_acquire_many(needed as u32).map_err(busy)?);
                 bytes.extend_from_slice(&piece);
             }
             Ok(())
         };
         let late = |_| Refused::new(Reason::SilentClient, "the body did not come");
-        timeout(READING, all).await.map_err(late)??;
-        Ok(bytes)
+        let outcome = timeout(READING, all).await.map_err(late)?;
+        if outcome.is_err() {
+            // Most clients read no answer before they have said all.
+            let _ = timeout(DISCARDING, discard(&mut body)).await;
+        }
+        outcome.map(|()| bytes)
     }
 
     /// Whether a model may be called, and what it costs.
@@ -281,6 +282,17 @@ impl Route {
         // Ordinary text would be full of one that is so short.
         let is_key = key.len() >= SHORTEST_KEY;
         Ok(is_key.then(|| Redact::new(vec![Arc::new(Forms::of(key.reveal(), b"*"))])))
+    }
+}
+
+/// Reads on for a while.
+async fn discard(body: &mut Incoming) {
+    let mut left = 4 * LARGEST;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(less) => left = less,
+            None => return,
+        }
     }
 }
 
@@ -339,5 +351,6 @@ const BUFFER: usize = 64 << 10;
 /// A client that begins says its head at once; one that waits between calls may dial again.
 const HEADER: Duration = Duration::from_secs(90);
 const READING: Duration = Duration::from_secs(120);
+const DISCARDING: Duration = Duration::from_secs(10);
 /// Until the head of an answer; without a stream that is all of the thinking.
 const THINKING: Duration = Duration::from_secs(3600);

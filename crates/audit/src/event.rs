@@ -6,6 +6,7 @@ use belljar_spec::BackendName;
 use belljar_spec::egress::{
     Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RefusedRequest, RuleLabel,
 };
+use belljar_spec::llm::{UpstreamKind, Usd};
 use belljar_spec::secret::SecretName;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -72,6 +73,44 @@ pub enum Event {
         reason: Reason,
         detail: Option<Printable>,
         remedy: Option<String>,
+    },
+    /// The sandbox has a route to a model: where it leads, which account pays, what may be called and how much.
+    RouteOpened {
+        upstream: String,
+        server: UpstreamKind,
+        account: String,
+        models: Vec<String>,
+        budget: String,
+    },
+    /// A call to the model is about to leave.
+    ModelAsked { call: u64, model: Option<Printable>, path: Printable, streamed: bool },
+    /// It is over. Everything but the model and the path comes from the upstream; `estimated` says that it did not tell
+    /// all tokens, since the answer was broken off or had no count. Money is in millionths of a dollar.
+    ModelCalled {
+        call: u64,
+        model: Option<Printable>,
+        path: Printable,
+        status: u16,
+        upstream_id: Option<Printable>,
+        message_id: Option<Printable>,
+        input_tokens: u64,
+        output_tokens: u64,
+        cache_read: u64,
+        cache_write: u64,
+        estimated: bool,
+        cost_usd: Option<Usd>,
+        cost_source: Option<CostSource>,
+        millis: u64,
+        streamed: bool,
+        ending: CallEnding,
+    },
+    /// A call to the model did not leave, or its answer did not come in.
+    ModelRefused {
+        model: Option<Printable>,
+        path: Printable,
+        reason: Reason,
+        detail: Option<Printable>,
+        times: u64,
     },
     /// A credential went with a request to where it belongs: the first, the tenth, and so on.
     CredentialUsed {
@@ -146,6 +185,30 @@ pub enum Ending {
     Refused,
     /// The sandbox ended first.
     SandboxEnded,
+}
+
+/// Who said what a call cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// The upstream, in its answer.
+    Upstream,
+    /// The prices of the configuration, by the tokens that the upstream counted.
+    Prices,
+    /// It is free: an error, a list of models, a count of tokens.
+    Free,
+}
+
+/// How a call to a model ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnding {
+    /// The answer came whole.
+    Finished,
+    /// The program inside went away before its end, or the sandbox did.
+    BrokenOffInside,
+    /// The upstream did.
+    BrokenOffOutside,
 }
 
 /// What the ledger says of a log.
@@ -276,6 +339,56 @@ mod tests {
                 r#"{"kind":"token_minted","profile":"read","permissions":"contents:read","repositories":["acme/widgets"],"expires":"2026-11-15T10:00:00.000000Z"}"#,
             ),
             (Event::TokenRevoked { error: None }, r#"{"kind":"token_revoked","error":null}"#),
+            (
+                Event::RouteOpened {
+                    upstream: "https://api.anthropic.com".into(),
+                    server: UpstreamKind::Anthropic,
+                    account: "belljar".into(),
+                    models: vec!["claude-*".into()],
+                    budget: "calls=3".into(),
+                },
+                r#"{"kind":"route_opened","upstream":"https://api.anthropic.com","server":"anthropic","account":"belljar","models":["claude-*"],"budget":"calls=3"}"#,
+            ),
+            (
+                Event::ModelAsked {
+                    call: 1,
+                    model: Some("a\nb".into()),
+                    path: "/v1/messages".into(),
+                    streamed: true,
+                },
+                r#"{"kind":"model_asked","call":1,"model":"a\\nb","path":"/v1/messages","streamed":true}"#,
+            ),
+            (
+                Event::ModelCalled {
+                    call: 1,
+                    model: Some("m".into()),
+                    path: "/v1/messages".into(),
+                    status: 200,
+                    upstream_id: Some("req_1".into()),
+                    message_id: None,
+                    input_tokens: 1,
+                    output_tokens: 2,
+                    cache_read: 3,
+                    cache_write: 4,
+                    estimated: false,
+                    cost_usd: Some(Usd::micros(5)),
+                    cost_source: Some(CostSource::Upstream),
+                    millis: 6,
+                    streamed: true,
+                    ending: CallEnding::Finished,
+                },
+                r#"{"kind":"model_called","call":1,"model":"m","path":"/v1/messages","status":200,"upstream_id":"req_1","message_id":null,"input_tokens":1,"output_tokens":2,"cache_read":3,"cache_write":4,"estimated":false,"cost_usd":5,"cost_source":"upstream","millis":6,"streamed":true,"ending":"finished"}"#,
+            ),
+            (
+                Event::ModelRefused {
+                    model: None,
+                    path: "/x".into(),
+                    reason: Reason::RequestNotAllowed,
+                    detail: None,
+                    times: 1,
+                },
+                r#"{"kind":"model_refused","model":null,"path":"/x","reason":"request_not_allowed","detail":null,"times":1}"#,
+            ),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),

@@ -28,7 +28,7 @@ mod verify;
 
 pub use chain::{Hash, NotAHash};
 pub use error::AuditError;
-pub use event::{Ending, Event};
+pub use event::{CallEnding, CostSource, Ending, Event};
 pub use log::Log;
 pub use place::{directory, parse_sandbox, state_directory};
 pub use read::{LogFile, Reader, Record, find, list};

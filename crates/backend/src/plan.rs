@@ -35,8 +35,8 @@ pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + S
 pub struct WayOut {
     /// The sockets that the guest makes and hands over.
     pub intake: Intake,
-    /// Where names are asked, inside.
-    pub resolver: IpAddr,
+    /// Where names are asked, inside; nowhere if there is nothing but the route to a model.
+    pub resolver: Option<IpAddr>,
 }
 
 /// Whether there is something between the sandbox and the host.
@@ -131,7 +131,7 @@ impl Plan {
     pub(crate) fn layout(&self) -> Result<&Layout, SandboxError> {
         let decide = || match self.wall {
             Wall::Own => {
-                let resolver = self.way_out.as_ref().map(|way_out| way_out.resolver);
+                let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
                 Layout::for_host_root(self.id, &self.spec, resolver, self.authority.as_deref(), &self.own)
             }
             Wall::Absent => Layout::without_root(&self.spec),

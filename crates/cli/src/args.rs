@@ -1,10 +1,12 @@
 //! The words that belljar understands.
 
 mod credentials;
+mod llm;
 mod secrets;
 mod settings;
 
 pub(crate) use credentials::CredentialArgs;
+pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
@@ -50,6 +52,7 @@ impl Args {
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
+            Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
@@ -66,6 +69,7 @@ pub(crate) enum Command {
         belljar run --group registries --allow example.com -- npm ci\n  \
         belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
         belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
+        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic --llm-budget usd=5 -- claude -p hello\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -111,6 +115,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
+    /// Look at what was used of a model
+    Llm {
+        #[command(subcommand)]
+        command: LlmCommand,
+    },
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -132,6 +141,8 @@ pub(crate) struct RunArgs {
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
     pub(crate) secrets: CredentialArgs,
+    #[command(flatten)]
+    pub(crate) llm: LlmArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     /// Start in this folder; a relative one starts at the workspace
@@ -156,6 +167,8 @@ pub(crate) struct ShellArgs {
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
     pub(crate) secrets: CredentialArgs,
+    #[command(flatten)]
+    pub(crate) llm: LlmArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -339,6 +352,7 @@ pub(crate) fn spec(
     sandbox: SandboxArgs,
     egress: EgressArgs,
     secrets: CredentialArgs,
+    llm: LlmArgs,
     limits: &LimitArgs,
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
@@ -355,6 +369,7 @@ pub(crate) fn spec(
         egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
     }
     say_notes(&egress.notes);
+    let llm = egress.llm.route(&llm.flags())?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
         backend: sandbox.backend,
@@ -386,6 +401,7 @@ pub(crate) fn spec(
         credentials: egress.credentials,
         github: egress.github,
         forwarded: egress.forwarded,
+        llm: llm.map(|llm| llm.route),
     })
 }
 

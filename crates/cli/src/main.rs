@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Some(args::Command::Secrets { command }) => commands::secrets::secrets(command),
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
+        Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
     };

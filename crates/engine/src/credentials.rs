@@ -3,7 +3,6 @@
 
 use crate::way_out;
 use belljar_audit::Event;
-use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Credentials, Gateway, SecretError, SecretStore, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant};
 use belljar_spec::{EnvName, SandboxError, SandboxSpec};
@@ -21,12 +20,12 @@ impl Prepared {
     pub(crate) fn new(
         spec: &SandboxSpec,
         gateway: &OnceLock<Gateway>,
-        store: Option<&Arc<dyn SecretStore>>,
+        store: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Prepared, SandboxError> {
         if spec.credentials.is_empty() && spec.forwarded.is_empty() && spec.github.is_none() {
             return Ok(Prepared { spec: spec.clone(), credentials: Arc::new(Credentials::none()) });
         }
-        let store = store.cloned().unwrap_or_else(|| Arc::new(HostSecrets::open()));
+        let store = store();
         let mut spec = spec.clone();
         for Forwarded { variable, source } in all_forwarded(&spec)? {
             let value = danger_forward(&*store, &source).map_err(unavailable)?;

@@ -4,8 +4,9 @@ use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
-use crate::{Sandbox, config, machine};
+use crate::{Sandbox, config, llm, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
+use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -84,7 +85,7 @@ impl Engine {
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
         // Before anything is started: a secret that cannot be read starts nothing.
-        let prepared = Prepared::new(spec, &self.gateway, self.secrets.as_ref())?;
+        let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
         let outcome = self.make_with(&prepared, first);
         if outcome.is_err() {
             prepared.give_back(&self.gateway);
@@ -139,13 +140,21 @@ impl Engine {
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
+        let secrets = spec.llm.as_ref().map(|_| self.secrets());
+        let with_route = match (&spec.llm, &secrets) {
+            (Some(route), Some(secrets)) => {
+                Some(llm::prepare(spec, route, backend.name(), wall, &**secrets)?)
+            }
+            _ => None,
+        };
+        let spec = with_route.as_ref().unwrap_or(spec);
         let directory = self.records()?;
         let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory));
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
-        if let Some(way_out) = policy.as_ref().and_then(way_out::plan) {
+        if let Some(way_out) = policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref())) {
             plan = plan.with_way_out(way_out);
         }
         let authority =
@@ -177,18 +186,30 @@ impl Engine {
         let mut guest =
             guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
+        let route = match &secrets {
+            Some(secrets) => llm::open(spec, id, secrets, &recorder)?,
+            None => None,
+        };
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
             Some(policy) => {
                 let credentials = Arc::clone(&prepared.credentials);
-                way_out::serve(&self.gateway, &mut guest, policy, &recorder, credentials, authority)?
+                way_out::serve(
+                    &self.gateway,
+                    &mut guest,
+                    policy,
+                    &recorder,
+                    credentials,
+                    authority,
+                    route.clone(),
+                )?
             }
             None => (None, WayOut::Absent),
         };
         // The state directory is there by now. Once a process: the next one starts sooner.
         static KEPT: OnceLock<()> = OnceLock::new();
         KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
-        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder })
+        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder, route })
     }
 
     /// What no sandbox may be given.
@@ -199,6 +220,11 @@ impl Engine {
         // What the user's file says counts at the next start.
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own
+    }
+
+    /// Opened where a sandbox uses one, and not before: who holds secrets leaves no core behind.
+    fn secrets(&self) -> Arc<dyn SecretStore> {
+        self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {

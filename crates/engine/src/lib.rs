@@ -24,8 +24,10 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod llm;
 mod machine;
 mod sandbox;
+mod spend;
 mod stream;
 mod way_out;
 
@@ -35,9 +37,12 @@ pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;
 pub use sandbox::Sandbox;
+pub use spend::spend;
 pub use way_out::WayOut;
 
 pub use belljar_backend::{container_around_us, shell};
+pub use belljar_gateway::llm::Totals as LlmTotals;
+pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };

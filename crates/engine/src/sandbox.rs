@@ -1,9 +1,10 @@
 //! A running sandbox: the contract that every backend keeps.
 
-use crate::WayOut;
 use crate::faults::disposed;
 use crate::stream::{self, FromGuest, ToGuest};
+use crate::{LlmTotals, WayOut};
 use belljar_backend::{Counters, Guest, Plan};
+use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
@@ -30,6 +31,8 @@ pub(crate) struct Outside {
     pub(crate) way_out: WayOut,
     /// Its record.
     pub(crate) recorder: Arc<Recorder>,
+    /// Its route to a model, if it has one.
+    pub(crate) route: Option<Arc<Route>>,
 }
 
 impl Sandbox {
@@ -93,12 +96,19 @@ impl Sandbox {
         self.outside.recorder.refused()
     }
 
+    /// What it has used of its model so far; `None` without a route to one. All that ended before it was disposed of is
+    /// in it afterwards.
+    pub fn llm(&self) -> Option<LlmTotals> {
+        self.outside.route.as_ref().map(|route| route.totals())
+    }
+
     /// Fetches something for the sandbox, from outside of it: the same policy, the same record.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, SandboxError> {
         if self.guest.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
             return Err(disposed());
         }
-        let Some(served) = &self.outside.served else { return Err(no_way_out(self.backend)) };
+        let served = self.outside.served.as_ref().filter(|_| self.outside.way_out != WayOut::Absent);
+        let Some(served) = served else { return Err(no_way_out(self.backend)) };
         served.fetch(request).await.map_err(not_fetched)
     }
 

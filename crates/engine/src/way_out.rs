@@ -3,8 +3,10 @@
 use crate::credentials::forwarded;
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
+use belljar_gateway::llm::Route;
 use belljar_gateway::{self as gateway, Authority, Credentials, Gateway, Intake, Recorder, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::message::{self, Caught, Families};
@@ -12,18 +14,24 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What the guest opens for a policy; `None` where the policy has no way out.
-pub(crate) fn plan(policy: &EgressPolicy) -> Option<belljar_backend::WayOut> {
-    if policy.mode == Mode::None {
-        return None;
-    }
-    let intake = message::Intake {
+/// What the guest opens for a policy and a route to a model; `None` where there is neither.
+pub(crate) fn plan(policy: &EgressPolicy, llm: Option<&LlmRoute>) -> Option<belljar_backend::WayOut> {
+    let route = llm.map(|llm| llm.port);
+    let catch = (policy.mode != Mode::None).then(|| message::Catch {
         ipv4: gateway::IPV4.octets(),
         ipv6: gateway::IPV6.octets(),
         port: gateway::PORT,
-        ports_without_netfilter: gateway::ports(policy),
-    };
-    Some(belljar_backend::WayOut { intake, resolver: gateway::DNS_ADDRESS.into() })
+        // Both could not have it.
+        ports_without_netfilter: gateway::ports(policy)
+            .into_iter()
+            .filter(|port| Some(*port) != route)
+            .collect(),
+    });
+    if catch.is_none() && route.is_none() {
+        return None;
+    }
+    let resolver = catch.is_some().then(|| gateway::DNS_ADDRESS.into());
+    Some(belljar_backend::WayOut { intake: message::Intake { catch, route }, resolver })
 }
 
 /// The authority of a sandbox; `None` where nobody has to look into TLS.
@@ -89,24 +97,31 @@ pub(crate) fn serve(
     recorder: &Arc<Recorder>,
     credentials: Arc<Credentials>,
     authority: Option<Arc<Authority>>,
+    llm: Option<Arc<Route>>,
 ) -> Result<(Option<Served>, WayOut), SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
     let failed = |error: std::io::Error| {
         SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
     };
-    let resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
+    let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
+    let routes = resolvers.split_off(resolvers.len().saturating_sub(report.routes.into()));
     let intake = Intake {
         listeners,
         resolvers,
+        routes,
         redirected: report.caught == Caught::EveryPort,
         has_ipv6: report.families == Families::Both,
     };
     let gateway = start(gateway).map_err(failed)?;
-    let way_out = if intake.redirected { WayOut::EveryPort } else { WayOut::SomePorts };
+    let way_out = match report.caught {
+        Caught::EveryPort => WayOut::EveryPort,
+        Caught::SomePorts => WayOut::SomePorts,
+        Caught::Nothing => WayOut::Absent,
+    };
     let served = gateway
         .serve(
             intake,
-            Terms { policy: policy.clone(), recorder: Arc::clone(recorder), credentials, authority },
+            Terms { policy: policy.clone(), recorder: Arc::clone(recorder), credentials, authority, llm },
         )
         .map_err(failed)?;
     Ok((Some(served), way_out))

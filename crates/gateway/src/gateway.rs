@@ -5,6 +5,7 @@ use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::github::Tokens;
 use crate::intake::{Intake, Open};
+use crate::llm::Route;
 use crate::places::Places;
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -76,13 +77,14 @@ impl Gateway {
     /// Serves a sandbox's sockets on these terms.
     pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
         let (families, redirected) = (intake.families(), intake.redirected);
+        let route = terms.llm.clone();
         let serving = Arc::new(Serving::new(&self.places, terms, families, redirected));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
             intake.open()?
         };
-        let task = self.event_loop.spawn(attend(open, Arc::clone(&serving), alive)).abort_handle();
+        let task = self.event_loop.spawn(attend(open, Arc::clone(&serving), route, alive)).abort_handle();
         Ok(Served {
             event_loop: self.event_loop.clone(),
             serving,
@@ -100,6 +102,8 @@ pub struct Terms {
     pub policy: EgressPolicy,
     /// Who keeps its record.
     pub recorder: Arc<Recorder>,
+    /// Its route to a model, if it has one.
+    pub llm: Option<Arc<Route>>,
     /// The secrets it may use without holding them.
     pub credentials: Arc<Credentials>,
     /// Who signs for servers whose TLS is looked into; needed where [`crate::decide::needs_authority`] says so.
@@ -175,19 +179,31 @@ fn wait_for<T: Send + 'static>(
 }
 
 /// Serves until it is aborted. `alive` is dropped with the last connection.
-async fn attend(open: Open, serving: Arc<Serving>, alive: Alive) {
+async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, alive: Alive) {
     let mut tasks = JoinSet::new();
     for socket in open.resolvers {
         tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
     }
     for listener in open.listeners {
-        tasks.spawn(accept(listener, Arc::clone(&serving), alive.clone()));
+        let (serving, alive) = (Arc::clone(&serving), alive.clone());
+        tasks.spawn(accept(listener, move |stream| {
+            connection::serve(stream, Arc::clone(&serving), alive.clone())
+        }));
+    }
+    for (listener, route) in open.routes.into_iter().zip(std::iter::repeat(route).flatten()) {
+        let (serving, alive) = (Arc::clone(&serving), alive.clone());
+        tasks.spawn(accept(listener, move |stream| {
+            Arc::clone(&route).serve(stream, Arc::clone(&serving), alive.clone())
+        }));
     }
     drop(alive);
     while tasks.join_next().await.is_some() {}
 }
 
-async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     // While there are connections, a timer is always due soon: one that is set for earlier than every other makes the
     // event loop wake itself, which would be a system call for each connection.
@@ -197,8 +213,7 @@ async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
             () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let (serving, alive) = (Arc::clone(&serving), alive.clone());
-                    connections.spawn(connection::serve(stream, serving, alive));
+                    connections.spawn(serve(stream));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(A_MOMENT).await,

@@ -15,6 +15,8 @@ pub struct Intake {
     pub listeners: Vec<OwnedFd>,
     /// Where names are asked.
     pub resolvers: Vec<OwnedFd>,
+    /// Where the model is found.
+    pub routes: Vec<OwnedFd>,
     /// Every port is led to one listener, and the socket knows what was meant.
     pub redirected: bool,
     /// Whether there is IPv6 inside.
@@ -25,6 +27,7 @@ pub struct Intake {
 pub(crate) struct Open {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) resolvers: Vec<UdpSocket>,
+    pub(crate) routes: Vec<TcpListener>,
 }
 
 impl Intake {
@@ -47,6 +50,7 @@ impl Intake {
         Ok(Open {
             listeners: self.listeners.into_iter().map(listener).collect::<Result<_, _>>()?,
             resolvers: self.resolvers.into_iter().map(resolver).collect::<Result<_, _>>()?,
+            routes: self.routes.into_iter().map(listener).collect::<Result<_, _>>()?,
         })
     }
 }

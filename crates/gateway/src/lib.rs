@@ -27,6 +27,7 @@ mod github;
 pub mod hello;
 mod http;
 mod intake;
+pub mod llm;
 mod names;
 mod outbound;
 mod places;

@@ -27,8 +27,11 @@ pub(crate) struct Outbound {
     /// As it stands in `Host`.
     authority: HeaderValue,
     tls: Option<TlsConnector>,
-    idle: Mutex<Vec<SendRequest<Body>>>,
+    idle: Idle,
 }
+
+/// Connections that wait for the next request.
+type Idle = Arc<Mutex<Vec<SendRequest<Body>>>>;
 
 /// What went wrong on the way to a configured server.
 #[derive(Debug, thiserror::Error)]
@@ -62,23 +65,31 @@ impl Outbound {
             port: url.port_or_known_default().ok_or_else(wrong)?,
             authority: HeaderValue::from_str(&authority).map_err(|_| wrong())?,
             tls,
-            idle: Mutex::default(),
+            idle: Idle::default(),
         })
     }
 
     /// Sends a request, whose target is a path, and gives its answer when the head is there. A connection that has
-    /// waited may be dead by now; then nothing of the request was sent, and a new one is made.
-    pub(crate) async fn send(&self, mut request: Request<Body>) -> Result<Answer<'_>, OutboundError> {
+    /// waited may be dead by now; if nothing of the request was sent, a new one is made.
+    pub(crate) async fn send(&self, mut request: Request<Body>) -> Result<Answer, OutboundError> {
         request.headers_mut().insert(HOST, self.authority.clone());
-        let mut connection = match self.waiting().await {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        let response = connection
-            .send_request(request)
-            .await
-            .map_err(|error| OutboundError::Answer { to: self.host.clone(), error })?;
-        Ok(Answer { response, connection: Kept { to: self, connection: Some(connection) } })
+        let failed = |error| OutboundError::Answer { to: self.host.clone(), error };
+        while let Some(mut connection) = self.waiting().await {
+            match connection.try_send_request(request).await {
+                Ok(response) => return Ok(self.answer(response, connection)),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed(error.into_error())),
+                },
+            }
+        }
+        let mut connection = self.connect().await?;
+        let response = connection.send_request(request).await.map_err(failed)?;
+        Ok(self.answer(response, connection))
+    }
+
+    fn answer(&self, response: Response<Incoming>, connection: SendRequest<Body>) -> Answer {
+        Answer { response, connection: Kept { idle: Arc::clone(&self.idle), connection } }
     }
 
     async fn waiting(&self) -> Option<SendRequest<Body>> {
@@ -119,23 +130,23 @@ impl Outbound {
 }
 
 /// An answer whose body is still to come. Once that is read to its end, the connection can be kept.
-pub(crate) struct Answer<'a> {
+pub(crate) struct Answer {
     pub(crate) response: Response<Incoming>,
-    pub(crate) connection: Kept<'a>,
+    pub(crate) connection: Kept,
 }
 
 /// A connection that may serve the next request.
-pub(crate) struct Kept<'a> {
-    to: &'a Outbound,
-    connection: Option<SendRequest<Body>>,
+pub(crate) struct Kept {
+    idle: Idle,
+    connection: SendRequest<Body>,
 }
 
-impl Kept<'_> {
+impl Kept {
     /// The body was read to its end.
-    pub(crate) fn keep(mut self) {
-        let mut idle = self.to.idle.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn keep(self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE {
-            idle.extend(self.connection.take());
+            idle.push(self.connection);
         }
     }
 }

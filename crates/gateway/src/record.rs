@@ -6,7 +6,7 @@
 use crate::decide::Permit;
 use crate::relay::Counts;
 use belljar_audit::{Ending, Event, Log};
-use belljar_spec::egress::{Destination, Reason, Refusal};
+use belljar_spec::egress::{Destination, Printable, Reason, Refusal};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +17,8 @@ use std::time::Instant;
 pub struct Recorder {
     log: Option<Log>,
     refusals: Mutex<Refusals>,
+    /// How often each request to a model was refused.
+    requests: Mutex<BTreeMap<String, u64>>,
     next_connection: AtomicU64,
     lines: AtomicU64,
     suppressed: AtomicU64,
@@ -43,6 +45,7 @@ impl Recorder {
         Recorder {
             log,
             refusals: Mutex::default(),
+            requests: Mutex::default(),
             next_connection: AtomicU64::new(1),
             lines: AtomicU64::new(0),
             suppressed: AtomicU64::new(0),
@@ -100,6 +103,18 @@ impl Recorder {
         self.write_some(times, || Event::fetch_refused(refusal, method));
     }
 
+    pub(crate) fn model_refused(
+        &self,
+        model: Option<Printable>,
+        path: Printable,
+        reason: Reason,
+        detail: &str,
+    ) {
+        let times = self.count(format!("model {model:?} {path} {}", reason.code()));
+        let detail = (!detail.is_empty()).then(|| detail.into());
+        self.write_some(times, || Event::ModelRefused { model, path, reason, detail, times });
+    }
+
     /// A connection that is about to be used. What cannot be recorded is not let out.
     pub(crate) fn opened(
         self: &Arc<Recorder>,
@@ -138,6 +153,17 @@ impl Recorder {
             refusals.seen.insert(key, Refused { refusal: refusal.clone(), times: 1 });
         }
         1
+    }
+
+    /// How often this was counted, with this time.
+    fn count(&self, key: String) -> u64 {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.len() >= REMEMBERED && !requests.contains_key(&key) {
+            return 1;
+        }
+        let times = requests.entry(key).or_default();
+        *times += 1;
+        *times
     }
 
     /// Writes an event of which there may be very many.

@@ -36,7 +36,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
-        let Terms { policy, recorder, credentials, authority } = terms;
+        let Terms { policy, recorder, credentials, authority, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections),

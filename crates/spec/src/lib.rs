@@ -9,6 +9,7 @@ pub mod egress;
 mod error;
 mod id;
 mod limits;
+pub mod llm;
 mod quantity;
 mod sandbox;
 pub mod secret;

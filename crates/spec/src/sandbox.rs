@@ -1,6 +1,7 @@
 //! A sandbox to make.
 
 use crate::egress::EgressPolicy;
+use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
@@ -31,6 +32,8 @@ pub struct SandboxSpec {
     pub egress: Option<EgressPolicy>,
     /// The secrets it may use without holding them.
     pub credentials: Vec<Credential>,
+    /// Its route to a model, if it has one.
+    pub llm: Option<LlmRoute>,
     /// What its token for GitHub may do, if it has one.
     pub github: Option<GitHubGrant>,
     /// The secrets that it really holds. Each is recorded.

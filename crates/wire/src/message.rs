@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -77,6 +77,15 @@ pub enum Step {
 /// the setup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intake {
+    /// What is dialled by name, if anything may be.
+    pub catch: Option<Catch>,
+    /// The port of the loopback addresses where programs find the model, if there is one.
+    pub route: Option<u16>,
+}
+
+/// How whatever is dialled arrives at the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catch {
     /// The sandbox's own addresses. Every other address is local too.
     pub ipv4: [u8; 4],
     pub ipv6: [u8; 16],
@@ -91,8 +100,10 @@ pub struct Intake {
 pub struct IntakeReport {
     pub families: Families,
     pub caught: Caught,
-    /// So many of the descriptors are TCP listeners; the others are UDP sockets that names are asked at.
+    /// So many of the descriptors are TCP listeners; behind them are UDP sockets that names are asked at.
     pub listeners: u16,
+    /// So many at the end are TCP listeners of the route to the model.
+    pub routes: u16,
 }
 
 /// Which addresses the sandbox's network has.
@@ -111,6 +122,8 @@ pub enum Caught {
     EveryPort,
     /// Those to some ports; the socket's own address is the destination.
     SomePorts,
+    /// None: only the route to the model is open.
+    Nothing,
 }
 
 /// Where a bind comes from.
@@ -426,6 +439,24 @@ mod tests {
         );
         assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
         assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: None })), [0, 7, 0]);
+        let intake =
+            IntakeReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: 2 };
+        assert_eq!(
+            encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: Some(intake) })),
+            [0, 7, 1, 1, 2, 0, 2]
+        );
+    }
+
+    #[test]
+    fn golden_bytes_of_an_intake() {
+        let route = Intake { catch: None, route: Some(8080) };
+        assert_eq!(encode(&Step::OpenIntake(route)), [17, 0, 1, 0x90, 0x3f]);
+        let catch =
+            Catch { ipv4: [198, 18, 0, 1], ipv6: [6; 16], port: 1, ports_without_netfilter: vec![443] };
+        let mut expected = vec![17, 1, 198, 18, 0, 1];
+        expected.extend([6; 16]);
+        expected.extend([1, 1, 0xbb, 0x03, 0]);
+        assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), route: None })), expected);
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub fn serve(stream: &mut (impl Read + Write), handler: &impl Fn(&Request) -> Re
 }
 
 /// A borrowed stream, to read from through a buffer and to write to directly.
-struct Both<'a, S>(&'a mut S);
+pub(crate) struct Both<'a, S>(pub(crate) &'a mut S);
 
 impl<S: Read> Read for Both<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -149,7 +149,7 @@ impl<S: Read> Read for Both<'_, S> {
     }
 }
 
-fn read<S: Read + Write>(stream: &mut BufReader<Both<'_, S>>) -> io::Result<Option<Request>> {
+pub(crate) fn read<S: Read + Write>(stream: &mut BufReader<Both<'_, S>>) -> io::Result<Option<Request>> {
     let first = line(stream)?;
     let mut words = first.split(' ');
     let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
@@ -188,7 +188,7 @@ fn line(stream: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end().to_string())
 }
 
-fn write(stream: &mut impl Write, request: &Request, response: &Response) -> io::Result<()> {
+pub(crate) fn write(stream: &mut impl Write, request: &Request, response: &Response) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Whatever\r\n", response.status);
     for (name, value) in &response.headers {
         head.push_str(&format!("{name}: {value}\r\n"));

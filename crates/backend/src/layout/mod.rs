@@ -97,7 +97,11 @@ impl Layout {
         shared::refuse_our_own(&shared, own)?;
         let (mut binds, mut links) = system::directories();
         let mut etc = etc::files(id);
-        etc.files.extend(network::files(spec.egress.as_ref(), resolver));
+        etc.files.extend(network::files(
+            spec.egress.as_ref(),
+            resolver,
+            spec.llm.as_ref().map(|llm| llm.port),
+        ));
         let trust = authority.map(|pem| trust::add(pem, &mut etc)).unwrap_or_default();
         binds.extend(etc.binds);
         links.extend(etc.links);

@@ -3,15 +3,22 @@
 use belljar_spec::egress::{EgressPolicy, HostPattern, Mode, Rule};
 use std::net::IpAddr;
 
-pub(super) fn files(policy: Option<&EgressPolicy>, resolver: Option<IpAddr>) -> Vec<(String, Vec<u8>)> {
+pub(super) fn files(
+    policy: Option<&EgressPolicy>,
+    resolver: Option<IpAddr>,
+    model: Option<u16>,
+) -> Vec<(String, Vec<u8>)> {
     let resolv_conf = match resolver {
         Some(address) => format!("nameserver {address}\n"),
         None => "# no network in here\n".to_string(),
     };
-    let note = match resolver {
+    let mut note = match resolver {
         Some(_) => note(policy.unwrap_or(&EgressPolicy::strict())),
         None => NO_NETWORK.to_string(),
     };
+    if let Some(port) = model {
+        note.push_str(&format!("\nA model is at http://127.0.0.1:{port}{MODEL}"));
+    }
     vec![("etc/resolv.conf".into(), resolv_conf.into_bytes()), (NOTE.into(), note.into_bytes())]
 }
 
@@ -51,5 +58,8 @@ const INTRODUCTION: &str = "\
 This sandbox reaches only what its policy allows, by name and with no proxy settings. A name that is not allowed does\n\
 not resolve; an address cannot be dialled; UDP and ping have no way out. A refusal is final: another tool, port or\n\
 address gets the same answer.\n";
+const MODEL: &str = ", in the usual dialects; OPENAI_BASE_URL, ANTHROPIC_BASE_URL and\n\
+GOOGLE_GEMINI_BASE_URL say so to most programs. Any key will do: the real one is put in outside. A refusal with status\n\
+400 is final.\n";
 const ENDING: &str =
     "\nWhoever started the sandbox can allow more: belljar run --allow HOST[:PORT][/PROTOCOL]\n";

@@ -69,6 +69,8 @@ pub(crate) struct ConfigShowArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
+    #[command(flatten)]
+    pub(crate) llm: super::LlmArgs,
 }
 
 #[derive(Debug, Subcommand)]

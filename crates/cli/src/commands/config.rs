@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
-use belljar_engine::config::{self, Loaded, Origin};
+use belljar_engine::config::{self, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use serde_json::{Value, json};
@@ -28,13 +28,14 @@ pub(super) fn effective(
 
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
+    let llm = loaded.llm.route(&options.llm.flags())?;
     match options.json {
-        true => print(format!("{:#}\n", as_json(&policy, &loaded)).as_bytes()),
-        false => print(as_text(&policy, &loaded).as_bytes()),
+        true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref())).as_bytes()),
+        false => print(as_text(&policy, &loaded, llm.as_ref()).as_bytes()),
     }
 }
 
-fn as_text(policy: &EgressPolicy, loaded: &Loaded) -> String {
+fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> String {
     let origins = &loaded.origins;
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut line = |key: &str, value: &str, origin: &dyn std::fmt::Display| {
@@ -64,14 +65,26 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded) -> String {
     line("connections", &policy.limits.connections.to_string(), &origins.connections);
     let bytes = policy.limits.bytes.map_or("no limit".into(), |bytes| bytes.to_string());
     line("bytes", &bytes, &origins.bytes);
+    if let Some(LlmLoaded { route, origin, .. }) = llm {
+        line("llm", &format!("{} ({})", route.upstream, route.kind), origin);
+        for list in &route.models {
+            let names: Vec<&str> = list.iter().map(|glob| glob.as_str()).collect();
+            line("llm model", &names.join(" or "), &"");
+        }
+        line("llm budget", &route.budget.to_string(), &"");
+    }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
     }
     let width = rows.iter().map(|[_, value, _]| value.chars().count()).max().unwrap_or_default();
-    rows.iter().map(|[key, value, origin]| format!("{key:<12} {value:<width$}  {origin}\n")).collect()
+    rows.iter()
+        .map(|[key, value, origin]| {
+            format!("{key:<12} {value:<width$}  {origin}").trim_end().to_string() + "\n"
+        })
+        .collect()
 }
 
-fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
+fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> Value {
     let origins = &loaded.origins;
     let rules = |rules: &[Rule]| -> Vec<Value> {
         let one = |rule: &Rule| {
@@ -100,6 +113,16 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded) -> Value {
         "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
         "connections": said(json!(policy.limits.connections), &origins.connections),
         "bytes": said(json!(policy.limits.bytes), &origins.bytes),
+        "llm": llm.map(|LlmLoaded { route, origin, .. }| json!({
+            "url": route.upstream,
+            "kind": route.kind,
+            "key": route.key.as_ref().map(ToString::to_string),
+            "models": route.models,
+            "budget": { "calls": route.budget.calls, "tokens": route.budget.tokens, "usd_micros": route.budget.cost },
+            "account": route.billing.account(),
+            "port": route.port,
+            "from": origin.to_string(),
+        })),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })

@@ -3,6 +3,8 @@
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod llm;
+mod model;
 pub(crate) mod paper;
 pub(crate) mod policy;
 mod refused;

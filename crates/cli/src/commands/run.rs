@@ -1,12 +1,12 @@
 //! `belljar run`: one command, one sandbox.
 
-use super::print;
 use super::refused::{self, RefusedReport};
 use super::{block_on, exit_code};
+use super::{model, print};
 use crate::args::{self, RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
-use belljar_engine::{Engine, ExecResult, Sandbox};
+use belljar_engine::{Engine, ExecResult, LlmTotals, Sandbox};
 use belljar_spec::{
     BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
     WindowSize,
@@ -21,7 +21,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.cwd = options.cwd;
     command.max_output = options.limits.output();
     command.timeout = options.limits.timeout();
-    let spec = args::spec(options.sandbox, options.egress, options.secrets, &options.limits)?;
+    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
     say_forwarded(&spec);
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");
@@ -98,6 +98,8 @@ pub(super) fn in_foreground(
     let code = ended.and_then(|ended| say_end(&ended, timeout));
     refused::say(&sandbox);
     sandbox.abandon();
+    // Now everything that was on its way is counted.
+    model::say(&sandbox);
     code
 }
 
@@ -143,7 +145,10 @@ async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, Sandbo
     command.stdin = Stdin::Bytes(input);
     let start = Instant::now();
     let result = sandbox.exec(&command).await?;
-    let report = Report::new(sandbox, &result, start.elapsed());
+    let elapsed = start.elapsed();
+    // Everything that was on its way is counted then.
+    sandbox.abandon();
+    let report = Report::new(sandbox, &result, elapsed);
     let text = serde_json::to_string_pretty(&report)
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
     print(format!("{text}\n").as_bytes())?;
@@ -164,6 +169,8 @@ struct Report {
     not_started: Option<String>,
     duration_ms: u64,
     refused: Vec<RefusedReport>,
+    /// What was used of the model; money in millionths of a dollar.
+    llm: Option<LlmTotals>,
     stdout: String,
     stderr: String,
 }
@@ -182,6 +189,7 @@ impl Report {
             not_started: result.not_started.clone(),
             duration_ms: duration.as_millis() as u64,
             refused: refused::report(sandbox),
+            llm: sandbox.llm(),
             stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
         }

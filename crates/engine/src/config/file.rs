@@ -1,6 +1,7 @@
 //! A file as it was written: its keys and where they stand. What they mean is the layer's business.
 
 use super::fault::{at, nearest, plain};
+use super::llm::LlmTable;
 use super::read::Text;
 use belljar_spec::SandboxError;
 use serde::Deserialize;
@@ -16,6 +17,7 @@ pub(super) struct File {
     pub(super) egress: Egress,
     pub(super) credential: BTreeMap<String, Spanned<CredentialTable>>,
     pub(super) github: Option<Spanned<GitHubTable>>,
+    pub(super) llm: Option<Spanned<LlmTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -156,6 +158,10 @@ impl<'de> Deserialize<'de> for Scalar {
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Scalar, E> {
                 Ok(Scalar(number.to_string()))
             }
 

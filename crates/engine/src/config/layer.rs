@@ -3,6 +3,7 @@
 use super::authorities::AuthorityFile;
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
+use super::llm::LlmSettings;
 use super::place::{At, Place};
 use super::read::Text;
 use super::{credential_table, github_table, rule_table};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub credentials: Vec<At<Credential>>,
     /// The App that mints tokens for GitHub.
     pub github: Option<At<GitHubApp>>,
+    /// The route to a model.
+    pub llm: Option<LlmSettings>,
 }
 
 impl Settings {
@@ -72,12 +75,14 @@ impl Settings {
             reasons: Vec::new(),
             credentials: Vec::new(),
             github: None,
+            llm: None,
         }
     }
 
-    /// Does it say nothing of what may be reached? A credential counts only where a run asks for it.
+    /// Does it say nothing of what may be reached? A credential and the route to a model count only where a run asks
+    /// for them.
     pub fn is_silent(&self) -> bool {
-        let reach = Settings { credentials: Vec::new(), github: None, ..self.clone() };
+        let reach = Settings { credentials: Vec::new(), github: None, llm: None, ..self.clone() };
         reach == Settings::silent(self.layer)
     }
 
@@ -107,12 +112,14 @@ impl Settings {
             bytes,
             rule,
         } = file.egress;
+        let llm = file.llm;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
         reader.may_say("private", &private, &[Layer::Operator])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
+        reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -127,6 +134,7 @@ impl Settings {
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
             credentials,
             github,
+            llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
             ..Settings::silent(text.layer)
         };
         for table in &rule {

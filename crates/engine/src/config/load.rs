@@ -3,6 +3,7 @@
 use super::fault::{argument, shown};
 use super::flags::EgressFlags;
 use super::layer::{Layer, Settings};
+use super::llm::LlmLayers;
 use super::merge::{Layers, Origins};
 use super::place::Places;
 use super::read::{self, FILE, FOLDER};
@@ -32,6 +33,8 @@ pub struct Loaded {
     pub forwarded: Vec<Forwarded>,
     pub(super) layers: Layers,
     pub(super) flags: EgressFlags,
+    /// What they say of the route to a model.
+    pub llm: LlmLayers,
 }
 
 /// Something that is no error, and that a person should know.
@@ -58,6 +61,8 @@ pub fn load_from(
 ) -> Result<Loaded, SandboxError> {
     let mut loaded = Loaded::default();
     let mut layers = above(places, &mut loaded.files)?;
+    let llm = |layer: &Option<Settings>| layer.as_ref().and_then(|layer| layer.llm.clone());
+    loaded.llm = LlmLayers { operator: llm(&layers.operator), user: llm(&layers.user) };
     if let Some(workspace) = workspace {
         layers.repository = repository(places, workspace, &mut loaded)?;
     }

@@ -11,6 +11,7 @@ mod tests {
     use super::*;
     use crate::config::file::known_keys;
     use belljar_spec::egress::{Mode, Protocol, groups};
+    use belljar_spec::llm::UpstreamKind;
     use serde_json::Value;
 
     fn read() -> Value {
@@ -35,12 +36,17 @@ mod tests {
         let rule = &egress["properties"]["rule"]["items"];
         let credential = &schema["properties"]["credential"]["additionalProperties"];
         let github = &schema["properties"]["github"];
+        let llm = &schema["properties"]["llm"];
+        let price = &llm["properties"]["price"]["additionalProperties"];
         for (header, table) in [
             ("", &schema),
             ("[egress]", egress),
             ("[[egress.rule]]\nhost = \"x\"", rule),
             ("[credential.x]", credential),
             ("[github]", github),
+            ("[llm]", llm),
+            ("[llm.budget]", &llm["properties"]["budget"]),
+            ("[llm.price.x]", price),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
@@ -64,5 +70,7 @@ mod tests {
         assert_eq!(words(&egress["groups"]["items"]["enum"]), known);
         let protocols = sorted(Protocol::ALL.map(|protocol| protocol.to_string()));
         assert_eq!(words(&egress["rule"]["items"]["properties"]["protocols"]["items"]["enum"]), protocols);
+        let kinds = sorted(UpstreamKind::ALL.map(|kind| kind.to_string()));
+        assert_eq!(words(&schema["properties"]["llm"]["properties"]["kind"]["enum"]), kinds);
     }
 }

@@ -21,6 +21,7 @@ mod screen;
 mod tests;
 mod watch;
 
+pub(crate) use forms::Forms;
 pub use forward::danger_forward;
 pub(crate) use redact::Redact;
 pub(crate) use watch::Watch;
@@ -33,7 +34,6 @@ use belljar_spec::EnvName;
 use belljar_spec::egress::HostName;
 use belljar_spec::secret::{Credential, SecretName, SecretSource};
 use bound::Bound;
-use forms::Forms;
 use hyper::http::request::Parts;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -52,7 +52,7 @@ fn same_host(authority: &[u8], to: &Origin) -> Result<(), Refusal> {
 }
 
 /// Says once, and in one way, how long it is. The library reads more than that, and writes it on as it came.
-fn has_one_length(headers: &HeaderMap) -> bool {
+pub(crate) fn has_one_length(headers: &HeaderMap) -> bool {
     let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
     let mut encodings = headers.get_all(TRANSFER_ENCODING).iter();
     match (encodings.next(), encodings.next()) {

@@ -19,6 +19,7 @@ mod serve;
 mod upstream;
 
 pub(crate) use answer::page;
+pub(crate) use judge::has_one_length;
 pub(crate) use route::Route;
 pub(crate) use upstream::Start;
 

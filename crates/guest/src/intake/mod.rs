@@ -4,7 +4,8 @@
 //! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener, and
 //! the host reads back what was meant. Names are asked at 127.0.0.1; a resolver that a program has built in is
 //! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
-//! without nf_tables gets a listener per port instead.
+//! without nf_tables gets a listener per port instead. The route to the model is a plain listener on loopback; it may be
+//! all that there is.
 
 mod netlink;
 mod rules;
@@ -16,28 +17,41 @@ use belljar_sys::rustix::net::{
     AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
     bind, listen, socket_with, sockopt,
 };
-use belljar_wire::message::{Caught, Families, Intake, IntakeReport};
+use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 /// The sockets of an intake, and what they are.
 pub(crate) struct Opened {
     pub(crate) report: IntakeReport,
-    /// As the report lists them: listeners first, then those that names are asked at.
+    /// As the report lists them: listeners first, then those that names are asked at, then those of the route.
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
 /// Opens an intake in the calling thread's network namespace, whose loopback device is up.
 pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
-    let families = rules::make_everything_local(intake)?;
-    let caught = match rules::redirect(intake.port) {
+    let mut opened = match &intake.catch {
+        Some(catch) => everything(catch)?,
+        None => Opened { report: NOTHING, sockets: Vec::new() },
+    };
+    if let Some(port) = intake.route {
+        let routes = route(port)?;
+        opened.report.routes = routes.len() as u16;
+        opened.sockets.extend(routes);
+    }
+    Ok(opened)
+}
+
+fn everything(catch: &Catch) -> Result<Opened, Errno> {
+    let families = rules::make_everything_local(catch)?;
+    let caught = match rules::redirect(catch.port) {
         Ok(()) => Caught::EveryPort,
         Err(Errno::PROTONOSUPPORT | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => Caught::SomePorts,
         Err(errno) => return Err(errno),
     };
     let ports: &[u16] = match caught {
-        Caught::EveryPort => &[intake.port],
-        Caught::SomePorts => &intake.ports_without_netfilter,
+        Caught::EveryPort => &[catch.port],
+        Caught::SomePorts | Caught::Nothing => &catch.ports_without_netfilter,
     };
     let mut sockets = Vec::new();
     for port in ports {
@@ -48,7 +62,7 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     if families == Families::Both {
         sockets.push(resolver(Ipv6Addr::LOCALHOST.into())?);
     }
-    Ok(Opened { report: IntakeReport { families, caught, listeners }, sockets })
+    Ok(Opened { report: IntakeReport { families, caught, listeners, routes: 0 }, sockets })
 }
 
 /// A network namespace that a thread makes beside everything else: it takes as long as all of that together, so it
@@ -103,6 +117,28 @@ fn listener(families: Families, port: u16) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// Where programs find the model: at both loopback addresses, before any program is there to take the port. What goes
+/// to loopback is not led anywhere else by the rules.
+fn route(port: u16) -> Result<Vec<OwnedFd>, Errno> {
+    let at = |family: AddressFamily, address: std::net::SocketAddr| {
+        let socket = socket_with(family, SocketType::STREAM, FLAGS, None)?;
+        if family == AddressFamily::INET6 {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        bind(&socket, &address)?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    };
+    let mut sockets = vec![at(AddressFamily::INET, (Ipv4Addr::LOCALHOST, port).into())?];
+    match at(AddressFamily::INET6, (Ipv6Addr::LOCALHOST, port).into()) {
+        Ok(socket) => sockets.push(socket),
+        // IPv6 is switched off.
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(sockets)
+}
+
 /// Where names are asked. Bound to the very address that is asked: an answer from another one would be none.
 fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -111,6 +147,9 @@ fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
+/// Without names there is nothing to be caught.
+const NOTHING: IntakeReport =
+    IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: 0 };
 /// The host serves them from an event loop.
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// As many as the kernel lets wait by default (net.core.somaxconn).

@@ -23,18 +23,18 @@
 use super::netlink::{ACK, APPEND, Batch, CREATE, Nest};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::netlink;
-use belljar_wire::message::{Families, Intake};
+use belljar_wire::message::{Catch, Families};
 
 /// Gives the loopback device an address of each family and makes every other one local too. Without an address of
 /// its own a family does not exist for programs that ask only for what the machine has (AI_ADDRCONFIG).
-pub(super) fn make_everything_local(intake: &Intake) -> Result<Families, Errno> {
+pub(super) fn make_everything_local(catch: &Catch) -> Result<Families, Errno> {
     let mut batch = Batch::default();
-    address(&mut batch, AF_INET, &intake.ipv4, 0);
-    route(&mut batch, AF_INET, &intake.ipv4, SCOPE_HOST, ACK);
+    address(&mut batch, AF_INET, &catch.ipv4, 0);
+    route(&mut batch, AF_INET, &catch.ipv4, SCOPE_HOST, ACK);
     batch.send(None)?;
     let mut batch = Batch::default();
-    address(&mut batch, AF_INET6, &intake.ipv6, NO_DUPLICATES_CHECK);
-    route(&mut batch, AF_INET6, &intake.ipv6, SCOPE_UNIVERSE, ACK);
+    address(&mut batch, AF_INET6, &catch.ipv6, NO_DUPLICATES_CHECK);
+    route(&mut batch, AF_INET6, &catch.ipv6, SCOPE_UNIVERSE, ACK);
     match batch.send(None) {
         Ok(()) => Ok(Families::Both),
         // Switched off in this kernel, or in this namespace by the host's own default.

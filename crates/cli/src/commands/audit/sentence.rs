@@ -5,6 +5,7 @@
 
 use belljar_audit::Record;
 use belljar_spec::egress::Reason;
+use belljar_spec::llm::Usd;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -112,6 +113,19 @@ impl Event<'_> {
                 let asked = format!("{} {}", self.text("method"), self.place("destination"));
                 ("refused", self.refused(&asked), self.remedy())
             }
+            "route_opened" => ("route", self.route(), vec![]),
+            "model_asked" => {
+                let what = format!("asked #{}", self.text("call"));
+                return (what, format!("{} {}", self.model(), self.text("path")), vec![]);
+            }
+            "model_called" => {
+                let what = format!("model #{}", self.text("call"));
+                return (what, self.called(), vec![]);
+            }
+            "model_refused" => {
+                let asked = format!("{} {}", self.model(), self.text("path"));
+                ("refused", self.refused(&asked), vec![])
+            }
             "records_suppressed" => {
                 ("suppressed", format!("{} more of the same", self.text("count")), vec![])
             }
@@ -143,6 +157,45 @@ impl Event<'_> {
         let seconds = self.number("millis") as f64 / 1000.0;
         let ending = self.text("ending").replace('_', " ");
         format!("{sent} sent, {received} received, {seconds:.3} s, {ending}")
+    }
+
+    fn route(&self) -> String {
+        let models = self.0["models"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let models = models.collect::<Vec<_>>().join(" and ");
+        let models = if models.is_empty() { "any model".to_string() } else { models };
+        let (upstream, server) = (self.text("upstream"), self.text("server"));
+        format!(
+            "{upstream} ({server}), {models}, billed to {}, {}",
+            self.text("account"),
+            self.text("budget")
+        )
+    }
+
+    fn model(&self) -> String {
+        self.0["model"].as_str().unwrap_or("no model").to_string()
+    }
+
+    fn called(&self) -> String {
+        let tokens = |name: &str| self.number(name);
+        let mut sentence = format!(
+            "{}: {}, {} in, {} out, {} read from a cache, {} written to it",
+            self.model(),
+            self.text("status"),
+            tokens("input_tokens"),
+            tokens("output_tokens"),
+            tokens("cache_read"),
+            tokens("cache_write")
+        );
+        if self.0["estimated"] == true {
+            sentence.push_str(" (estimated)");
+        }
+        match self.0["cost_usd"].as_u64() {
+            Some(cost) => sentence.push_str(&format!(", {} USD", Usd::micros(cost))),
+            None => sentence.push_str(", cost not known"),
+        }
+        let seconds = self.number("millis") as f64 / 1000.0;
+        sentence.push_str(&format!(", {seconds:.3} s, {}", self.text("ending").replace('_', " ")));
+        sentence
     }
 
     fn refused(&self, asked: &str) -> String {
@@ -218,6 +271,14 @@ mod tests {
             (
                 r#"{"kind":"connection_closed","connection":7,"sent":10,"received":2048,"millis":1500,"ending":"reset_outside"}"#,
                 "2026-11-15 06:00:00.123  closed #7   10 B sent, 2.0 KiB received, 1.500 s, reset outside\n",
+            ),
+            (
+                r#"{"kind":"model_called","call":2,"model":"m","path":"/v1/messages","status":200,"upstream_id":"r","message_id":null,"input_tokens":100,"output_tokens":30,"cache_read":7,"cache_write":2000,"estimated":false,"cost_usd":8252,"cost_source":"prices","millis":1500,"streamed":true,"ending":"finished"}"#,
+                "2026-11-15 06:00:00.123  model #2    m: 200, 100 in, 30 out, 7 read from a cache, 2000 written to it, 0.008252 USD, 1.500 s, finished\n",
+            ),
+            (
+                r#"{"kind":"model_refused","model":"gpt-5","path":"/v1/responses","reason":"budget_spent","detail":"2 of 2 calls are used","times":1}"#,
+                "2026-11-15 06:00:00.123  refused     gpt-5 /v1/responses: the budget for the model is spent (2 of 2 calls are used)\n",
             ),
             (
                 r#"{"kind":"from_the_future","what":"ever"}"#,

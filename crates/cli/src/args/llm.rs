@@ -1,0 +1,57 @@
+//! The words about the route to a model.
+
+use belljar_engine::config::{LlmFlags, LlmWhere};
+use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
+use belljar_spec::secret::SecretRef;
+use clap::{Args as ClapArgs, Subcommand};
+
+#[derive(Debug, Default, Clone, ClapArgs)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct LlmArgs {
+    /// Give the sandbox a route to the model at this URL: LiteLLM, Anthropic, Gemini, or whatever speaks as OpenAI does.
+    /// Programs find it at http://127.0.0.1:8080, and variables tell them so. `off`: none, whatever your configuration
+    /// says
+    #[arg(long = "llm", value_name = "URL")]
+    to: Option<LlmWhere>,
+    /// What opens it, and is never seen inside: `secret:NAME`, `env:NAME` or `file:/PATH`
+    #[arg(long = "llm-key", value_name = "REF")]
+    key: Option<SecretRef>,
+    /// What is spoken there: litellm, anthropic, openai or gemini [default: by the name of the host, else litellm]
+    #[arg(long = "llm-kind", value_name = "KIND")]
+    kind: Option<UpstreamKind>,
+    /// Allow only models of this name, where `*` stands for any letters: `claude-*`; may be repeated
+    #[arg(long = "llm-model", value_name = "GLOB")]
+    models: Vec<ModelGlob>,
+    /// How much may be used: `calls=100`, `tokens=2m`, `usd=5`, or several of them with commas
+    #[arg(long = "llm-budget", value_name = "BUDGET")]
+    budget: Option<Budget>,
+}
+
+impl LlmArgs {
+    pub(crate) fn flags(self) -> LlmFlags {
+        LlmFlags {
+            to: self.to,
+            key: self.key,
+            kind: self.kind,
+            models: self.models,
+            budget: self.budget.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LlmCommand {
+    /// Hold the record of a sandbox against what LiteLLM's spend logs say of it
+    #[command(after_help = "Needs `[llm]` with `url` and `admin_key` in your belljar.toml.\n\
+        Exit codes: 0 both say the same; 1 they differ; 125 one of them cannot be read.")]
+    Spend(LlmSpendArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LlmSpendArgs {
+    /// Whose: an id or its beginning [default: the newest]
+    pub(crate) sandbox: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

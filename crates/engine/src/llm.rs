@@ -1,0 +1,85 @@
+//! A sandbox's route to a model: what it is made of, and what programs inside are told of it.
+
+use belljar_audit::Event;
+use belljar_backend::Wall;
+use belljar_gateway::llm::Route;
+use belljar_gateway::{Recorder, SecretStore};
+use belljar_spec::llm::LlmRoute;
+use belljar_spec::{BackendName, SandboxError, SandboxId, SandboxSpec};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// The sandbox with what a route adds to it, or why it can have none.
+pub(crate) fn prepare(
+    spec: &SandboxSpec,
+    route: &LlmRoute,
+    name: BackendName,
+    wall: Wall,
+    secrets: &dyn SecretStore,
+) -> Result<SandboxSpec, SandboxError> {
+    if wall == Wall::Absent {
+        let message = format!("the backend {name} has no wall, and so no route to a model");
+        return Err(SandboxError::unavailable("llm_unavailable", message)
+            .hint("use `--backend native`, or say nothing of `--llm`, by flag or in a belljar.toml"));
+    }
+    if let Some(key) = &route.key {
+        // Said now, and not at the first call, which only a program sees.
+        let unreadable = |error: belljar_gateway::SecretError| {
+            SandboxError::policy("llm_key", format!("the key for the model cannot be read: {error}"))
+                .hint(error.hint)
+        };
+        secrets.read(key).map_err(unreadable)?;
+    }
+    let mut spec = spec.clone();
+    let asked = |name: &str| spec.env.iter().any(|(known, _)| known.as_str() == name);
+    let missing: Vec<_> = variables(route).into_iter().filter(|(name, _)| !asked(name)).collect();
+    for (name, value) in missing {
+        let name = name.parse().expect("the names of our own variables are names");
+        spec.env.push((name, OsString::from(value)));
+    }
+    Ok(spec)
+}
+
+/// Opens it: the record says so first.
+pub(crate) fn open(
+    spec: &SandboxSpec,
+    id: SandboxId,
+    secrets: &Arc<dyn SecretStore>,
+    recorder: &Arc<Recorder>,
+) -> Result<Option<Arc<Route>>, SandboxError> {
+    let Some(terms) = spec.llm.clone() else { return Ok(None) };
+    let lists = terms.models.iter();
+    let models = lists.map(|list| list.iter().map(|glob| glob.as_str()).collect::<Vec<_>>().join(" or "));
+    let opened = Event::RouteOpened {
+        upstream: terms.upstream.to_string(),
+        server: terms.kind,
+        account: terms.billing.account().to_string(),
+        models: models.collect(),
+        budget: terms.budget.to_string(),
+    };
+    let wrong = |error: belljar_gateway::llm::RouteError| {
+        SandboxError::policy("llm_route", format!("there is no route to the model: {error}"))
+            .hint("see `--llm`, and `[llm]` in your belljar.toml")
+    };
+    let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
+    recorder.write(&opened).map_err(|_| {
+        SandboxError::runtime("audit_failed", "what happens cannot be recorded: the log takes no more lines")
+    })?;
+    Ok(Some(Arc::new(route)))
+}
+
+/// Where programs look for a model, and a key that opens nothing: some do not start without one.
+fn variables(route: &LlmRoute) -> Vec<(&'static str, String)> {
+    let base = format!("http://127.0.0.1:{}", route.port);
+    vec![
+        ("OPENAI_BASE_URL", format!("{base}/v1")),
+        ("OPENAI_API_BASE", base.clone()),
+        ("ANTHROPIC_BASE_URL", base.clone()),
+        ("GOOGLE_GEMINI_BASE_URL", base),
+        ("OPENAI_API_KEY", PLACEHOLDER.into()),
+        ("ANTHROPIC_API_KEY", PLACEHOLDER.into()),
+        ("GEMINI_API_KEY", PLACEHOLDER.into()),
+    ]
+}
+
+const PLACEHOLDER: &str = "sk-belljar-puts-the-real-key-in-outside";

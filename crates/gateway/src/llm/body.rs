@@ -1,0 +1,272 @@
+//! What a request to a model says: which model, and whether its answer is to be a stream. It is taken apart one level
+//! deep and put together again, so that the upstream reads what was judged, and no second `model` hides in it.
+
+use super::paths::{Api, Asked};
+use belljar_spec::llm::UpstreamKind;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// A request's body, judged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) model: String,
+    pub(crate) streamed: bool,
+    /// What goes upstream.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Question {
+    /// Or why it cannot be passed on.
+    pub(crate) fn understand(kind: UpstreamKind, asked: &Asked, body: &[u8]) -> Result<Question, String> {
+        let Fields(mut fields) = serde_json::from_slice(body)
+            .map_err(|error| format!("the body is not a JSON object: {error}"))?;
+        fields.retain(|(name, _)| !is_dropped(kind, name));
+        if let Some((name, _)) = fields.iter().find(|(name, _)| is_refused(kind, name)) {
+            return Err(format!("`{name}` is not for a program inside to say"));
+        }
+        let said = model(&fields)?;
+        let model = match (asked.model.clone(), said) {
+            // Google's clients say it twice.
+            (Some(path), Some(body)) if body.strip_prefix("models/").unwrap_or(&body) != path => {
+                return Err("the path and the body name different models".into());
+            }
+            (Some(path), _) => path,
+            (None, Some(body)) => body,
+            (None, None) => return Err("the body names no `model`".into()),
+        };
+        let wants_stream = fields.iter().any(|(name, value)| name == "stream" && value.get() == "true");
+        let streamed = asked.streams || wants_stream;
+        let usage = match (asked.api, streamed) {
+            (Api::Chat, true) => Some(with_usage(&mut fields)?),
+            _ => None,
+        };
+        Ok(Question { model, streamed, bytes: together(&fields, usage.as_deref()) })
+    }
+}
+
+type Field<'a> = (String, &'a RawValue);
+
+/// The one model; a string without anything that could be something else elsewhere.
+fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
+    let Some((_, value)) = fields.iter().find(|(name, _)| name == "model") else { return Ok(None) };
+    let model: String =
+        serde_json::from_str(value.get()).map_err(|_| "`model` is not a string".to_string())?;
+    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("`model` is not the name of a model".into());
+    }
+    Ok(Some(model))
+}
+
+/// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say.
+fn with_usage(fields: &mut Vec<Field<'_>>) -> Result<String, String> {
+    let mut options = serde_json::Map::new();
+    if let Some(at) = fields.iter().position(|(name, _)| name == "stream_options") {
+        let (_, said) = fields.remove(at);
+        options = serde_json::from_str::<Option<_>>(said.get())
+            .map_err(|_| "`stream_options` is not an object".to_string())?
+            .unwrap_or_default();
+    }
+    options.insert("include_usage".into(), true.into());
+    Ok(serde_json::Value::Object(options).to_string())
+}
+
+fn together(fields: &[Field<'_>], stream_options: Option<&str>) -> Vec<u8> {
+    let more = stream_options.map(|options| ("stream_options", options));
+    let said = fields.iter().map(|(name, value)| (name.as_str(), value.get()));
+    let mut bytes = vec![b'{'];
+    for (number, (name, value)) in said.chain(more).enumerate() {
+        if number > 0 {
+            bytes.push(b',');
+        }
+        bytes.extend(serde_json::Value::from(name).to_string().into_bytes());
+        bytes.push(b':');
+        bytes.extend(value.as_bytes());
+    }
+    bytes.push(b'}');
+    bytes
+}
+
+/// What LiteLLM would take for who pays or what is logged; clients mean nothing by it that is lost.
+fn is_dropped(kind: UpstreamKind, name: &str) -> bool {
+    kind == UpstreamKind::LiteLlm && DROPPED.contains(&name)
+}
+
+/// What would lead a call elsewhere, to another model, or past the count.
+fn is_refused(kind: UpstreamKind, name: &str) -> bool {
+    let elsewhere = OTHER_MODELS.contains(&name) || (name != "model" && name.eq_ignore_ascii_case("model"));
+    let steers = || {
+        STEERING.contains(&name)
+            || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || name.ends_with("_fallbacks")
+    };
+    elsewhere || (kind == UpstreamKind::LiteLlm && steers())
+}
+
+/// Top-level names that LiteLLM reads for its books (docs.litellm.ai, "spend tracking" and "request headers").
+const DROPPED: [&str; 5] = ["user", "metadata", "litellm_metadata", "tags", "safety_identifier"];
+/// Lists of models to fall back on, in LiteLLM's words and OpenRouter's.
+const OTHER_MODELS: [&str; 3] = ["models", "fallbacks", "route"];
+/// Parameters of LiteLLM that a caller may set and that change the server, the key, the price or what is logged.
+const STEERING: [&str; 18] = [
+    "api_key",
+    "api_base",
+    "base_url",
+    "api_version",
+    "organization",
+    "model_list",
+    "user_config",
+    "custom_llm_provider",
+    "extra_headers",
+    "extra_body",
+    "headers",
+    "default_headers",
+    "no-log",
+    "cache",
+    "guardrails",
+    "proxy_server_request",
+    "num_retries",
+    "hf_model_name",
+];
+const STEERING_PREFIXES: [&str; 8] =
+    ["litellm_", "mock_", "aws_", "azure_", "vertex_", "input_cost_", "output_cost_", "disable_global_"];
+const LONGEST: usize = 200;
+
+/// The fields of an object, in order; none twice.
+struct Fields<'a>(Vec<Field<'a>>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields<'de>, D::Error> {
+        struct Once;
+        impl<'de> Visitor<'de> for Once {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields: Vec<Field<'de>> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+                    if fields.len() >= MOST_FIELDS {
+                        return Err(A::Error::custom("it has too many fields"));
+                    }
+                    if fields.iter().any(|(known, _)| *known == name) {
+                        return Err(A::Error::custom("a field is said twice"));
+                    }
+                    fields.push((name, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Once)
+    }
+}
+
+/// Far more than any API has.
+const MOST_FIELDS: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::paths::understand;
+    use hyper::Method;
+
+    fn question(kind: UpstreamKind, target: &str, body: &str) -> Result<Question, String> {
+        let asked = understand(kind, &Method::POST, &target.parse().unwrap()).unwrap();
+        Question::understand(kind, &asked, body.as_bytes())
+    }
+
+    #[test]
+    fn what_is_said_is_passed_on_as_it_was() {
+        let body = r#"{ "model":"m", "temperature":1.0000000000000000001, "messages":[{"role":"user"}],"x":"\u00e4" }"#;
+        let question = question(UpstreamKind::OpenAi, "/v1/chat/completions", body).unwrap();
+        assert_eq!((question.model.as_str(), question.streamed), ("m", false));
+        assert_eq!(
+            String::from_utf8(question.bytes).unwrap(),
+            r#"{"model":"m","temperature":1.0000000000000000001,"messages":[{"role":"user"}],"x":"\u00e4"}"#
+        );
+    }
+
+    #[test]
+    fn a_stream_of_chat_is_asked_to_count() {
+        for (said, expected) in [
+            ("", r#"{"include_usage":true}"#),
+            (r#","stream_options":null"#, r#"{"include_usage":true}"#),
+            (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"include_usage":true,"x":1}"#),
+        ] {
+            let body = format!(r#"{{"model":"m","stream":true{said}}}"#);
+            let question = question(UpstreamKind::OpenAi, "/chat/completions", &body).unwrap();
+            assert!(question.streamed);
+            assert_eq!(
+                String::from_utf8(question.bytes).unwrap(),
+                format!(r#"{{"model":"m","stream":true,"stream_options":{expected}}}"#)
+            );
+        }
+        let body = r#"{"model":"m","stream":true}"#;
+        let question = question(UpstreamKind::Anthropic, "/v1/messages", body).unwrap();
+        assert_eq!((question.streamed, question.bytes.as_slice()), (true, body.as_bytes()));
+    }
+
+    #[test]
+    fn no_second_model_hides_in_a_body() {
+        for body in [
+            r#"{"model":"a","model":"b"}"#,
+            r#"{"model":"a","mod\u0065l":"b"}"#,
+            r#"{"model":"a","Model":"b"}"#,
+            r#"{"MODEL":"a"}"#,
+            r#"{"model":["a"]}"#,
+            r#"{"model":null}"#,
+            r#"{"model":""}"#,
+            r#"{"model":"a b"}"#,
+            "{\"model\":\"a\\nb\"}",
+            r#"{"model":"a","models":["b"]}"#,
+            r#"{"model":"a","fallbacks":["b"]}"#,
+            r#"{"model":"a"}{"model":"b"}"#,
+            r#"[{"model":"a"}]"#,
+            r#""model""#,
+            "",
+            "\u{feff}{\"model\":\"a\"}",
+            "model=a",
+            r#"{"model":"a","stream":true,"stream_options":[]}"#,
+        ] {
+            assert!(question(UpstreamKind::OpenAi, "/v1/chat/completions", body).is_err(), "{body}");
+        }
+        let gemini = "/v1beta/models/a:generateContent";
+        assert!(question(UpstreamKind::Gemini, gemini, r#"{"model":"models/b"}"#).is_err());
+        assert_eq!(question(UpstreamKind::Gemini, gemini, r#"{"model":"models/a"}"#).unwrap().model, "a");
+        assert_eq!(question(UpstreamKind::Gemini, gemini, "{}").unwrap().model, "a");
+    }
+
+    #[test]
+    fn what_litellm_would_bill_by_is_not_the_clients_to_say() {
+        let body =
+            r#"{"model":"m","user":"other","metadata":{"spend_logs_metadata":{"run_id":"x"}},"tags":["x"]}"#;
+        let passed = question(UpstreamKind::LiteLlm, "/v1/chat/completions", body).unwrap();
+        assert_eq!(passed.bytes, br#"{"model":"m"}"#);
+        for name in [
+            "api_base",
+            "litellm_params",
+            "mock_response",
+            "input_cost_per_token",
+            "content_policy_fallbacks",
+        ] {
+            let body = format!(r#"{{"model":"m","{name}":"x"}}"#);
+            let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", &body).expect_err(name);
+            assert!(said.contains(name), "{said}");
+        }
+        let passed = question(UpstreamKind::Anthropic, "/v1/messages", body).unwrap();
+        assert_eq!(passed.bytes, body.as_bytes());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_goes_out_names_the_model_that_was_judged(body in "\\{(\"[a-z\\\\u0-9]{0,6}\":(1|\"a\"|null|\\{\\}),?){0,5}\\}") {
+            if let Ok(question) = question(UpstreamKind::OpenAi, "/v1/responses", &body) {
+                let read: serde_json::Value = serde_json::from_slice(&question.bytes).unwrap();
+                proptest::prop_assert_eq!(read["model"].as_str(), Some(question.model.as_str()));
+            }
+        }
+    }
+}

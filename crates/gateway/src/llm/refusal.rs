@@ -1,0 +1,119 @@
+//! What a program is told when its call does not leave: in the shape of its provider's own errors, with a status that
+//! makes the usual clients stop. They try 401 and 429 again for minutes; at 400 all of them stop at once.
+
+use super::paths::Api;
+use belljar_spec::egress::Reason;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use std::io;
+
+/// A body of an answer.
+pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, io::Error>;
+
+/// A call that did not leave, or whose answer did not come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: Reason,
+    pub(super) status: StatusCode,
+    /// For who reads the record.
+    pub(super) detail: String,
+    /// For the program, behind the sentence of the reason.
+    pub(super) remedy: &'static str,
+}
+
+impl Refused {
+    pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Refused {
+        let (status, remedy) = match reason {
+            Reason::BudgetSpent => {
+                (StatusCode::BAD_REQUEST, "Whoever started the sandbox can allow more with --llm-budget.")
+            }
+            Reason::ModelNotAllowed => {
+                (StatusCode::BAD_REQUEST, "Whoever started the sandbox can allow it with --llm-model.")
+            }
+            Reason::DialFailed | Reason::TooSlow => (StatusCode::BAD_GATEWAY, ""),
+            _ => (StatusCode::BAD_REQUEST, ""),
+        };
+        Refused { reason, status, detail: detail.into(), remedy }
+    }
+
+    /// The same with another status.
+    pub(super) fn with_status(self, status: StatusCode) -> Refused {
+        Refused { status, ..self }
+    }
+
+    pub(super) fn response(&self, api: Api) -> Response<Body> {
+        let text = self.body(api).to_string();
+        let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync();
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.status != StatusCode::BAD_GATEWAY {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        response
+    }
+
+    fn body(&self, api: Api) -> Value {
+        let sentence = match self.reason {
+            Reason::RequestNotAllowed => "this is not a request for the model",
+            reason => reason.sentence(),
+        };
+        let mut message = format!("belljar: {sentence}");
+        if !self.detail.is_empty() {
+            message.push_str(&format!(": {}", self.detail));
+        }
+        if !self.remedy.is_empty() {
+            message.push_str(&format!(". {}", self.remedy));
+        }
+        let gone = self.status == StatusCode::BAD_GATEWAY;
+        match api {
+            Api::Anthropic => {
+                let kind = if gone { "api_error" } else { "invalid_request_error" };
+                json!({ "type": "error", "error": { "type": kind, "message": message } })
+            }
+            Api::Gemini => {
+                let status = if gone { "UNAVAILABLE" } else { "INVALID_ARGUMENT" };
+                json!({ "error": { "code": self.status.as_u16(), "message": message, "status": status } })
+            }
+            Api::Chat | Api::Responses | Api::Embeddings => {
+                let kind = if gone { "server_error" } else { "invalid_request_error" };
+                let code = self.reason.code();
+                json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
+            }
+        }
+    }
+}
+
+/// The SDKs of Anthropic and OpenAI heed it.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_looks_like_the_providers_own() {
+        let refused = Refused::new(Reason::BudgetSpent, "2 of 2 calls are used");
+        let said = refused.body(Api::Anthropic);
+        assert_eq!(
+            (&said["type"], &said["error"]["type"]),
+            (&json!("error"), &json!("invalid_request_error"))
+        );
+        let said = refused.body(Api::Responses);
+        assert_eq!(said["error"]["code"], "budget_spent");
+        let message = said["error"]["message"].as_str().unwrap();
+        assert!(message.contains("2 of 2 calls are used") && message.contains("--llm-budget"), "{message}");
+        assert_eq!(refused.body(Api::Gemini)["error"]["status"], "INVALID_ARGUMENT");
+        let response = refused.response(Api::Chat);
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["x-should-retry"]),
+            (400, &HeaderValue::from_static("false"))
+        );
+        let gone = Refused::new(Reason::DialFailed, "x").response(Api::Chat);
+        assert_eq!((gone.status().as_u16(), gone.headers().get("x-should-retry")), (502, None));
+    }
+}

@@ -1,0 +1,356 @@
+//! The server on loopback inside, and what it does with each request.
+
+use super::answer::Answer;
+use super::body::Question;
+use super::call::Call;
+use super::headers::{self, BillingHeaders};
+use super::ledger::{Ledger, Totals};
+use super::paths::{self, Api, Asked, Purpose};
+use super::refusal::{Body, Refused};
+use crate::credentials::{Forms, Redact};
+use crate::http::has_one_length;
+use crate::outbound::{Outbound, OutboundError};
+use crate::record::Recorder;
+use crate::secret::SecretStore;
+use crate::serving::{Alive, Serving};
+use belljar_audit::{CallEnding, Event};
+use belljar_spec::SandboxId;
+use belljar_spec::egress::{Printable, Reason};
+use belljar_spec::llm::{LlmRoute, UpstreamKind};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_LENGTH, UPGRADE};
+use hyper::server::conn::http1::Builder;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use url::Url;
+
+/// A sandbox's route to its model.
+pub struct Route {
+    terms: LlmRoute,
+    outbound: Outbound,
+    secrets: Arc<dyn SecretStore>,
+    recorder: Arc<Recorder>,
+    billing: BillingHeaders,
+    ledger: Arc<Ledger>,
+    /// Calls at once.
+    places: Arc<Semaphore>,
+    /// Memory for questions, in KiB.
+    room: Semaphore,
+}
+
+/// Why there is no route.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    #[error("{0}")]
+    Upstream(String),
+    #[error("the account to bill cannot be in a header: use visible letters without line breaks")]
+    Account,
+}
+
+impl Route {
+    /// A route on these terms, for a sandbox with this id.
+    pub fn new(
+        terms: LlmRoute,
+        run: SandboxId,
+        secrets: Arc<dyn SecretStore>,
+        recorder: Arc<Recorder>,
+    ) -> Result<Route, RouteError> {
+        let wrong = |error: &dyn std::fmt::Display| RouteError::Upstream(error.to_string());
+        let url = Url::parse(terms.upstream.as_str()).map_err(|error| wrong(&error))?;
+        Ok(Route {
+            outbound: Outbound::new(&url, &terms.trust).map_err(|error| wrong(&error))?,
+            billing: BillingHeaders::new(&terms.billing, run).ok_or(RouteError::Account)?,
+            ledger: Arc::new(Ledger::new(terms.budget)),
+            terms,
+            secrets,
+            recorder,
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            room: Semaphore::new(ROOM),
+        })
+    }
+
+    /// What was used so far.
+    pub fn totals(&self) -> Totals {
+        self.ledger.totals()
+    }
+
+    /// Serves a connection to its end. A client that goes away takes its call along: nobody would read the answer.
+    pub(crate) async fn serve(self: Arc<Route>, inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
+        let Some(_seat) = serving.take_seat() else { return };
+        let _ = inside.set_nodelay(true);
+        let service = service_fn(move |request| {
+            let (route, serving) = (Arc::clone(&self), Arc::clone(&serving));
+            async move { Ok::<_, Infallible>(route.answer(request, serving).await) }
+        });
+        let mut builder = Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(BUFFER);
+        let _ = builder.serve_connection(TokioIo::new(inside), service).await;
+        drop(alive);
+    }
+
+    async fn answer(&self, request: Request<Incoming>, serving: Arc<Serving>) -> Response<Body> {
+        let asked = paths::understand(self.terms.kind, request.method(), request.uri());
+        let api = asked.as_ref().map_or_else(|| usual(self.terms.kind), |asked| asked.api);
+        let path = Printable::from(request.uri().path());
+        let mut model = None;
+        let outcome = match asked {
+            Some(asked) => self.call(request, asked, &mut model, serving).await,
+            None => Err(elsewhere(&request)),
+        };
+        outcome.unwrap_or_else(|refused| {
+            self.ledger.refused();
+            self.recorder.model_refused(model, path, refused.reason, &refused.detail);
+            refused.response(api)
+        })
+    }
+
+    async fn call(
+        &self,
+        request: Request<Incoming>,
+        asked: Asked,
+        model: &mut Option<Printable>,
+        serving: Arc<Serving>,
+    ) -> Result<Response<Body>, Refused> {
+        let (head, body) = request.into_parts();
+        if !has_one_length(&head.headers) || head.headers.contains_key(UPGRADE) {
+            let what = "it has two lengths, or wants another protocol";
+            return Err(Refused::new(Reason::RequestMalformed, what));
+        }
+        if !headers::is_json(&head.headers) || !headers::is_plain(&head.headers) {
+            let what = "the body has to be JSON in UTF-8, not compressed";
+            return Err(Refused::new(Reason::RequestMalformed, what));
+        }
+        let announced =
+            head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let question = match asked.purpose {
+            Purpose::List => None,
+            Purpose::Call | Purpose::Count => {
+                let bytes = self.read(body, announced).await?;
+                let question = Question::understand(self.terms.kind, &asked, &bytes)
+                    .map_err(|what| Refused::new(Reason::RequestMalformed, what))?;
+                *model = Some(question.model.as_str().into());
+                Some(question)
+            }
+        };
+        let mut headers = headers::outgoing(&head.headers, self.terms.kind, &self.billing);
+        let price = match &question {
+            Some(question) => self.judge(question, asked.purpose)?,
+            None => None,
+        };
+        // Read at each call: a key that was changed counts from now on.
+        let redact = self.show_key(&mut headers)?;
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        let place = place.map_err(|_| Refused::new(Reason::TooManyConnections, ""))?;
+        let spent = |what| Refused::new(Reason::BudgetSpent, what);
+        let number = self.ledger.take(asked.purpose == Purpose::Call).map_err(spent)?;
+        let streamed = question.as_ref().is_some_and(|question| question.streamed);
+        let bytes = question.map_or_else(Vec::new, |question| question.bytes);
+        let mut request = Request::new(body_of(bytes.clone()));
+        *request.method_mut() = head.method;
+        *request.headers_mut() = headers;
+        let target = paths::on_upstream(self.terms.kind, self.terms.upstream.path(), &asked);
+        *request.uri_mut() =
+            target.parse().map_err(|_| Refused::new(Reason::RequestMalformed, "the path is none"))?;
+        let mut call = Call {
+            number,
+            ledger: Arc::clone(&self.ledger),
+            recorder: Arc::clone(&self.recorder),
+            asked,
+            model: model.clone(),
+            streamed,
+            price,
+            since: Instant::now(),
+            sent: bytes.len(),
+            seen: None,
+            left: true,
+            over: false,
+        };
+        if serving.meter.spend(bytes.len() as u64).is_err() {
+            call.forget();
+            return Err(Refused::new(Reason::ByteLimit, ""));
+        }
+        let noted = self.recorder.write(&Event::ModelAsked {
+            call: number,
+            model: call.model.clone(),
+            path: call.asked.path.as_str().into(),
+            streamed,
+        });
+        if noted.is_err() {
+            call.forget();
+            return Err(Refused::new(Reason::NotRecorded, ""));
+        }
+        let answer = match timeout(THINKING, self.outbound.send(request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                if matches!(error, OutboundError::Connect { .. }) {
+                    call.never_left();
+                }
+                call.end(CallEnding::BrokenOffOutside);
+                return Err(Refused::new(Reason::DialFailed, error.to_string()));
+            }
+            Err(_) => {
+                call.end(CallEnding::BrokenOffOutside);
+                return Err(Refused::new(Reason::TooSlow, "the model did not answer"));
+            }
+        };
+        let (head, incoming) = answer.response.into_parts();
+        call.answered(head.status, &head.headers);
+        acceptable(head.status, headers::is_plain(&head.headers))
+            .inspect_err(|_| call.end(CallEnding::Finished))?;
+        let mut headers = headers::incoming(&head.headers);
+        if let Some(redact) = &redact {
+            redact.headers(&mut headers);
+        }
+        let body = Answer::new(incoming, redact, call, answer.connection, serving, place);
+        let mut response = Response::new(body.boxed_unsync());
+        *response.status_mut() = head.status;
+        *response.headers_mut() = headers;
+        Ok(response)
+    }
+
+    /// All of a question. Nobody makes the host keep more of them than there is room for.
+    async fn read(&self, mut body: Incoming, announced: Option<usize>) -> Result<Vec<u8>, Refused> {
+        let too_large = || Refused::new(Reason::TooLarge, format!("no more than {} MiB", LARGEST >> 20));
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut room = self.room.try_acquire_many(0).map_err(|_| too_large())?;
+        let all = async {
+            if announced.is_some_and(|length| length > LARGEST) {
+                return Err(too_large());
+            }
+            while let Some(frame) = body.frame().await {
+                let gone = |_| Refused::new(Reason::RequestMalformed, "the body breaks off");
+                // What comes behind a body in chunks is left out.
+                let Ok(piece) = frame.map_err(gone)?.into_data() else { continue };
+                if bytes.len() + piece.len() > LARGEST {
+                    return Err(too_large());
+                }
+                let needed = (bytes.len() + piece.len()).div_ceil(1024) - room.num_permits();
+                let busy = |_| Refused::new(Reason::TooLarge, "too many large requests at once");
+                room.merge(self.room.try_acquire_many(needed as u32).map_err(busy)?);
+                bytes.extend_from_slice(&piece);
+            }
+            Ok(())
+        };
+        let late = |_| Refused::new(Reason::SilentClient, "the body did not come");
+        let outcome = timeout(READING, all).await.map_err(late)?;
+        if outcome.is_err() {
+            // Most clients read no answer before they have said all.
+            let _ = timeout(DISCARDING, discard(&mut body)).await;
+        }
+        outcome.map(|()| bytes)
+    }
+
+    /// Whether a model may be called, and what it costs.
+    fn judge(
+        &self,
+        question: &Question,
+        purpose: Purpose,
+    ) -> Result<Option<belljar_spec::llm::Price>, Refused> {
+        let Question { model, streamed, .. } = question;
+        if !self.terms.allows(model) {
+            return Err(Refused::new(
+                Reason::ModelNotAllowed,
+                format!("`{}`", Printable::from(model.as_str())),
+            ));
+        }
+        let price = self.terms.price(model);
+        let told = self.terms.kind == UpstreamKind::LiteLlm && !streamed;
+        if purpose == Purpose::Call && self.ledger.counts_cost() && price.is_none() && !told {
+            let what = format!(
+                "there is a limit on cost, and nobody says what `{}` costs: set it in `[llm.price]`",
+                Printable::from(model.as_str())
+            );
+            return Err(Refused::new(Reason::BudgetSpent, what));
+        }
+        Ok(price)
+    }
+
+    fn show_key(&self, headers: &mut hyper::HeaderMap) -> Result<Option<Redact>, Refused> {
+        let Some(reference) = &self.terms.key else { return Ok(None) };
+        // Why it cannot be read is for the host to know.
+        let unavailable = || Refused::new(Reason::SecretUnavailable, "the key for the model");
+        let key = self.secrets.read(reference).map_err(|_| unavailable())?;
+        headers::show_key(headers, self.terms.kind, &key).ok_or_else(unavailable)?;
+        // Ordinary text would be full of one that is so short.
+        let is_key = key.len() >= SHORTEST_KEY;
+        Ok(is_key.then(|| Redact::new(vec![Arc::new(Forms::of(key.reveal(), b"*"))])))
+    }
+}
+
+/// Reads on for a while.
+async fn discard(body: &mut Incoming) {
+    let mut left = 4 * LARGEST;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
+}
+
+/// What of an upstream's answer is not passed on. A key that it does not take is nothing that a program inside could
+/// mend, and the usual clients try 401 again for minutes.
+fn acceptable(status: StatusCode, is_plain: bool) -> Result<(), Refused> {
+    if status == StatusCode::UNAUTHORIZED {
+        let what = "the upstream does not take the key that it is shown (401); see --llm-key";
+        return Err(Refused::new(Reason::SecretUnavailable, what));
+    }
+    if status.is_redirection() || status.is_informational() {
+        return Err(Refused::new(
+            Reason::RequestNotAllowed,
+            format!("the upstream leads elsewhere ({status})"),
+        ));
+    }
+    if !is_plain {
+        return Err(Refused::new(Reason::EncodedResponse, ""));
+    }
+    Ok(())
+}
+
+/// What is not for the model. Codex tries a web socket first, and goes on with HTTP at once when it is told to.
+fn elsewhere(request: &Request<Incoming>) -> Refused {
+    let refused = Refused::new(Reason::RequestNotAllowed, "no such path here");
+    match request.headers().contains_key(UPGRADE) {
+        true => refused.with_status(StatusCode::UPGRADE_REQUIRED),
+        false => refused,
+    }
+}
+
+/// In whose shape errors are told where the path does not say.
+fn usual(kind: UpstreamKind) -> Api {
+    match kind {
+        UpstreamKind::Anthropic => Api::Anthropic,
+        UpstreamKind::Gemini => Api::Gemini,
+        UpstreamKind::LiteLlm | UpstreamKind::OpenAi => Api::Chat,
+    }
+}
+
+fn body_of(bytes: Vec<u8>) -> crate::outbound::Body {
+    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed()
+}
+
+/// What a token of text has, more or less.
+pub(super) const BYTES_OF_A_TOKEN: u64 = 4;
+/// More than agents have at once; the others wait.
+const AT_ONCE: usize = 64;
+/// Pictures and long contexts; providers take 32 MiB.
+const LARGEST: usize = 64 << 20;
+/// In KiB: of all questions of one sandbox together.
+const ROOM: usize = 192 << 10;
+const SHORTEST_KEY: usize = 8;
+/// Of a head; more is refused by the library.
+const BUFFER: usize = 64 << 10;
+/// A client that begins says its head at once; one that waits between calls may dial again.
+const HEADER: Duration = Duration::from_secs(90);
+const READING: Duration = Duration::from_secs(120);
+const DISCARDING: Duration = Duration::from_secs(10);
+/// Until the head of an answer; without a stream that is all of the thinking.
+const THINKING: Duration = Duration::from_secs(3600);

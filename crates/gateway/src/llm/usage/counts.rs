@@ -1,0 +1,128 @@
+//! Counts, in each provider's words. One shape holds all of them: what is missing is not there, and what has another
+//! type than it should is passed over.
+
+use super::{Dialect, Usage};
+use belljar_spec::llm::Usd;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An answer, or an event of one.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Said {
+    #[serde(rename = "type")]
+    kind: Value,
+    id: Value,
+    usage: Value,
+    /// Of Anthropic's first event.
+    message: Within,
+    /// Of the events of OpenAI's Responses.
+    response: Within,
+    #[serde(rename = "usageMetadata")]
+    usage_metadata: Value,
+    #[serde(rename = "responseId")]
+    response_id: Value,
+}
+
+/// An answer within an event.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Within {
+    id: Value,
+    usage: Value,
+}
+
+impl Said {
+    pub(super) fn note(&self, api: Dialect, usage: &mut Usage) {
+        match api {
+            Dialect::Anthropic => self.anthropic(usage),
+            Dialect::OpenAi => self.openai(usage),
+            Dialect::Gemini => self.gemini(usage),
+        }
+    }
+
+    /// `message_start` has what goes in, `message_delta` what comes out; a later count replaces an earlier one.
+    fn anthropic(&self, usage: &mut Usage) {
+        let kind = self.kind.as_str().unwrap_or_default();
+        for (id, counts) in [(&self.message.id, &self.message.usage), (&self.id, &self.usage)] {
+            name(usage, id);
+            if counts.is_object() {
+                replace(&mut usage.input, &counts["input_tokens"]);
+                replace(&mut usage.output, &counts["output_tokens"]);
+                replace(&mut usage.cache_read, &counts["cache_read_input_tokens"]);
+                replace(&mut usage.cache_write, &counts["cache_creation_input_tokens"]);
+                cost(usage, counts);
+                usage.counted = true;
+                usage.complete |= kind == "message_delta";
+            }
+        }
+    }
+
+    /// Everything that goes in is one number, with the cached part of it beside.
+    fn openai(&self, usage: &mut Usage) {
+        for (id, counts) in [(&self.response.id, &self.response.usage), (&self.id, &self.usage)] {
+            name(usage, id);
+            if !counts.is_object() {
+                continue;
+            }
+            let either = |first: &str, second: &str| {
+                number(&counts[first]).or_else(|| number(&counts[second])).unwrap_or(0)
+            };
+            let details = match &counts["prompt_tokens_details"] {
+                Value::Null => &counts["input_tokens_details"],
+                details => details,
+            };
+            let all = either("prompt_tokens", "input_tokens");
+            usage.output = either("completion_tokens", "output_tokens");
+            usage.cache_read = number(&details["cached_tokens"]).unwrap_or(0).min(all);
+            usage.cache_write = number(&details["cache_write_tokens"])
+                .or_else(|| number(&details["cache_creation_tokens"]))
+                .unwrap_or(0)
+                .min(all - usage.cache_read);
+            usage.input = all - usage.cache_read - usage.cache_write;
+            cost(usage, counts);
+            (usage.counted, usage.complete) = (true, true);
+        }
+    }
+
+    /// Each event repeats the count so far; thinking is counted apart from the answer.
+    fn gemini(&self, usage: &mut Usage) {
+        name(usage, &self.response_id);
+        let counts = &self.usage_metadata;
+        if counts.is_object() {
+            let read = |key: &str| number(&counts[key]).unwrap_or(0);
+            let all = read("promptTokenCount").saturating_add(read("toolUsePromptTokenCount"));
+            usage.cache_read = read("cachedContentTokenCount").min(all);
+            usage.input = all - usage.cache_read;
+            usage.output = read("candidatesTokenCount").saturating_add(read("thoughtsTokenCount"));
+            (usage.counted, usage.complete) = (true, true);
+        }
+    }
+}
+
+fn name(usage: &mut Usage, id: &Value) {
+    if let (None, Some(id)) = (&usage.id, id.as_str()) {
+        usage.id = Some(id.chars().take(LONGEST_ID).collect());
+    }
+}
+
+fn replace(count: &mut u64, said: &Value) {
+    if let Some(said) = number(said) {
+        *count = said;
+    }
+}
+
+/// Whole and not absurd: a count near the end of the range would make every sum one.
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().filter(|number| *number <= MOST)
+}
+
+/// OpenRouter, and LiteLLM where it is set up to, say beside the counts what they cost.
+fn cost(usage: &mut Usage, counts: &Value) {
+    if let Some(cost) = counts["cost"].as_f64().and_then(Usd::from_dollars) {
+        usage.cost = Some(cost);
+    }
+}
+
+const LONGEST_ID: usize = 200;
+const MOST: u64 = 1 << 40;

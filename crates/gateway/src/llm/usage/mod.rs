@@ -1,0 +1,131 @@
+//! What an answer says of itself: how many tokens, what it cost, what it is called. Read from the upstream's bytes as
+//! they pass, whatever they are cut into; bytes that make no sense say nothing, and memory has a limit.
+
+mod counts;
+mod events;
+
+use super::paths::Api;
+use belljar_spec::llm::Usd;
+use counts::Said;
+use events::Events;
+
+/// What was said so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// What was neither read from a cache nor written to one.
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    /// Whether there was a count at all.
+    pub counted: bool,
+    /// Whether it is the last one.
+    pub complete: bool,
+    pub cost: Option<Usd>,
+    /// The answer's own name.
+    pub id: Option<String>,
+}
+
+/// Which shape a body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One JSON value.
+    Json,
+    /// Server-sent events, each with JSON in it.
+    Events,
+}
+
+/// Reads an answer.
+pub struct Reader {
+    api: Dialect,
+    body: Body,
+    usage: Usage,
+}
+
+/// Whose counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    Anthropic,
+    OpenAi,
+    Gemini,
+}
+
+impl From<Api> for Dialect {
+    fn from(api: Api) -> Dialect {
+        match api {
+            Api::Anthropic => Dialect::Anthropic,
+            Api::Chat | Api::Responses | Api::Embeddings => Dialect::OpenAi,
+            Api::Gemini => Dialect::Gemini,
+        }
+    }
+}
+
+enum Body {
+    Json(Vec<u8>),
+    Events(Events),
+    /// More than is kept.
+    TooMuch,
+}
+
+impl Reader {
+    /// Of an answer in this dialect.
+    pub fn new(api: Dialect, shape: Shape) -> Reader {
+        let body = match shape {
+            Shape::Json => Body::Json(Vec::new()),
+            Shape::Events => Body::Events(Events::default()),
+        };
+        Reader { api, body, usage: Usage::default() }
+    }
+
+    /// The next bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        match &mut self.body {
+            Body::Json(all) if all.len() + bytes.len() <= MOST => all.extend_from_slice(bytes),
+            Body::Json(_) => self.body = Body::TooMuch,
+            Body::Events(events) => {
+                let (api, usage) = (self.api, &mut self.usage);
+                events.feed(bytes, |data| note(api, usage, data));
+            }
+            Body::TooMuch => {}
+        }
+    }
+
+    /// What the answer said, when there is no more of it.
+    pub fn finish(&mut self) -> Usage {
+        if let Body::Json(all) = &self.body {
+            note_json(self.api, &mut self.usage, all);
+        }
+        self.usage.clone()
+    }
+}
+
+/// One event. Most have nothing to say of what is counted, and are not read.
+fn note(api: Dialect, usage: &mut Usage, data: &[u8]) {
+    let counts = find(data, b"\"usage");
+    let wanted = counts || usage.id.is_none() || find(data, b"message_stop");
+    if wanted && let Ok(said) = serde_json::from_slice::<Said>(data) {
+        said.note(api, usage);
+    }
+}
+
+/// A whole answer. Google streams a list of them when it is not asked for events.
+fn note_json(api: Dialect, usage: &mut Usage, all: &[u8]) {
+    let is_list = all.trim_ascii_start().starts_with(b"[");
+    if is_list && let Ok(list) = serde_json::from_slice::<Vec<Said>>(all) {
+        list.iter().for_each(|said| said.note(api, usage));
+    } else if !is_list && let Ok(said) = serde_json::from_slice::<Said>(all) {
+        said.note(api, usage);
+    }
+    // There is no more to come.
+    usage.complete = usage.counted;
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// As much of an answer as is kept to be read at its end; a list of embeddings may be larger, and is estimated then.
+const MOST: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -94,11 +94,16 @@ impl Served {
         }
     }
 
+    /// Whether there are connections.
+    pub fn is_busy(&self) -> bool {
+        self.serving.connections() > 0
+    }
+
     /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
     pub fn stop(&self) {
         self.stopped.send_replace(true);
         // Asked first: a place is free again before everything that belonged to it has said its last.
-        let busy = self.serving.connections() > 0;
+        let busy = self.is_busy();
         self.task.abort();
         if busy {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,8 +16,11 @@ use belljar_sys::rustix::net::{
     AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
     bind, listen, socket_with, sockopt,
 };
+use belljar_sys::rustix::process::Pid;
+use belljar_sys::rustix::thread::{gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use belljar_wire::message::{Caught, Families, Intake, IntakeReport};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// The sockets of an intake, and what they are.
@@ -55,6 +58,8 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
 /// begins before anybody knows what will be in it.
 pub(crate) struct Network {
     orders: Sender<Option<Intake>>,
+    /// The thread that makes it, once it runs.
+    maker: Arc<OnceLock<Pid>>,
     made: JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>,
 }
 
@@ -62,17 +67,25 @@ impl Network {
     /// Begins to make it.
     pub(crate) fn begin() -> Result<Network, Errno> {
         let (orders, order) = channel::<Option<Intake>>();
+        let maker = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&maker);
         let make = move || {
+            let _ = theirs.set(gettid());
             let namespace = net::new_namespace()?;
             let intake = order.recv().map_err(|_| Errno::CANCELED)?;
             Ok((namespace, intake.as_ref().map(open).transpose()?))
         };
         let made = thread::Builder::new().stack_size(STACK).spawn(make).map_err(|_| Errno::AGAIN)?;
-        Ok(Network { orders, made })
+        Ok(Network { orders, maker, made })
     }
 
-    /// Says what will be in it.
+    /// Says what will be in it. Called when the host has said all and waits: its processor is free, but no kernel
+    /// moves a thread there that has waited for so short a time.
     pub(crate) fn order(&self, intake: Option<Intake>) {
+        if let Some(maker) = self.maker.get() {
+            // It is as well made where it is, only later.
+            let _ = keep_off_this_processor(*maker);
+        }
         // A thread that is gone says why when it is asked for what it made.
         let _ = self.orders.send(intake);
     }
@@ -82,6 +95,16 @@ impl Network {
         drop(self.orders);
         self.made.join().unwrap_or(Err(Errno::IO))
     }
+}
+
+/// Lets a thread run anywhere but here, where there is anywhere else.
+fn keep_off_this_processor(thread: Pid) -> Result<(), Errno> {
+    let mut elsewhere = sched_getaffinity(Some(thread))?;
+    elsewhere.unset(sched_getcpu());
+    if elsewhere.count() == 0 {
+        return Ok(());
+    }
+    sched_setaffinity(Some(thread), &elsewhere)
 }
 
 /// Takes connections to this port, whichever address was dialled.

@@ -28,9 +28,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
-    let Ok(dialled) = dialled(&inside, serving.redirected) else { return reset(inside) };
-    let _ = inside.set_nodelay(true);
+pub(crate) async fn serve(inside: TcpStream, from: SocketAddr, serving: Arc<Serving>, alive: Alive) {
+    let Ok(dialled) = dialled(&inside, from, serving.redirected) else { return reset(inside) };
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }

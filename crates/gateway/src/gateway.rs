@@ -140,9 +140,9 @@ async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
         tokio::select! {
             () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, from)) => {
                     let (serving, alive) = (Arc::clone(&serving), alive.clone());
-                    connections.spawn(connection::serve(stream, serving, alive));
+                    connections.spawn(connection::serve(stream, from, serving, alive));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(A_MOMENT).await,

@@ -4,6 +4,7 @@ use crate::names::Families;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::net::sockopt;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,6 +38,8 @@ impl Intake {
         let listener = |socket: OwnedFd| {
             let socket = std::net::TcpListener::from(socket);
             socket.set_nonblocking(true)?;
+            // Passed down to every connection. Small writes of a program inside are not ours to delay.
+            sockopt::set_tcp_nodelay(&socket, true)?;
             TcpListener::from_std(socket)
         };
         let resolver = |socket: OwnedFd| {
@@ -51,10 +54,12 @@ impl Intake {
     }
 }
 
-/// What the program inside dialled.
-pub(crate) fn dialled(stream: &TcpStream, redirected: bool) -> io::Result<SocketAddr> {
-    let own = stream.local_addr()?;
-    Ok(if redirected { net::original_destination(stream, own)? } else { net::unmapped(own) })
+/// What the program inside dialled, from this address of its own.
+pub(crate) fn dialled(stream: &TcpStream, from: SocketAddr, redirected: bool) -> io::Result<SocketAddr> {
+    Ok(match redirected {
+        true => net::original_destination(stream, from)?,
+        false => net::unmapped(stream.local_addr()?),
+    })
 }
 
 /// The ports that a policy opens, for a kernel that cannot lead all of them to one. Ranges and the open mode have too

@@ -36,9 +36,10 @@ fn loopback_up() -> Result<(), Errno> {
 }
 
 /// What a connection was meant for, before the kernel led it to the socket that accepted it (SO_ORIGINAL_DST,
-/// linux/netfilter_ipv4.h). An address that was mapped into IPv6 comes back as the IPv4 one that it is.
-pub fn original_destination(socket: impl AsFd, own: SocketAddr) -> Result<SocketAddr, Errno> {
-    match unmapped(own) {
+/// linux/netfilter_ipv4.h). An address that was mapped into IPv6 comes back as the IPv4 one that it is;
+/// which it is, either end of the connection says.
+pub fn original_destination(socket: impl AsFd, either_end: SocketAddr) -> Result<SocketAddr, Errno> {
+    match unmapped(either_end) {
         SocketAddr::V4(_) => {
             // SAFETY: all-zero is a valid `sockaddr_in`.
             let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };

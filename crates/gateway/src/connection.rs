@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
@@ -110,6 +111,8 @@ impl Arrival {
         }
         let end = relay(&inside, &outside, ahead, &record.counts, &serving.meter).await;
         record.ending = ending(end);
+        // Nobody waits for what is left to do. Whoever has just come, perhaps the same client, goes first.
+        yield_now().await;
         if let End::Refused(reason) = end {
             let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(protocol);
             serving.recorder.connection_refused(&refusal);

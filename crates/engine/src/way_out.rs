@@ -74,14 +74,12 @@ pub(crate) fn serve(
         SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
     };
     let resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
-    let intake = Intake {
-        listeners,
-        resolvers,
-        redirected: report.caught == Caught::EveryPort,
-        has_ipv6: report.families == Families::Both,
-    };
+    let intake = Intake { listeners, resolvers, has_ipv6: report.families == Families::Both };
     let gateway = start(gateway).map_err(failed)?;
-    let way_out = if intake.redirected { WayOut::EveryPort } else { WayOut::SomePorts };
+    let way_out = match report.caught {
+        Caught::EveryPort => WayOut::EveryPort,
+        Caught::SomePorts => WayOut::SomePorts,
+    };
     let served = gateway.serve(intake, policy.clone(), Arc::clone(recorder)).map_err(failed)?;
     Ok((Some(served), way_out))
 }

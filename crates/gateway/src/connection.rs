@@ -29,8 +29,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(inside: TcpStream, from: SocketAddr, serving: Arc<Serving>, alive: Alive) {
-    let Ok(dialled) = dialled(&inside, from, serving.redirected) else { return reset(inside) };
+pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
+    let Ok(dialled) = dialled(&inside) else { return reset(inside) };
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }

@@ -42,8 +42,7 @@ impl Gateway {
 
     /// Serves a sandbox's sockets by this policy.
     pub fn serve(&self, intake: Intake, policy: EgressPolicy, recorder: Arc<Recorder>) -> io::Result<Served> {
-        let (families, redirected) = (intake.families(), intake.redirected);
-        let serving = Arc::new(Serving::new(&self.places, policy, families, redirected, recorder));
+        let serving = Arc::new(Serving::new(&self.places, policy, intake.families(), recorder));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -140,9 +139,9 @@ async fn accept(listener: TcpListener, serving: Arc<Serving>, alive: Alive) {
         tokio::select! {
             () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
             accepted = listener.accept() => match accepted {
-                Ok((stream, from)) => {
+                Ok((stream, _)) => {
                     let (serving, alive) = (Arc::clone(&serving), alive.clone());
-                    connections.spawn(connection::serve(stream, from, serving, alive));
+                    connections.spawn(connection::serve(stream, serving, alive));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(A_MOMENT).await,

@@ -16,8 +16,6 @@ pub struct Intake {
     pub listeners: Vec<OwnedFd>,
     /// Where names are asked.
     pub resolvers: Vec<OwnedFd>,
-    /// Every port is led to one listener, and the socket knows what was meant.
-    pub redirected: bool,
     /// Whether there is IPv6 inside.
     pub has_ipv6: bool,
 }
@@ -54,12 +52,9 @@ impl Intake {
     }
 }
 
-/// What the program inside dialled, from this address of its own.
-pub(crate) fn dialled(stream: &TcpStream, from: SocketAddr, redirected: bool) -> io::Result<SocketAddr> {
-    Ok(match redirected {
-        true => net::original_destination(stream, from)?,
-        false => net::unmapped(stream.local_addr()?),
-    })
+/// What the program inside dialled: its connection has that address, wherever the kernel led it.
+pub(crate) fn dialled(stream: &TcpStream) -> io::Result<SocketAddr> {
+    Ok(net::unmapped(stream.local_addr()?))
 }
 
 /// The ports that a policy opens, for a kernel that cannot lead all of them to one. Ranges and the open mode have too

@@ -18,8 +18,6 @@ pub(crate) struct Serving {
     pub(crate) policy: EgressPolicy,
     pub(crate) names: Names,
     pub(crate) families: Families,
-    /// Whether a connection's socket knows what was dialled.
-    pub(crate) redirected: bool,
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
     resolver: OnceLock<Resolver>,
@@ -31,7 +29,6 @@ impl Serving {
         places: &Arc<Places>,
         policy: EgressPolicy,
         families: Families,
-        redirected: bool,
         recorder: Arc<Recorder>,
     ) -> Serving {
         Serving {
@@ -40,7 +37,6 @@ impl Serving {
             policy,
             names: Names::default(),
             families,
-            redirected,
             recorder,
             resolver: OnceLock::new(),
         }

@@ -1,8 +1,8 @@
 //! The sandbox's only way out: sockets in its own network namespace, made before the first command exists and
 //! handed to the host, which serves them.
 //!
-//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener, and
-//! the host reads back what was meant. Names are asked at 127.0.0.1; a resolver that a program has built in is
+//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener,
+//! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; a resolver that a program has built in is
 //! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
 //! without nf_tables gets a listener per port instead.
 
@@ -33,7 +33,7 @@ pub(crate) struct Opened {
 /// Opens an intake in the calling thread's network namespace, whose loopback device is up.
 pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     let families = rules::make_everything_local(intake)?;
-    let caught = match rules::redirect(intake.port) {
+    let caught = match rules::lead_to(intake.port) {
         Ok(()) => Caught::EveryPort,
         Err(Errno::PROTONOSUPPORT | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => Caught::SomePorts,
         Err(errno) => return Err(errno),
@@ -45,6 +45,9 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     let mut sockets = Vec::new();
     for port in ports {
         sockets.push(listener(families, *port)?);
+    }
+    if caught == Caught::EveryPort {
+        net::answer_for_any_address(&sockets[0])?;
     }
     let listeners = sockets.len() as u16;
     sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);

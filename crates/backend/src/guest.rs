@@ -102,6 +102,13 @@ impl Guest {
         self.sealed.landlock_abi
     }
 
+    /// Kills the guest and everything it started, where that needs nobody's help, and waits for nothing.
+    pub fn kill(&self) {
+        if self.process.end == End::Killed {
+            self.process.kill();
+        }
+    }
+
     /// Kills the guest and everything it started, and waits until they are gone.
     pub fn stop(self) {
         drop(self);

@@ -42,6 +42,18 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What we were called with. `run` is started thousands of times a day: what makes sense as one is understood
+    /// without the words of every other command.
+    pub(crate) fn understand() -> Result<Args, clap::Error> {
+        let mut words = std::env::args_os().skip(1);
+        if words.next().is_some_and(|word| word == "run")
+            && let Ok(run) = RunAlone::try_parse_from([OsString::from("run")].into_iter().chain(words))
+        {
+            return Ok(Args { command: Some(Command::Run(run.options)) });
+        }
+        Args::try_parse()
+    }
+
     /// Whether a program is listening.
     pub(crate) fn wants_json(&self) -> bool {
         match &self.command {
@@ -58,6 +70,14 @@ impl Args {
             Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
         }
     }
+}
+
+/// `run` and nothing else.
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct RunAlone {
+    #[command(flatten)]
+    options: RunArgs,
 }
 
 #[derive(Debug, Subcommand)]

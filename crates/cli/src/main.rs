@@ -8,11 +8,10 @@ mod failure;
 mod foreground;
 mod host_stream;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::Args::understand() {
         Ok(args) => args,
         Err(error) => return failure::say_usage(&error),
     };

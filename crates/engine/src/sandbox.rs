@@ -130,6 +130,11 @@ impl Sandbox {
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
     pub fn abandon(&self) {
         let guest = self.take();
+        // It dies while its record is ended. With connections it waits for that: the record is to say that the sandbox
+        // ended them, and not that somebody inside did.
+        if self.outside.served.as_ref().is_none_or(|served| !served.is_busy()) {
+            guest.iter().for_each(Guest::kill);
+        }
         self.close();
         if let Some(guest) = guest {
             guest.abandon();

@@ -105,13 +105,7 @@ pub(crate) fn serve(
     };
     let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
     let routes = resolvers.split_off(resolvers.len().saturating_sub(report.routes.into()));
-    let intake = Intake {
-        listeners,
-        resolvers,
-        routes,
-        redirected: report.caught == Caught::EveryPort,
-        has_ipv6: report.families == Families::Both,
-    };
+    let intake = Intake { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
     let gateway = start(gateway).map_err(failed)?;
     let way_out = match report.caught {
         Caught::EveryPort => WayOut::EveryPort,

@@ -25,12 +25,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
-    let Ok(dialled) = dialled(&inside, serving.redirected) else { return reset(inside) };
-    let _ = inside.set_nodelay(true);
+    let Ok(dialled) = dialled(&inside) else { return reset(inside) };
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }
@@ -115,6 +115,8 @@ impl Arrival {
         }
         let end = relay(&inside, &outside, ahead, &record.counts, &serving.meter).await;
         record.ending = ending(end);
+        // Nobody waits for what is left to do. Whoever has just come, perhaps the same client, goes first.
+        yield_now().await;
         if let End::Refused(reason) = end {
             let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(protocol);
             serving.recorder.connection_refused(&refusal);

@@ -76,9 +76,8 @@ impl Gateway {
 
     /// Serves a sandbox's sockets on these terms.
     pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
-        let (families, redirected) = (intake.families(), intake.redirected);
         let route = terms.llm.clone();
-        let serving = Arc::new(Serving::new(&self.places, terms, families, redirected));
+        let serving = Arc::new(Serving::new(&self.places, terms, intake.families()));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -143,11 +142,16 @@ impl Served {
         }
     }
 
+    /// Whether there are connections.
+    pub fn is_busy(&self) -> bool {
+        self.serving.connections() > 0
+    }
+
     /// Ends every connection, and waits for their last words in the record. Doing it twice is fine.
     pub fn stop(&self) {
         self.stopped.send_replace(true);
         // Asked first: a place is free again before everything that belonged to it has said its last.
-        let busy = self.serving.connections() > 0;
+        let busy = self.is_busy();
         self.task.abort();
         if busy {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@ use crate::names::Families;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::net::sockopt;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,8 +18,6 @@ pub struct Intake {
     pub resolvers: Vec<OwnedFd>,
     /// Where the model is found.
     pub routes: Vec<OwnedFd>,
-    /// Every port is led to one listener, and the socket knows what was meant.
-    pub redirected: bool,
     /// Whether there is IPv6 inside.
     pub has_ipv6: bool,
 }
@@ -40,6 +39,8 @@ impl Intake {
         let listener = |socket: OwnedFd| {
             let socket = std::net::TcpListener::from(socket);
             socket.set_nonblocking(true)?;
+            // Passed down to every connection. Small writes of a program inside are not ours to delay.
+            sockopt::set_tcp_nodelay(&socket, true)?;
             TcpListener::from_std(socket)
         };
         let resolver = |socket: OwnedFd| {
@@ -55,10 +56,9 @@ impl Intake {
     }
 }
 
-/// What the program inside dialled.
-pub(crate) fn dialled(stream: &TcpStream, redirected: bool) -> io::Result<SocketAddr> {
-    let own = stream.local_addr()?;
-    Ok(if redirected { net::original_destination(stream, own)? } else { net::unmapped(own) })
+/// What the program inside dialled: its connection has that address, wherever the kernel led it.
+pub(crate) fn dialled(stream: &TcpStream) -> io::Result<SocketAddr> {
+    Ok(net::unmapped(stream.local_addr()?))
 }
 
 /// The ports that a policy opens, for a kernel that cannot lead all of them to one. Ranges and the open mode have too

@@ -23,8 +23,6 @@ pub(crate) struct Serving {
     pub(crate) policy: EgressPolicy,
     pub(crate) names: Names,
     pub(crate) families: Families,
-    /// Whether a connection's socket knows what was dialled.
-    pub(crate) redirected: bool,
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) credentials: Arc<Credentials>,
@@ -35,7 +33,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
+    pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families) -> Serving {
         let Terms { policy, recorder, credentials, authority, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
@@ -44,7 +42,6 @@ impl Serving {
             policy,
             names: Names::default(),
             families,
-            redirected,
             recorder,
             credentials,
             authority,

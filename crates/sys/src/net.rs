@@ -5,7 +5,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 
 /// A new network namespace with its loopback device up, made by and for the calling thread alone.
 pub fn new_namespace() -> Result<OwnedFd, Errno> {
@@ -35,47 +35,28 @@ fn loopback_up() -> Result<(), Errno> {
     check(done.into())
 }
 
-/// What a connection was meant for, before the kernel led it to the socket that accepted it (SO_ORIGINAL_DST,
-/// linux/netfilter_ipv4.h). An address that was mapped into IPv6 comes back as the IPv4 one that it is.
-pub fn original_destination(socket: impl AsFd, own: SocketAddr) -> Result<SocketAddr, Errno> {
-    match unmapped(own) {
-        SocketAddr::V4(_) => {
-            // SAFETY: all-zero is a valid `sockaddr_in`.
-            let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
-            get_option(&socket, libc::SOL_IP, &mut address)?;
-            let ip = u32::from_be(address.sin_addr.s_addr).into();
-            Ok(SocketAddrV4::new(ip, u16::from_be(address.sin_port)).into())
-        }
-        SocketAddr::V6(_) => {
-            // SAFETY: all-zero is a valid `sockaddr_in6`.
-            let mut address: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
-            get_option(&socket, libc::SOL_IPV6, &mut address)?;
-            let ip = address.sin6_addr.s6_addr.into();
-            Ok(SocketAddrV6::new(ip, u16::from_be(address.sin6_port), 0, 0).into())
-        }
-    }
+/// Lets a socket be given connections to any address (IP_TRANSPARENT, ip(7)); they then have that address. Takes
+/// CAP_NET_ADMIN over the network namespace.
+pub fn answer_for_any_address(socket: impl AsFd) -> Result<(), Errno> {
+    let (level, option) = match rustix::net::sockopt::socket_domain(&socket)? {
+        AddressFamily::INET6 => (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
+        _ => (libc::SOL_IP, libc::IP_TRANSPARENT),
+    };
+    let yes: libc::c_int = 1;
+    // SAFETY: the socket is open, and the value is live and as long as is said.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const yes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(done.into())
 }
 
 /// An IPv4 address that is written as an IPv6 one, as what it is.
 pub fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
-
-fn get_option<T>(socket: impl AsFd, level: libc::c_int, value: &mut T) -> Result<(), Errno> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the socket is open, and `value` is live and as long as `length` says; the kernel writes no more. Every
-    // caller passes a socket address, for which any bytes are valid.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            SO_ORIGINAL_DST,
-            std::ptr::from_mut(value).cast(),
-            &raw mut length,
-        )
-    };
-    check(done.into())
-}
-
-/// The same number for both families.
-const SO_ORIGINAL_DST: libc::c_int = 80;

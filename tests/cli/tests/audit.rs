@@ -154,12 +154,19 @@ fn records_are_shown_in_sentences() {
     insta::assert_snapshot!("tail", state.seen(&["tail", "-n", "2", "000"]));
 }
 
+/// Longer than a filesystem's clock needs to tell two files apart.
+fn a_moment() {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+}
+
 #[test]
 fn logs_are_listed() {
     let state = State::new();
     insta::assert_snapshot!("list_none", state.seen(&[]));
     ended(&state, 1);
+    a_moment();
     drop(write(&state, 2));
+    a_moment();
     let live = write(&state, 3);
     let list = state.run(&[]).stdout;
     let states: Vec<(&str, &str)> = list

@@ -1,7 +1,9 @@
 //! `belljar run`.
 
-use belljar_tests_cli::{run, run_with_input};
+use belljar_tests_cli::{belljar, run, run_with_input};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
@@ -17,6 +19,25 @@ fn the_main_job_works() {
     assert_eq!((result.code, result.stdout.as_str()), (0, "agent\n/workspace\n1\n"), "{}", result.stderr);
     assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "made\n");
     assert_eq!(result.stderr, "");
+}
+
+/// Root there is one user without a range of ids to give: belljar's users have to be that one.
+#[test]
+fn root_of_a_rootless_container_gets_a_sandbox() {
+    let folder = folder();
+    for wall in ["native", "bwrap"] {
+        let result = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount"])
+            .arg(belljar())
+            .args(["run", "--backend", wall, "--", "sh", "-c", "id -un; echo made > \"$0\"", wall])
+            .current_dir(folder.path())
+            .output()
+            .expect("util-linux is everywhere");
+        let said = String::from_utf8_lossy(&result.stderr);
+        assert_eq!(String::from_utf8_lossy(&result.stdout), "agent\n", "{wall}: {said}");
+        let made = fs::metadata(folder.path().join(wall)).expect("the command's file");
+        assert_eq!(made.uid(), fs::metadata(folder.path()).expect("ours").uid(), "{wall}");
+    }
 }
 
 #[test]

@@ -24,10 +24,13 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    /// Ours, or a range derived from the sandbox's id when we are root.
+    /// A range derived from the sandbox's id when we are root and have it to give; otherwise ours. Root in a rootless
+    /// container is an ordinary user under another name.
     pub(crate) fn choose(id: SandboxId) -> Identity {
-        if geteuid().is_root() {
-            Identity::Range { first: FIRST_RANGE + (id.as_u64() % RANGES) as u32 * RANGE }
+        let first = FIRST_RANGE + (id.as_u64() % RANGES) as u32 * RANGE;
+        let has_range = |map: &str| fs::read_to_string(map).is_ok_and(|map| maps(&map, first, RANGE));
+        if geteuid().is_root() && has_range("/proc/self/uid_map") && has_range("/proc/self/gid_map") {
+            Identity::Range { first }
         } else {
             Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw() }
         }
@@ -122,6 +125,20 @@ fn namespace_with_maps(uids: &str, gids: &str) -> Result<(OwnedFd, Dying), Errno
     Ok((namespace?, dying))
 }
 
+/// Whether a namespace has these ids: one line of its map must cover them all (user_namespaces(7)).
+fn maps(map: &str, first: u32, count: u32) -> bool {
+    let covers = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().ok());
+        match (numbers.next().flatten(), numbers.next().flatten(), numbers.next().flatten()) {
+            (Some(inside), Some(_), Some(length)) => {
+                inside <= u64::from(first) && u64::from(first) + u64::from(count) <= inside + length
+            }
+            _ => false,
+        }
+    };
+    map.lines().any(covers)
+}
+
 fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {
     fs::write(format!("/proc/{pid}/{file}"), content)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -133,3 +150,24 @@ const FIRST_RANGE: u32 = 0x7000_0000;
 const RANGE: u32 = 0x1_0000;
 /// How many there are below the sign bit.
 const RANGES: u64 = 0x0ff0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_must_be_in_the_map() {
+        for (map, has) in [
+            ("         0          0 4294967295\n", true),
+            ("         0       1000          1\n", false),
+            ("0 1000 1\n1 100000 65536\n", false),
+            ("0 0 1879048192\n", false),
+            ("1879048192 5 65536\n", true),
+            ("1879048192 5 65535\n", false),
+            ("", false),
+            ("0 0\n", false),
+        ] {
+            assert_eq!(maps(map, FIRST_RANGE, RANGE), has, "{map}");
+        }
+    }
+}

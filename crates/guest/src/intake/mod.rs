@@ -1,8 +1,8 @@
 //! The sandbox's only way out: sockets in its own network namespace, made before the first command exists and
 //! handed to the host, which serves them.
 //!
-//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener, and
-//! the host reads back what was meant. Names are asked at 127.0.0.1; a resolver that a program has built in is
+//! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener,
+//! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; a resolver that a program has built in is
 //! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
 //! without nf_tables gets a listener per port instead. The route to the model is a plain listener on loopback; it may be
 //! all that there is.
@@ -17,8 +17,11 @@ use belljar_sys::rustix::net::{
     AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
     bind, listen, socket_with, sockopt,
 };
+use belljar_sys::rustix::process::Pid;
+use belljar_sys::rustix::thread::{gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// The sockets of an intake, and what they are.
@@ -44,7 +47,7 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
 
 fn everything(catch: &Catch) -> Result<Opened, Errno> {
     let families = rules::make_everything_local(catch)?;
-    let caught = match rules::redirect(catch.port) {
+    let caught = match rules::lead_to(catch.port) {
         Ok(()) => Caught::EveryPort,
         Err(Errno::PROTONOSUPPORT | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => Caught::SomePorts,
         Err(errno) => return Err(errno),
@@ -56,6 +59,9 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
     let mut sockets = Vec::new();
     for port in ports {
         sockets.push(listener(families, *port)?);
+    }
+    if caught == Caught::EveryPort {
+        net::answer_for_any_address(&sockets[0])?;
     }
     let listeners = sockets.len() as u16;
     sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
@@ -69,6 +75,8 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
 /// begins before anybody knows what will be in it.
 pub(crate) struct Network {
     orders: Sender<Option<Intake>>,
+    /// The thread that makes it, once it runs.
+    maker: Arc<OnceLock<Pid>>,
     made: JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>,
 }
 
@@ -76,17 +84,25 @@ impl Network {
     /// Begins to make it.
     pub(crate) fn begin() -> Result<Network, Errno> {
         let (orders, order) = channel::<Option<Intake>>();
+        let maker = Arc::new(OnceLock::new());
+        let theirs = Arc::clone(&maker);
         let make = move || {
+            let _ = theirs.set(gettid());
             let namespace = net::new_namespace()?;
             let intake = order.recv().map_err(|_| Errno::CANCELED)?;
             Ok((namespace, intake.as_ref().map(open).transpose()?))
         };
         let made = thread::Builder::new().stack_size(STACK).spawn(make).map_err(|_| Errno::AGAIN)?;
-        Ok(Network { orders, made })
+        Ok(Network { orders, maker, made })
     }
 
-    /// Says what will be in it.
+    /// Says what will be in it. Called when the host has said all and waits: its processor is free, but no kernel
+    /// moves a thread there that has waited for so short a time.
     pub(crate) fn order(&self, intake: Option<Intake>) {
+        if let Some(maker) = self.maker.get() {
+            // It is as well made where it is, only later.
+            let _ = keep_off_this_processor(*maker);
+        }
         // A thread that is gone says why when it is asked for what it made.
         let _ = self.orders.send(intake);
     }
@@ -96,6 +112,16 @@ impl Network {
         drop(self.orders);
         self.made.join().unwrap_or(Err(Errno::IO))
     }
+}
+
+/// Lets a thread run anywhere but here, where there is anywhere else.
+fn keep_off_this_processor(thread: Pid) -> Result<(), Errno> {
+    let mut elsewhere = sched_getaffinity(Some(thread))?;
+    elsewhere.unset(sched_getcpu());
+    if elsewhere.count() == 0 {
+        return Ok(());
+    }
+    sched_setaffinity(Some(thread), &elsewhere)
 }
 
 /// Takes connections to this port, whichever address was dialled.

@@ -1,24 +1,32 @@
 //! What the kernel is told: every address is ours, every TCP port leads to one, everything else is refused.
 //!
-//! As nft(8) would say it, read back by a test:
+//! As nft(8) would say it:
 //!
 //! ```text
 //! table inet belljar {
-//!     chain out { type nat hook output priority -100;
-//!         tcp dport 53 redirect to :PORT
+//!     chain untracked { type filter hook output priority -300;
+//!         meta l4proto tcp notrack }
+//!     chain begun { type filter hook prerouting priority -150;
+//!         tcp flags & (syn | ack) == syn tcp dport 53 tproxy to :PORT
 //!         ip daddr 127.0.0.0/8 accept
 //!         ip6 daddr ::1 accept
-//!         udp dport 53 redirect to :53
-//!         meta l4proto tcp redirect to :PORT }
+//!         tcp flags & (syn | ack) == syn tproxy to :PORT }
+//!     chain asked { type nat hook output priority -100;
+//!         ip daddr 127.0.0.0/8 accept
+//!         ip6 daddr ::1 accept
+//!         udp dport 53 redirect to :53 }
 //!     chain in { type filter hook input priority 0;
 //!         ip daddr 127.0.0.0/8 accept
 //!         ip6 daddr ::1 accept
+//!         meta l4proto tcp accept
 //!         ct state invalid,new,untracked reject with icmpx port-unreachable }
 //! }
 //! ```
 //!
-//! The refusal stands at the input: at the output a program would see "operation not permitted" instead of a refused
-//! connection. Without its `ct state` the refusal itself would be refused, and the program would wait.
+//! A connection that begins is given to the listener, whose new socket then has the very address that was dialled: it is
+//! found by that like any other, and nobody has to keep track of it. The refusal stands at the input: at the output a
+//! program would see "operation not permitted" instead of a refused connection. Without its `ct state` the refusal itself
+//! would be refused, and the program would wait.
 
 use super::netlink::{ACK, APPEND, Batch, CREATE, Nest};
 use belljar_sys::rustix::io::Errno;
@@ -44,28 +52,41 @@ pub(super) fn make_everything_local(catch: &Catch) -> Result<Families, Errno> {
 }
 
 /// Leads every TCP port to `port`, and refuses what is neither TCP nor a question for a name.
-pub(super) fn redirect(port: u16) -> Result<(), Errno> {
+pub(super) fn lead_to(port: u16) -> Result<(), Errno> {
     let mut batch = Batch::default();
     batch.message(BATCH_BEGIN, 0, &SUBSYSTEM, |_| {});
     batch.message(NEW_TABLE, CREATE, &INET, |table| {
         table.text(TABLE_NAME, TABLE);
     });
-    chain(&mut batch, "out", "nat", HOOK_OUTPUT, -100);
+    chain(&mut batch, "untracked", "filter", HOOK_OUTPUT, -300);
+    chain(&mut batch, "begun", "filter", HOOK_PREROUTING, -150);
+    chain(&mut batch, "asked", "nat", HOOK_OUTPUT, -100);
     chain(&mut batch, "in", "filter", HOOK_INPUT, 0);
-    rule(&mut batch, "out", 0, |rule| {
-        to_port(rule, TCP, Some(DNS));
-        redirect_to(rule, port);
+    rule(&mut batch, "untracked", 0, |rule| {
+        protocol_is(rule, TCP);
+        expression(rule, "notrack", |_| {});
     });
-    to_self(&mut batch, "out");
-    rule(&mut batch, "out", 0, |rule| {
-        to_port(rule, UDP, Some(DNS));
+    rule(&mut batch, "begun", 0, |rule| {
+        begins(rule);
+        to_port(rule, DNS);
+        give_to(rule, port);
+    });
+    to_self(&mut batch, "begun");
+    rule(&mut batch, "begun", 0, |rule| {
+        begins(rule);
+        give_to(rule, port);
+    });
+    to_self(&mut batch, "asked");
+    rule(&mut batch, "asked", 0, |rule| {
+        protocol_is(rule, UDP);
+        to_port(rule, DNS);
         redirect_to(rule, DNS);
     });
-    rule(&mut batch, "out", 0, |rule| {
-        to_port(rule, TCP, None);
-        redirect_to(rule, port);
-    });
     to_self(&mut batch, "in");
+    rule(&mut batch, "in", 0, |rule| {
+        protocol_is(rule, TCP);
+        accept(rule);
+    });
     rule(&mut batch, "in", 0, |rule| {
         state_is(rule, CT_INVALID | CT_NEW | CT_UNTRACKED);
         expression(rule, "reject", |reject| {
@@ -133,11 +154,20 @@ fn to_self(batch: &mut Batch, chain: &str) {
     });
 }
 
-fn to_port(rule: &mut Nest<'_>, protocol: u8, port: Option<u16>) {
+fn protocol_is(rule: &mut Nest<'_>, protocol: u8) {
     meta_is(rule, META_L4PROTO, protocol);
-    if let Some(port) = port {
-        header_is(rule, TRANSPORT_HEADER, 2, &port.to_be_bytes());
-    }
+}
+
+fn to_port(rule: &mut Nest<'_>, port: u16) {
+    header_is(rule, TRANSPORT_HEADER, 2, &port.to_be_bytes());
+}
+
+/// The first packet of a connection (RFC 9293, 3.1: the flags are in byte 13).
+fn begins(rule: &mut Nest<'_>) {
+    protocol_is(rule, TCP);
+    load(rule, TRANSPORT_HEADER, 13, 1);
+    mask(rule, &[SYN | ACKNOWLEDGES]);
+    compare(rule, CMP_EQUAL, &[SYN]);
 }
 
 fn family_is(rule: &mut Nest<'_>, family: u8) {
@@ -152,26 +182,35 @@ fn meta_is(rule: &mut Nest<'_>, key: u32, value: u8) {
 }
 
 fn header_is(rule: &mut Nest<'_>, base: u32, offset: u32, value: &[u8]) {
+    load(rule, base, offset, value.len() as u32);
+    compare(rule, CMP_EQUAL, value);
+}
+
+fn load(rule: &mut Nest<'_>, base: u32, offset: u32, length: u32) {
     expression(rule, "payload", |payload| {
         payload.number(PAYLOAD_DREG, REGISTER).number(PAYLOAD_BASE, base);
-        payload.number(PAYLOAD_OFFSET, offset).number(PAYLOAD_LENGTH, value.len() as u32);
+        payload.number(PAYLOAD_OFFSET, offset).number(PAYLOAD_LENGTH, length);
     });
-    compare(rule, CMP_EQUAL, value);
+}
+
+fn mask(rule: &mut Nest<'_>, bits: &[u8]) {
+    expression(rule, "bitwise", |bitwise| {
+        bitwise.number(BITWISE_SREG, REGISTER).number(BITWISE_DREG, REGISTER);
+        bitwise.number(BITWISE_LENGTH, bits.len() as u32);
+        bitwise.nest(BITWISE_MASK, |mask| {
+            mask.bytes(DATA_VALUE, bits);
+        });
+        bitwise.nest(BITWISE_XOR, |xor| {
+            xor.bytes(DATA_VALUE, &vec![0; bits.len()]);
+        });
+    });
 }
 
 fn state_is(rule: &mut Nest<'_>, states: u32) {
     expression(rule, "ct", |ct| {
         ct.number(CT_KEY, CT_STATE).number(CT_DREG, REGISTER);
     });
-    expression(rule, "bitwise", |bitwise| {
-        bitwise.number(BITWISE_SREG, REGISTER).number(BITWISE_DREG, REGISTER).number(BITWISE_LENGTH, 4);
-        bitwise.nest(BITWISE_MASK, |mask| {
-            mask.bytes(DATA_VALUE, &states.to_ne_bytes());
-        });
-        bitwise.nest(BITWISE_XOR, |xor| {
-            xor.bytes(DATA_VALUE, &[0; 4]);
-        });
-    });
+    mask(rule, &states.to_ne_bytes());
     compare(rule, CMP_NOT_EQUAL, &[0; 4]);
 }
 
@@ -183,12 +222,23 @@ fn compare(rule: &mut Nest<'_>, operation: u32, value: &[u8]) {
     });
 }
 
-fn redirect_to(rule: &mut Nest<'_>, port: u16) {
+fn give_to(rule: &mut Nest<'_>, port: u16) {
+    port_in_register(rule, port);
+    expression(rule, "tproxy", |tproxy| {
+        tproxy.number(TPROXY_FAMILY, ANY_FAMILY).number(TPROXY_PORT, REGISTER);
+    });
+}
+
+fn port_in_register(rule: &mut Nest<'_>, port: u16) {
     expression(rule, "immediate", |immediate| {
         immediate.number(IMMEDIATE_DREG, REGISTER).nest(IMMEDIATE_DATA, |data| {
             data.bytes(DATA_VALUE, &port.to_be_bytes());
         });
     });
+}
+
+fn redirect_to(rule: &mut Nest<'_>, port: u16) {
+    port_in_register(rule, port);
     expression(rule, "redir", |redir| {
         redir.number(REDIR_PORT, REGISTER);
     });
@@ -210,6 +260,8 @@ const DNS: u16 = 53;
 // linux/in.h, linux/socket.h
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const SYN: u8 = 0x02;
+const ACKNOWLEDGES: u8 = 0x10;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
@@ -247,6 +299,7 @@ const CHAIN_HOOK: u16 = 4;
 const CHAIN_TYPE: u16 = 7;
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
+const HOOK_PREROUTING: u32 = 0;
 const HOOK_INPUT: u32 = 1;
 const HOOK_OUTPUT: u32 = 3;
 const RULE_TABLE: u16 = 1;
@@ -288,6 +341,9 @@ const NF_ACCEPT: u32 = 1;
 const IMMEDIATE_DREG: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;
 const REDIR_PORT: u16 = 1;
+const TPROXY_FAMILY: u16 = 1;
+const TPROXY_PORT: u16 = 3;
+const ANY_FAMILY: u32 = 0;
 const REJECT_TYPE: u16 = 1;
 const REJECT_CODE: u16 = 2;
 const REJECT_ICMPX: u32 = 2;

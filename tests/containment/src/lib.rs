@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
+pub mod credentials;
 pub mod egress;
 
 use belljar_engine::{Engine, ExecResult, Sandbox};

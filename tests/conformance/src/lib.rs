@@ -8,12 +8,14 @@
 //! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; what
 //! hangs fails by the runner's patience.
 
+mod inspected;
 mod outside;
 mod place;
 mod runner;
 mod streamed;
 mod world;
 
+pub use inspected::about_requests;
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };

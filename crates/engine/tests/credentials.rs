@@ -96,7 +96,7 @@ fn a_file_that_only_binds_secrets_changes_nothing_by_itself() {
     let machine = Machine::with(BUILD, APP);
     let loaded = machine.ask(&CredentialFlags::default()).expect("nothing was asked");
     assert!(loaded.policy.is_none() && loaded.credentials.is_empty());
-    assert_eq!(loaded.bindings().count(), 1);
+    assert_eq!(loaded.bindings().len(), 1);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod http;
 mod program;
 mod server;
 mod tls;
+mod web;
 
 pub use authority::{Authority, Leaf};
 pub use capture::{Capture, Datagram};
@@ -25,3 +26,6 @@ pub use http::{HttpServer, Request, Response, serve};
 pub use program::{Child, have};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;
+pub use web::{Agreement, MODERN, Piece, WebBody, WebServer, piece, pieces, trailers, whole};
+
+pub use {http_body_util, hyper, hyper_util, tokio};

@@ -4,6 +4,7 @@
 use super::layer::Settings;
 use super::load::Loaded;
 use super::merge::Layers;
+use super::place::At;
 use belljar_gateway::SecretStore;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::secret::{
@@ -79,9 +80,20 @@ impl Loaded {
         Ok(self)
     }
 
-    /// Every credential that the files name, highest layer first.
-    pub fn bindings(&self) -> impl Iterator<Item = &super::place::At<Credential>> {
-        self.layers.iter().flat_map(|layer| &layer.credentials)
+    /// Every credential that the files name and that counts, highest layer first.
+    pub fn bindings(&self) -> Vec<&At<Credential>> {
+        let mut counting: Vec<&At<Credential>> = Vec::new();
+        for binding in self.layers.iter().flat_map(|layer| &layer.credentials) {
+            if !counting.iter().any(|known| known.value.name == binding.value.name) {
+                counting.push(binding);
+            }
+        }
+        counting
+    }
+
+    /// The GitHub App that counts.
+    pub fn github_app(&self) -> Option<&At<GitHubApp>> {
+        self.layers.iter().find_map(|layer| layer.github.as_ref())
     }
 }
 
@@ -203,7 +215,7 @@ impl Chosen<'_> {
     }
 
     fn github(&mut self, asked: &GitHubFlags) -> Result<GitHubGrant, SandboxError> {
-        let Some(app) = self.layers.iter().find_map(|layer| layer.github.as_ref()) else {
+        let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
             let message = "`--github` needs a GitHub App, and none is configured";
             return Err(SandboxError::policy("no_github_app", message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));

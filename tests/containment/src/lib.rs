@@ -9,6 +9,7 @@
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
 pub mod egress;
+pub mod looking;
 
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_spec::{BackendChoice, BackendName, Command, Permission, SandboxError, SandboxSpec, SharedPath};

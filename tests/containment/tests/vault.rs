@@ -1,6 +1,6 @@
 //! The vault, its key, and the memory of whoever has opened it are out of a sandbox's reach, whatever it is given.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
 use belljar_engine::vault::{HostSecrets, Vault};
 use belljar_engine::{Engine, Secret};

@@ -10,6 +10,7 @@
 
 pub mod credentials;
 pub mod egress;
+pub mod looking;
 
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_spec::{BackendChoice, BackendName, Command, Permission, SandboxError, SandboxSpec, SharedPath};

@@ -141,7 +141,7 @@ fn a_search_is_found_in_its_order() {
     assert!(machine.ask(&search(WebSearch::Named(name("github")))).is_err());
     let loaded = load_from(&machine.places, None, EgressFlags::default()).expect("files");
     let error = loaded.with_credentials(&search(WebSearch::Detect), &Shelf(&[])).expect_err("none");
-    assert_eq!(error.message, "there is no secret of tavily, exa, brave");
+    assert_eq!(error.message, "no search of the web has a secret: tavily, exa, brave");
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl Chosen<'_> {
         };
         match found {
             Some(credential) => self.push(credential),
-            None => Err(SandboxError::policy("no_web_search", format!("there is no secret of {listed}"))
+            None => Err(SandboxError::policy("no_web_search", format!("no search of the web has a secret: {listed}"))
                 .hint("keep one: `belljar secrets set tavily`")),
         }
     }

@@ -5,7 +5,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::egress::RequestFilter;
-use belljar_spec::secret::{Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
+use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::egress::*;
@@ -28,9 +28,10 @@ fn credential(file: PathBuf) -> Credential {
             host: "=api.test".parse().unwrap(),
             ports: "443".parse().unwrap(),
             requests: RequestFilter::default(),
+            carriers: vec![Carrier::Bearer],
         }],
-        carriers: vec![Carrier::Bearer],
         variables: vec!["CANARY_TOKEN".parse().unwrap()],
+        bodies: Bodies::Watched,
     }
 }
 

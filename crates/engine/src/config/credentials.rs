@@ -91,6 +91,17 @@ impl Loaded {
         counting
     }
 
+    /// Every credential that a run can ask for: those that the files name, and those that belljar knows.
+    pub fn known_credentials(&self) -> Vec<&Credential> {
+        let mut known: Vec<&Credential> = self.bindings().into_iter().map(|binding| &binding.value).collect();
+        for built_in in built_ins().map(|built_in| &built_in.credential) {
+            if !known.iter().any(|other| other.name == built_in.name) {
+                known.push(built_in);
+            }
+        }
+        known
+    }
+
     /// The GitHub App that counts.
     pub fn github_app(&self) -> Option<&At<GitHubApp>> {
         self.layers.iter().find_map(|layer| layer.github.as_ref())
@@ -171,8 +182,11 @@ impl Chosen<'_> {
         };
         match found {
             Some(credential) => self.push(credential),
-            None => Err(SandboxError::policy("no_web_search", format!("no search of the web has a secret: {listed}"))
-                .hint("keep one: `belljar secrets set tavily`")),
+            None => Err(SandboxError::policy(
+                "no_web_search",
+                format!("no search of the web has a secret: {listed}"),
+            )
+            .hint("keep one: `belljar secrets set tavily`")),
         }
     }
 

@@ -31,6 +31,9 @@ impl Prepared {
             let value = danger_forward(&*store, &source).map_err(unavailable)?;
             add(&mut spec, variable, value)?;
         }
+        if spec.credentials.is_empty() && spec.github.is_none() {
+            return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
+        }
         let gateway = way_out::start(gateway).map_err(|error| {
             SandboxError::runtime("gateway_failed", format!("the gateway cannot be started: {error}"))
         })?;

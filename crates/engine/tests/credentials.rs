@@ -96,7 +96,7 @@ fn a_file_that_only_binds_secrets_changes_nothing_by_itself() {
     let machine = Machine::with(BUILD, APP);
     let loaded = machine.ask(&CredentialFlags::default()).expect("nothing was asked");
     assert!(loaded.policy.is_none() && loaded.credentials.is_empty());
-    assert_eq!(loaded.bindings().count(), 1);
+    assert_eq!(loaded.bindings().len(), 1);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_search_is_found_in_its_order() {
     assert!(machine.ask(&search(WebSearch::Named(name("github")))).is_err());
     let loaded = load_from(&machine.places, None, EgressFlags::default()).expect("files");
     let error = loaded.with_credentials(&search(WebSearch::Detect), &Shelf(&[])).expect_err("none");
-    assert_eq!(error.message, "there is no secret of tavily, exa, brave");
+    assert_eq!(error.message, "no search of the web has a secret: tavily, exa, brave");
 }
 
 #[test]

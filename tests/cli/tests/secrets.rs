@@ -4,6 +4,7 @@ use belljar_sys::rustix::io::{read, write};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_sys::terminal::{Pair, open_pair};
 use belljar_tests_cli::{Run, belljar};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -29,10 +30,14 @@ impl Home {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(belljar());
+        let mut command = self.started_by(belljar());
+        command.arg("secrets").args(args);
         command
-            .arg("secrets")
-            .args(args)
+    }
+
+    fn started_by(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
             .env("HOME", self.path(""))
             .env("XDG_STATE_HOME", self.path("state"))
             .env_remove("BELLJAR_VAULT_KEY")
@@ -239,6 +244,28 @@ fn a_kill_loses_nothing() {
     for name in &done {
         assert!(listed.lines().any(|line| line.split(' ').next() == Some(name)), "{name}: {listed}");
     }
+}
+
+/// Every write fails, as on a disk without room.
+#[test]
+fn a_full_disk_loses_nothing() {
+    let home = Home::new();
+    home.set("first", "hunter2");
+    let before = fs::read(home.vault("secrets.json")).expect("there is a vault");
+    for name in ["first", "second"] {
+        let mut command = home.started_by("sh");
+        command.args(["-c", r#"trap '' XFSZ; ulimit -f 0; exec "$@""#, "sh"]).arg(belljar());
+        command.args(["secrets", "set", name]);
+        let run = home.run(command, "hunter3");
+        assert_eq!(run.code, 125, "{}", run.stderr);
+        assert!(
+            run.stderr.contains("cannot write") && run.stderr.contains("nothing was changed"),
+            "{}",
+            run.stderr
+        );
+    }
+    assert_eq!(fs::read(home.vault("secrets.json")).expect("there is a vault"), before);
+    assert!(!home.vault("secrets.new").exists(), "nothing is left lying about");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; what
 //! hangs fails by the runner's patience.
 
+mod inspected;
 mod model;
 mod outside;
 mod place;
@@ -16,6 +17,7 @@ mod secrets;
 mod streamed;
 mod world;
 
+pub use inspected::about_requests;
 pub use model::{KEY, Keys, RouteTo, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,

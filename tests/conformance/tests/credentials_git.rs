@@ -104,7 +104,7 @@ fn push(url: &str) -> String {
     format!(
         "export GIT_TERMINAL_PROMPT=0
         rm -rf w && git init -q -b main w && cd w && git config user.name a && git config user.email a@b
-        date > file && git add file && git commit -q -m 'from inside' && git push {url} main 2>&1; echo code $?"
+        date > file && head -c 3000000 /dev/urandom > large && git add file large && git commit -q -m 'from inside' && git push {url} main 2>&1; echo code $?"
     )
 }
 

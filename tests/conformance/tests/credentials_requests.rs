@@ -314,7 +314,7 @@ async fn uses_are_on_the_record(backend: BackendName) {
 
 async fn a_fetch_by_the_host_gets_no_key(backend: BackendName) {
     let scene = scene(backend, [x_api_key()], ok).await;
-    let mut request = FetchRequest::get(&format!("https://api.test:{}/v1/x", scene.server.port()));
+    let mut request = FetchRequest::get(format!("https://api.test:{}/v1/x", scene.server.port()));
     request.trust = scene.world.authority.pem().into_bytes();
     let answer = scene.place.fetch(request).await.unwrap();
     assert_eq!((answer.status, scene.last("x-api-key")), (200, None));

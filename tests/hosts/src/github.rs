@@ -181,7 +181,7 @@ impl State {
             .map_err(|_| "the signature is not this App's")?;
         let claims = read(claims);
         let (issued, ends) = (claims["iat"].as_u64().unwrap_or(0), claims["exp"].as_u64().unwrap_or(0));
-        if claims["iss"] != GitHub::APP.to_string() {
+        if claims["iss"].as_str().and_then(|id| id.parse().ok()) != Some(GitHub::APP) {
             return Err("'Issuer' claim ('iss') must be this App");
         }
         // A minute back, for clocks that differ; some seconds for the way here.

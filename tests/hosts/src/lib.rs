@@ -15,6 +15,7 @@ mod model;
 mod program;
 mod server;
 mod tls;
+mod web;
 
 pub use authority::{Authority, Leaf};
 pub use capture::{Capture, Datagram};
@@ -27,3 +28,6 @@ pub use model::Model;
 pub use program::{Child, have};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;
+pub use web::{Agreement, MODERN, Piece, WebBody, WebServer, piece, pieces, trailers, whole};
+
+pub use {http_body_util, hyper, hyper_util, tokio};

@@ -86,8 +86,9 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
     "/etc/pki/tls/cert.pem",
 ];
-/// The same for Java: Debian, Fedora.
-const JAVA: [&str; 2] = ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts"];
+/// The same for Java: Debian, Fedora, Adoptium.
+const JAVA: [&str; 3] =
+    ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/ssl/certs/adoptium/cacerts"];
 /// Variables that name a file with everybody whom a program trusts. SSL_CERT_DIR is left alone: it adds to these.
 const EVERYBODY: [&str; 7] = [
     "SSL_CERT_FILE",      // OpenSSL, Go, rustls-native-certs

@@ -6,6 +6,7 @@ use crate::failure::say_notes;
 use belljar_engine::config::{self, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
+use belljar_spec::secret::Credential;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -73,6 +74,13 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
         }
         line("llm budget", &route.budget.to_string(), &"");
     }
+    for binding in loaded.bindings() {
+        let value = format!("{} {}", binding.value.name, places(&binding.value));
+        line("credential", &value, &binding.place);
+    }
+    if let Some(app) = loaded.github_app() {
+        line("github", &format!("app {}, at {}", app.value.app, app.value.host), &app.place);
+    }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
     }
@@ -113,6 +121,21 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
         "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
         "connections": said(json!(policy.limits.connections), &origins.connections),
         "bytes": said(json!(policy.limits.bytes), &origins.bytes),
+        "credentials": loaded.bindings().iter().map(|binding| json!({
+            "name": binding.value.name,
+            "secret": binding.value.source.to_string(),
+            "hosts": binding.value.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect::<Vec<_>>(),
+            "variables": binding.value.variables.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
+            "from": binding.place.to_string(),
+        })).collect::<Vec<_>>(),
+        "github": loaded.github_app().map(|app| json!({
+            "app": app.value.app,
+            "installation": app.value.installation,
+            "key": app.value.key.to_string(),
+            "api": app.value.api,
+            "host": app.value.host,
+            "from": app.place.to_string(),
+        })),
         "llm": llm.map(|LlmLoaded { route, origin, .. }| json!({
             "url": route.upstream,
             "kind": route.kind,
@@ -126,6 +149,13 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })
+}
+
+/// `secret:build -> =api.example.com:443`.
+fn places(credential: &Credential) -> String {
+    let places: Vec<String> =
+        credential.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect();
+    format!("{} -> {}", credential.source, places.join(", "))
 }
 
 /// `example.com 443 (tls), 80 (http)`, and which requests there.

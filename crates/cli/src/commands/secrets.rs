@@ -5,6 +5,7 @@ mod value;
 
 use super::print;
 use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
+use belljar_engine::config::{self, EgressFlags};
 use belljar_engine::vault::{Kept, Listed, Vault};
 use belljar_spec::SandboxError;
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
@@ -75,9 +76,10 @@ fn list(vault: &Vault, options: &SecretsListArgs) -> Result<u8, SandboxError> {
     print(text.as_bytes())
 }
 
-/// The credentials that configuration binds. None can be configured yet.
+/// The credentials that a run can ask for. A file that makes no sense is told by who runs something.
 fn configured() -> Vec<Credential> {
-    Vec::new()
+    let loaded = config::load(None, EgressFlags::default()).unwrap_or_default();
+    loaded.known_credentials().into_iter().cloned().collect()
 }
 
 /// Those of the credentials that use this secret.

@@ -4,6 +4,7 @@
 use super::layer::Settings;
 use super::load::Loaded;
 use super::merge::Layers;
+use super::place::At;
 use belljar_gateway::SecretStore;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::secret::{
@@ -79,9 +80,31 @@ impl Loaded {
         Ok(self)
     }
 
-    /// Every credential that the files name, highest layer first.
-    pub fn bindings(&self) -> impl Iterator<Item = &super::place::At<Credential>> {
-        self.layers.iter().flat_map(|layer| &layer.credentials)
+    /// Every credential that the files name and that counts, highest layer first.
+    pub fn bindings(&self) -> Vec<&At<Credential>> {
+        let mut counting: Vec<&At<Credential>> = Vec::new();
+        for binding in self.layers.iter().flat_map(|layer| &layer.credentials) {
+            if !counting.iter().any(|known| known.value.name == binding.value.name) {
+                counting.push(binding);
+            }
+        }
+        counting
+    }
+
+    /// Every credential that a run can ask for: those that the files name, and those that belljar knows.
+    pub fn known_credentials(&self) -> Vec<&Credential> {
+        let mut known: Vec<&Credential> = self.bindings().into_iter().map(|binding| &binding.value).collect();
+        for built_in in built_ins().map(|built_in| &built_in.credential) {
+            if !known.iter().any(|other| other.name == built_in.name) {
+                known.push(built_in);
+            }
+        }
+        known
+    }
+
+    /// The GitHub App that counts.
+    pub fn github_app(&self) -> Option<&At<GitHubApp>> {
+        self.layers.iter().find_map(|layer| layer.github.as_ref())
     }
 }
 
@@ -159,8 +182,11 @@ impl Chosen<'_> {
         };
         match found {
             Some(credential) => self.push(credential),
-            None => Err(SandboxError::policy("no_web_search", format!("there is no secret of {listed}"))
-                .hint("keep one: `belljar secrets set tavily`")),
+            None => Err(SandboxError::policy(
+                "no_web_search",
+                format!("no search of the web has a secret: {listed}"),
+            )
+            .hint("keep one: `belljar secrets set tavily`")),
         }
     }
 
@@ -203,7 +229,7 @@ impl Chosen<'_> {
     }
 
     fn github(&mut self, asked: &GitHubFlags) -> Result<GitHubGrant, SandboxError> {
-        let Some(app) = self.layers.iter().find_map(|layer| layer.github.as_ref()) else {
+        let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
             let message = "`--github` needs a GitHub App, and none is configured";
             return Err(SandboxError::policy("no_github_app", message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));

@@ -10,7 +10,7 @@ use crate::SecretError;
 use belljar_spec::egress::{Protocol, Reason, Refusal};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
-use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue, IF_RANGE, RANGE};
+use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE};
 use hyper::http::request::Parts;
 use percent_encoding::percent_decode;
 
@@ -40,10 +40,7 @@ impl Credentials {
         }
         let covered = to.secure && self.covers(&to.name, to.port);
         if covered {
-            // What is compressed cannot be looked at, and half of an answer may hold half of a value.
-            head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            head.headers.remove(RANGE);
-            head.headers.remove(IF_RANGE);
+            ask_for_the_whole(&mut head.headers);
         }
         let sought = || self.bound.iter().map(|bound| (bound.credential.name.clone(), bound.sought.clone()));
         Ok(Screened {
@@ -129,6 +126,18 @@ impl Origin {
     }
 }
 
+/// What is compressed cannot be looked at, and half of an answer may hold half of a value.
+fn ask_for_the_whole(headers: &mut HeaderMap) {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for other in [RANGE, IF_RANGE, DELTA] {
+        headers.remove(other);
+    }
+    // A transfer may be compressed as well (RFC 9110, 10.1.4); gRPC says `trailers`, and means nothing else.
+    if headers.get(TE).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers")) {
+        headers.remove(TE);
+    }
+}
+
 /// Where this credential may go with this request. A server that answers TRACE sends back what it got.
 fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a CredentialPlace> {
     let method = &head.method;
@@ -178,5 +187,7 @@ fn is_written(text: &[u8], sought: &Forms) -> bool {
     false
 }
 
+/// Asks for differences, compressed or not (RFC 3229).
+const DELTA: HeaderName = HeaderName::from_static("a-im");
 /// Servers behind servers decode again.
 const DECODINGS: usize = 3;

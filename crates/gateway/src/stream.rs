@@ -97,7 +97,7 @@ impl Side {
             let mut room = ReadBuf::new(scratch);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
             (self.ahead, self.given) = (room.filled().to_vec(), 0);
-            Poll::Ready(Ok(()))
+            Poll::Ready(io::Result::Ok(()))
         });
         ready!(read)?;
         let length = self.ahead.len();

@@ -59,7 +59,7 @@ pub(crate) enum Command {
         belljar run -- make test\n  \
         belljar run --memory 2g --timeout 10m -- npm ci\n  \
         belljar run --group registries --allow example.com -- npm ci\n  \
-        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic --llm-budget usd=5 -- claude -p hello\n  \
+        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic -- claude -p hello\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -326,7 +326,7 @@ pub(crate) fn spec(
     let workspace = workspace(sandbox.workspace)?;
     let egress = config::load(Some(&workspace), egress.flags())?;
     say_notes(&egress.notes);
-    let llm = egress.llm.route(&llm.flags())?;
+    let llm = egress.llm.route(&llm.flags()?)?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
         backend: sandbox.backend,

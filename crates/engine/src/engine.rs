@@ -165,7 +165,7 @@ impl Engine {
         let mut guest =
             guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
-        let route = llm::open(spec, id, &secrets, &recorder)?;
+        let route = llm::open(spec, id, &secrets, &recorder).inspect_err(|_| recorder.end())?;
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
             Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder, route.clone())?,

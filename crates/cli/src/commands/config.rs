@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
     match command {
         ConfigCommand::Schema => print(config::schema().as_bytes()),
-        ConfigCommand::Show(options) => show(options),
+        ConfigCommand::Show(options) => show(*options),
     }
 }
 

@@ -3,7 +3,9 @@
 
 use crate::Hash;
 use belljar_spec::BackendName;
-use belljar_spec::egress::{Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RuleLabel};
+use belljar_spec::egress::{
+    Destination, HostName, Mode, Printable, Protocol, Reason, Refusal, RefusedRequest, RuleLabel,
+};
 use belljar_spec::llm::{UpstreamKind, Usd};
 use belljar_spec::secret::SecretName;
 use serde::Serialize;
@@ -46,6 +48,18 @@ pub enum Event {
         protocol: Option<Protocol>,
         reason: Reason,
         detail: Option<Printable>,
+        remedy: Option<String>,
+        times: u64,
+    },
+    /// A request was not sent, on a connection that may have been. `rule` is one for the host that does not allow it.
+    RequestRefused {
+        name: Destination,
+        port: Option<u16>,
+        method: Printable,
+        path: Printable,
+        reason: Reason,
+        detail: Option<Printable>,
+        rule: Option<RuleLabel>,
         remedy: Option<String>,
         times: u64,
     },
@@ -131,11 +145,18 @@ pub enum Event {
 }
 
 impl Event {
-    /// A connection that was refused, and how often so far.
+    /// A connection or a request that was refused, and how often so far.
     pub fn refused(refusal: &Refusal, times: u64) -> Event {
         let remedy = refusal.remedy();
-        let Refusal { destination, port, protocol, reason, detail, .. } = refusal.clone();
-        Event::ConnectionRefused { destination, port, protocol, reason, detail, remedy, times }
+        let Refusal { destination, port, protocol, reason, detail, request, .. } = refusal.clone();
+        match request {
+            None => Event::ConnectionRefused { destination, port, protocol, reason, detail, remedy, times },
+            Some(request) => {
+                let RefusedRequest { method, path, rule } = *request;
+                let name = destination;
+                Event::RequestRefused { name, port, method, path, reason, detail, rule, remedy, times }
+            }
+        }
     }
 
     /// A fetch that was refused.
@@ -258,6 +279,17 @@ mod tests {
                 r#"{"kind":"connection_refused","destination":"api.example.com","port":443,"protocol":null,"reason":"name_not_allowed","detail":null,"remedy":"--allow api.example.com","times":3}"#,
             ),
             (
+                Event::refused(
+                    &Refusal::new(name.clone(), Some(443), Reason::RequestNotAllowed).request(
+                        "POST",
+                        "/x?y",
+                        Some(label.clone()),
+                    ),
+                    1,
+                ),
+                r#"{"kind":"request_refused","name":"api.example.com","port":443,"method":"POST","path":"/x","reason":"request_not_allowed","detail":null,"rule":"`example.com` (--allow)","remedy":"methods = [\"POST\"] and paths = [\"/x\"] in an [[egress.rule]] for api.example.com","times":1}"#,
+            ),
+            (
                 Event::Fetched {
                     name,
                     port: 443,
@@ -322,6 +354,41 @@ mod tests {
                 },
                 r#"{"kind":"model_refused","model":null,"path":"/x","reason":"request_not_allowed","detail":null,"times":1}"#,
             ),
+            (
+                Event::CredentialUsed {
+                    credential: "github".parse().unwrap(),
+                    name: "api.github.com".parse().unwrap(),
+                    port: 443,
+                    method: "GET".into(),
+                    path: "/user".into(),
+                    times: 1,
+                },
+                r#"{"kind":"credential_used","credential":"github","name":"api.github.com","port":443,"method":"GET","path":"/user","times":1}"#,
+            ),
+            (
+                Event::PlaceholderElsewhere {
+                    credential: "github".parse().unwrap(),
+                    destination: Destination::understand(b"evil.example"),
+                    port: 443,
+                    part: "a header".into(),
+                    times: 1,
+                },
+                r#"{"kind":"placeholder_elsewhere","credential":"github","destination":"evil.example","port":443,"where":"a header","times":1}"#,
+            ),
+            (
+                Event::SecretForwarded { variable: "TOKEN".into(), source: "secret:github".into() },
+                r#"{"kind":"secret_forwarded","variable":"TOKEN","source":"secret:github"}"#,
+            ),
+            (
+                Event::TokenMinted {
+                    profile: "read".into(),
+                    permissions: "contents:read".into(),
+                    repositories: vec!["acme/widgets".into()],
+                    expires: "2026-11-15T10:00:00.000000Z".into(),
+                },
+                r#"{"kind":"token_minted","profile":"read","permissions":"contents:read","repositories":["acme/widgets"],"expires":"2026-11-15T10:00:00.000000Z"}"#,
+            ),
+            (Event::TokenRevoked { error: None }, r#"{"kind":"token_revoked","error":null}"#),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),

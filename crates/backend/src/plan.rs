@@ -22,6 +22,7 @@ pub struct Plan {
     wall: Wall,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
+    authority: Option<String>,
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
@@ -57,6 +58,7 @@ impl Plan {
             wall,
             first: None,
             way_out: None,
+            authority: None,
             own: Vec::new(),
             kept_program: None,
             layout: OnceLock::new(),
@@ -73,6 +75,12 @@ impl Plan {
     /// The same, with a way out of its network.
     pub fn with_way_out(mut self, way_out: WayOut) -> Plan {
         self.way_out = Some(way_out);
+        self
+    }
+
+    /// The same, with an authority of its own that programs inside trust; its certificate is PEM.
+    pub fn with_authority(mut self, certificate: String) -> Plan {
+        self.authority = Some(certificate);
         self
     }
 
@@ -124,7 +132,7 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                Layout::for_host_root(self.id, &self.spec, resolver, &self.own)
+                Layout::for_host_root(self.id, &self.spec, resolver, self.authority.as_deref(), &self.own)
             }
             Wall::Absent => Layout::without_root(&self.spec),
         };

@@ -1,15 +1,22 @@
 //! The words that belljar understands.
 
+mod credentials;
 mod llm;
+mod secrets;
 mod settings;
 
+pub(crate) use credentials::CredentialArgs;
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
+pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 
 use crate::failure::say_notes;
+use belljar_engine::config::CredentialFlags;
+use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
+use belljar_spec::secret::SecretName;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -42,6 +49,7 @@ impl Args {
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Trust(options)) => options.json,
+            Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
@@ -60,6 +68,8 @@ pub(crate) enum Command {
         belljar run --memory 2g --timeout 10m -- npm ci\n  \
         belljar run --group registries --allow example.com -- npm ci\n  \
         belljar run --llm https://api.anthropic.com --llm-key secret:anthropic -- claude -p hello\n  \
+        belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
+        belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -79,6 +89,22 @@ pub(crate) enum Command {
         belljar trust\n  \
         belljar trust --revoke ~/project")]
     Trust(TrustArgs),
+    /// Keep keys and tokens here, encrypted, so that no sandbox has to hold one
+    #[command(
+        after_help = "A sandbox holds a placeholder, and the gateway puts the value in on the way to where it belongs. \
+        Wherever a secret can be named, `secret:NAME` is one of these, `env:NAME` a variable and `file:/PATH` a file of \
+        this machine.\n\n\
+        Examples:\n  \
+        belljar secrets set anthropic\n  \
+        pass show github/token | belljar secrets set github\n  \
+        belljar secrets set app-key < app.pem\n  \
+        belljar secrets list\n  \
+        belljar secrets check"
+    )]
+    Secrets {
+        #[command(subcommand)]
+        command: SecretsCommand,
+    },
     /// Show what your configuration comes to, and what may stand in it
     Config {
         #[command(subcommand)]
@@ -114,6 +140,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
+    pub(crate) secrets: CredentialArgs,
+    #[command(flatten)]
     pub(crate) llm: LlmArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -137,6 +165,8 @@ pub(crate) struct ShellArgs {
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
+    #[command(flatten)]
+    pub(crate) secrets: CredentialArgs,
     #[command(flatten)]
     pub(crate) llm: LlmArgs,
     #[command(flatten)]
@@ -256,7 +286,8 @@ pub(crate) struct SandboxArgs {
     /// Also show this path of the host, writable; may be repeated
     #[arg(long, value_name = "PATH")]
     rw: Vec<PathBuf>,
-    /// Set a variable inside; NAME alone takes its value from outside; may be repeated
+    /// Set a variable inside; NAME alone takes its value from outside, NAME=secret:KEY is a placeholder for a secret; may
+    /// be repeated
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
     env: Vec<OsString>,
     /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
@@ -320,11 +351,23 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 pub(crate) fn spec(
     sandbox: SandboxArgs,
     egress: EgressArgs,
+    secrets: CredentialArgs,
     llm: LlmArgs,
     limits: &LimitArgs,
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
-    let egress = config::load(Some(&workspace), egress.flags())?;
+    let mut egress = config::load(Some(&workspace), egress.flags())?;
+    let mut secrets = secrets.flags();
+    let mut env = Vec::new();
+    for variable in &sandbox.env {
+        match variable_of(variable)? {
+            (name, Variable::Text(value)) => env.push((name, value)),
+            (name, Variable::Secret(key)) => secrets.variables.push((name, key)),
+        }
+    }
+    if secrets != CredentialFlags::default() {
+        egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
+    }
     say_notes(&egress.notes);
     let llm = egress.llm.route(&llm.flags()?)?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
@@ -342,7 +385,7 @@ pub(crate) fn spec(
             .map(share(Permission::Read))
             .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
             .collect(),
-        env: sandbox.env.iter().map(|variable| variable_of(variable)).collect::<Result<_, _>>()?,
+        env,
         limits: LimitsSpec {
             memory: limits.memory,
             // More than there are is all of them.
@@ -355,14 +398,21 @@ pub(crate) fn spec(
         },
         nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
         egress: egress.policy,
-        credentials: Vec::new(),
-        github: None,
-        forwarded: Vec::new(),
+        credentials: egress.credentials,
+        github: egress.github,
+        forwarded: egress.forwarded,
         llm: llm.map(|llm| llm.route),
     })
 }
 
-fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
+/// What a variable is set to.
+enum Variable {
+    Text(OsString),
+    /// What stands for a secret.
+    Secret(SecretName),
+}
+
+fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
@@ -372,9 +422,13 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, OsString), SandboxError> {
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
             SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
+    if let Some(key) = value.as_ref().map(|value| credentials::named(value.as_bytes())).transpose()?.flatten()
+    {
+        return Ok((name, Variable::Secret(key)));
+    }
     let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
         SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
             .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
     })?;
-    Ok((name, value))
+    Ok((name, Variable::Text(value)))
 }

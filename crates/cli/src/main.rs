@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
         Some(args::Command::Audit(options)) => commands::audit::audit(options),
         Some(args::Command::Trust(options)) => commands::trust::trust(options),
+        Some(args::Command::Secrets { command }) => commands::secrets::secrets(command),
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
         Some(args::Command::Llm { command }) => commands::llm::llm(command),

@@ -1,12 +1,12 @@
 //! Choosing a wall and starting a sandbox behind it.
 
+use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
 use crate::{Sandbox, config, llm, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
-use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore};
+use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub struct Engine {
     gateway: Arc<OnceLock<Gateway>>,
     /// Where records are kept, if not where everybody keeps them.
     records: Option<PathBuf>,
-    /// Where secrets are read, if not where this machine keeps them.
+    /// Where values of secrets come from, if not from where everybody keeps them.
     secrets: Option<Arc<dyn SecretStore>>,
 }
 
@@ -45,7 +45,7 @@ impl Engine {
         self
     }
 
-    /// Reads secrets here, instead of from the vault, the environment and the files of this machine.
+    /// Takes the values of secrets from here.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretStore>) -> Engine {
         self.secrets = Some(secrets);
@@ -83,30 +83,42 @@ impl Engine {
     }
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        // Before anything is started: a secret that cannot be read starts nothing.
+        let prepared = Prepared::new(spec, &self.gateway, self.secrets.as_ref())?;
+        let outcome = self.make_with(&prepared, first);
+        if outcome.is_err() {
+            prepared.give_back(&self.gateway);
+        }
+        outcome
+    }
+
+    fn make_with(&self, prepared: &Prepared, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let limits = Limits::understand(&spec.limits, machine());
         match spec.backend {
             BackendChoice::Named(name) => {
                 strong_enough(name, spec)?;
-                self.start(backend(name), spec, limits, first)
+                self.start(backend(name), prepared, limits, first)
             }
-            BackendChoice::Auto => self.auto(spec, &limits, first),
+            BackendChoice::Auto => self.auto(prepared, &limits, first),
         }
     }
 
     /// The strongest wall that works here; a wall that does not is no reason to go on without one.
     fn auto(
         &self,
-        spec: &SandboxSpec,
+        prepared: &Prepared,
         limits: &Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let mut refusals = Vec::new();
         for name in BackendName::AUTO {
             if let Err(refusal) = strong_enough(name, spec) {
                 refusals.push((name, refusal));
                 continue;
             }
-            match self.start(backend(name), spec, limits.clone(), first) {
+            match self.start(backend(name), prepared, limits.clone(), first) {
                 Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
                     refusals.push((name, refusal));
                 }
@@ -119,10 +131,11 @@ impl Engine {
     fn start(
         &self,
         backend: &'static dyn Backend,
-        spec: &SandboxSpec,
+        prepared: &Prepared,
         limits: Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
+        let spec = &prepared.spec;
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
@@ -140,6 +153,11 @@ impl Engine {
         }
         if let Some(way_out) = policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref())) {
             plan = plan.with_way_out(way_out);
+        }
+        let authority =
+            policy.as_ref().map(|policy| way_out::authority(id, spec, policy)).transpose()?.flatten();
+        if let Some(authority) = &authority {
+            plan = plan.with_authority(authority.certificate_pem().to_string());
         }
         if let Some(command) = first.cloned() {
             check_size(&command)?;
@@ -168,7 +186,16 @@ impl Engine {
         let route = llm::open(spec, id, &secrets, &recorder).inspect_err(|_| recorder.end())?;
         // The first command is running by now. What it dials waits until somebody serves it.
         let (served, way_out) = match &policy {
-            Some(policy) => way_out::serve(&self.gateway, &mut guest, policy, &recorder, route.clone())?,
+            Some(policy) => {
+                let terms = Terms {
+                    policy: policy.clone(),
+                    recorder: Arc::clone(&recorder),
+                    credentials: Arc::clone(&prepared.credentials),
+                    authority,
+                    llm: route.clone(),
+                };
+                way_out::serve(&self.gateway, &mut guest, terms)?
+            }
             None => (None, WayOut::Absent),
         };
         // The state directory is there by now. Once a process: the next one starts sooner.
@@ -181,13 +208,14 @@ impl Engine {
     fn own(&self, records: &Path) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
         own.extend(belljar_audit::state_directory().ok());
+        own.extend(belljar_gateway::vault::named_key_file());
         // What the user's file says counts at the next start.
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own
     }
 
     fn secrets(&self) -> Arc<dyn SecretStore> {
-        self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
+        self.secrets.clone().unwrap_or_else(|| Arc::new(belljar_gateway::vault::HostSecrets::open()))
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {

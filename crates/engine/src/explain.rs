@@ -3,7 +3,8 @@
 
 use belljar_gateway::decide::{addresses, opening};
 use belljar_spec::egress::{
-    EgressPolicy, HostName, Mode, PortRange, ProtocolSet, Reason, Refusal, Rule, RuleLabel,
+    EgressPolicy, HostName, Mode, PortRange, Protocol, ProtocolSet, Reason, Refusal, RequestFilter, Rule,
+    RuleLabel,
 };
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,6 +19,8 @@ pub struct Explanation {
     /// The port that was asked about; none means all.
     pub port: Option<u16>,
     pub outcome: Outcome,
+    /// The rules about requests, where TLS or HTTP is looked into: one of them has to allow each. None where nobody looks.
+    pub requests: Vec<(RuleLabel, RequestFilter)>,
     /// Where the name leads; asked only if a rule allows it.
     pub addresses: Addresses,
 }
@@ -61,9 +64,11 @@ pub fn explain(
         name: name.clone(),
         port,
         outcome: by_rules(policy, name, port),
+        requests: Vec::new(),
         addresses: Addresses::NotResolved,
     };
     let Outcome::Allowed(grants) = &explanation.outcome else { return explanation };
+    explanation.requests = requests(policy, name, grants);
     let first = grants.first().map(|grant| (grant.ports.first(), grant.protocols.iter().next()));
     let (Some(resolve), Some((at, Some(protocol)))) = (resolve, first) else { return explanation };
     let found = match resolve(name) {
@@ -104,6 +109,24 @@ fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcom
         _ => None,
     };
     Outcome::Refused { refusal: Refusal::new(name, port, reason), by: by.map(|rule| rule.label.clone()) }
+}
+
+/// What is asked about each request, at the ports of some grants.
+fn requests(policy: &EgressPolicy, name: &HostName, grants: &[Grant]) -> Vec<(RuleLabel, RequestFilter)> {
+    let mut found: Vec<(RuleLabel, RequestFilter)> = Vec::new();
+    for port in grants.iter().map(|grant| grant.ports.first()) {
+        let looked = opening(policy, name, port).is_ok_and(|allowed| {
+            [Protocol::Tls, Protocol::Http].into_iter().any(|protocol| allowed.is_inspected(protocol))
+        });
+        for rule in policy.allow.iter().filter(|rule| looked && rule.matches(name, Some(port))) {
+            if let Some(filter) = &rule.requests
+                && !found.iter().any(|(label, _)| *label == rule.label)
+            {
+                found.push((rule.label.clone(), filter.clone()));
+            }
+        }
+    }
+    found
 }
 
 fn ports(rule: &Rule) -> usize {
@@ -207,6 +230,27 @@ mod tests {
             said(&open, "x.com", None),
             "1-24 tls, http, ssh, postgres, tcp by open mode; 26-65535 tls, http, ssh, postgres, tcp by open mode"
         );
+    }
+
+    #[test]
+    fn an_explanation_says_what_is_looked_into() {
+        let filter = RequestFilter {
+            methods: vec!["GET".parse().expect("a method")],
+            paths: vec!["/repos/**".parse().expect("a path")],
+        };
+        let mut some = policy(&["y.com"], &[]);
+        some.allow.push(Rule::allow("x.com", RuleSource::Flag).expect("a rule").requests(filter));
+        let said = |policy: &EgressPolicy, name: &str| {
+            let explanation = explain(policy, &name.parse().expect("a name"), None, None);
+            let said = explanation.requests.iter().map(|(rule, filter)| format!("{filter} by {rule}"));
+            said.collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(said(&some, "x.com"), "GET of /repos/** by `x.com` (--allow)");
+        assert_eq!(said(&some, "y.com"), "");
+        // Nobody looks where another rule lets everything through.
+        some.allow.push(Rule::allow("x.com:443", RuleSource::Flag).expect("a rule"));
+        some.allow.push(Rule::allow("x.com:80", RuleSource::Flag).expect("a rule"));
+        assert_eq!(said(&some, "x.com"), "");
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! time, each over a stream of its own.
 
 pub mod config;
+mod credentials;
 mod engine;
 mod exec;
 mod explain;
@@ -42,5 +43,6 @@ pub use way_out::WayOut;
 pub use belljar_backend::{container_around_us, shell};
 pub use belljar_gateway::llm::Totals as LlmTotals;
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
-pub use belljar_gateway::vault::HostSecrets;
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve};
+pub use belljar_gateway::{
+    FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
+};

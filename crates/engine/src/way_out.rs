@@ -1,9 +1,9 @@
 //! A sandbox's way out: who serves it, and who keeps its record.
 
+use crate::credentials::forwarded;
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
-use belljar_gateway::llm::Route;
-use belljar_gateway::{self as gateway, Credentials, Gateway, Intake, Recorder, Served, Terms};
+use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Recorder, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
@@ -33,6 +33,21 @@ pub(crate) fn plan(policy: &EgressPolicy, llm: Option<&LlmRoute>) -> Option<bell
     Some(belljar_backend::WayOut { intake: message::Intake { catch, route }, resolver })
 }
 
+/// The authority of a sandbox; `None` where nobody has to look into TLS.
+pub(crate) fn authority(
+    id: SandboxId,
+    spec: &SandboxSpec,
+    policy: &EgressPolicy,
+) -> Result<Option<Arc<Authority>>, SandboxError> {
+    if !gateway::decide::needs_authority(policy, &spec.credentials) {
+        return Ok(None);
+    }
+    let made = Authority::new(id).map_err(|error| {
+        SandboxError::runtime("authority_failed", format!("the sandbox has no authority: {error}"))
+    })?;
+    Ok(Some(Arc::new(made)))
+}
+
 /// Begins the record of a sandbox.
 pub(crate) fn record(
     directory: &Path,
@@ -55,6 +70,9 @@ pub(crate) fn record(
         belljar: env!("CARGO_PKG_VERSION").into(),
     })
     .map_err(failed)?;
+    for event in forwarded(spec) {
+        log.append(&event).map_err(failed)?;
+    }
     Ok(Arc::new(Recorder::new(Some(log))))
 }
 
@@ -74,9 +92,7 @@ pub enum WayOut {
 pub(crate) fn serve(
     gateway: &OnceLock<Gateway>,
     guest: &mut Guest,
-    policy: &EgressPolicy,
-    recorder: &Arc<Recorder>,
-    llm: Option<Arc<Route>>,
+    terms: Terms,
 ) -> Result<(Option<Served>, WayOut), SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
     let failed = |error: std::io::Error| {
@@ -97,18 +113,7 @@ pub(crate) fn serve(
         Caught::SomePorts => WayOut::SomePorts,
         Caught::Nothing => WayOut::Absent,
     };
-    let served = gateway
-        .serve(
-            intake,
-            Terms {
-                policy: policy.clone(),
-                recorder: Arc::clone(recorder),
-                credentials: Arc::new(Credentials::none()),
-                llm,
-            },
-        )
-        .map_err(failed)?;
-    Ok((Some(served), way_out))
+    Ok((Some(gateway.serve(intake, terms).map_err(failed)?), way_out))
 }
 
 /// Starts the gateway, if it does not run yet.
@@ -142,6 +147,10 @@ fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
         }
         loosened
             .extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
+    }
+    loosened.extend(spec.forwarded.iter().map(|one| format!("the real value of {} is inside", one.source)));
+    if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
+        loosened.push("the private key of the GitHub App is inside".to_string());
     }
     loosened
 }

@@ -17,7 +17,7 @@ use crate::intake::dialled;
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
-use crate::{dns, plain_http};
+use crate::{dns, http, plain_http, terminate};
 use belljar_audit::Ending;
 use belljar_spec::egress::{Destination, HostName, Protocol, ProtocolSet, Reason, Refusal};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
@@ -77,6 +77,10 @@ impl Arrival {
             // A library's state is large; every other connection would carry room for it.
             let Arrival { name, port, .. } = self;
             return Box::pin(plain_http::serve(inside, ahead, name, port, serving, alive)).await;
+        }
+        if start == Start::Tls && protocol == Protocol::Tls && serving.looks_into(&self.allowed) {
+            let Arrival { name, port, .. } = self;
+            return Box::pin(terminate::serve(inside, ahead, name, port, serving, alive)).await;
         }
         let permit = match serving.permit(self.allowed.clone(), protocol).await {
             Ok(permit) => permit,
@@ -248,16 +252,19 @@ pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStrea
 fn refuse(inside: TcpStream, serving: &Serving, refusal: &Refusal, start: Start) {
     serving.recorder.connection_refused(refusal);
     match start {
-        Start::Tls => {
-            let _ = inside.try_write(&ACCESS_DENIED);
-            let _ = shutdown(&inside, Shutdown::Write);
-        }
+        Start::Tls => alert(&inside),
         Start::Http => {
-            let _ = inside.try_write(plain_http::page(refusal).as_bytes());
+            let _ = inside.try_write(http::page(refusal).as_bytes());
             let _ = shutdown(&inside, Shutdown::Write);
         }
         Start::Undecided | Start::Ssh | Start::Postgres(_) | Start::Other => reset(inside),
     }
+}
+
+/// Says no to a client of TLS.
+pub(crate) fn alert(inside: &TcpStream) {
+    let _ = inside.try_write(&ACCESS_DENIED);
+    let _ = shutdown(inside, Shutdown::Write);
 }
 
 /// Reads some more; `false` when there is no more, or too much.

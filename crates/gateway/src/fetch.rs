@@ -1,6 +1,7 @@
 //! Fetching for a sandbox, on the host: the same decision, the same record, and every redirect is a new connection.
 
 use crate::connection::open;
+use crate::credentials::Origin;
 use crate::decide;
 use crate::record::OpenRecord;
 use crate::relay::Counts;
@@ -194,6 +195,14 @@ impl Step {
             .find(|protocol| allowed.protocols().contains(*protocol))
             .ok_or_else(|| self.refused(Reason::ProtocolNotAllowed))?;
         let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
+        let (method, path) = (self.method.as_str(), self.url.path());
+        decide::request(&serving.policy, &self.name, self.port, self.protocol, method, path).map_err(
+            |reason| {
+                let refusal = Refusal::new(&self.name, Some(self.port), reason).protocol(self.protocol);
+                refused(refusal.request(method, path, None))
+            },
+        )?;
+        self.without_placeholders(serving).map_err(refused)?;
         let permit = serving.permit(allowed, granted).await.map_err(refused)?;
         let (outside, mut record) = open(&permit, serving).await.map_err(refused)?;
         record.ending = Ending::Finished;
@@ -246,6 +255,13 @@ impl Step {
                 .map_err(|_| FetchError::Invalid("the name cannot stand in a header".into()))?,
         );
         sender.send_request(request).await.map_err(failed)
+    }
+
+    /// What the host fetches carries nothing of a secret, and nothing that stands for one.
+    fn without_placeholders(&self, serving: &Serving) -> Result<(), Refusal> {
+        let secure = self.protocol == Protocol::Tls;
+        let to = Origin { name: self.name.clone(), port: self.port, secure };
+        serving.credentials.guard(&to, self.url.as_str().as_bytes(), &self.headers, &self.body)
     }
 
     /// Where the response sends us, if it does. What belongs to one host is not told another.

@@ -1,14 +1,17 @@
 //! The gateway's event loop: one thread for all sandboxes of a process.
 
+use crate::authority::Authority;
 use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
+use crate::github::Tokens;
 use crate::intake::{Intake, Open};
 use crate::llm::Route;
 use crate::places::Places;
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
-use crate::{connection, dns};
+use crate::{SecretError, SecretStore, connection, dns};
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::secret::{Credential, GitHubGrant};
 use std::io;
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -40,6 +43,35 @@ impl Gateway {
             runtime.shutdown_background();
         })?;
         Ok(Gateway { event_loop, places: Arc::new(Places::here()), until: Arc::new(until) })
+    }
+
+    /// Credentials for a sandbox, with every value read once and a token minted if it was granted one. `trust` is PEM
+    /// of authorities beside the system's.
+    pub fn credentials(
+        &self,
+        credentials: Vec<Credential>,
+        github: Option<GitHubGrant>,
+        store: Arc<dyn SecretStore>,
+        trust: &[u8],
+    ) -> Result<Credentials, SecretError> {
+        let Some(grant) = github else { return Credentials::new(credentials, store) };
+        let tokens = Tokens::new(grant, Arc::clone(&store), trust)?;
+        self.wait_for(Credentials::with_app(credentials, store, tokens)).unwrap_or_else(|| {
+            let message = "no token could be made: the gateway is gone".into();
+            Err(SecretError { message, hint: "try again".into() })
+        })
+    }
+
+    /// Gives back what was made for a sandbox that was never served.
+    pub fn forget(&self, credentials: Arc<Credentials>) {
+        if credentials.has_tokens() {
+            let _ = self.wait_for(async move { credentials.end().await });
+        }
+    }
+
+    /// Does something on the event loop, and waits for it.
+    fn wait_for<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        wait_for(&self.event_loop, work)
     }
 
     /// Serves a sandbox's sockets on these terms.
@@ -74,6 +106,8 @@ pub struct Terms {
     pub llm: Option<Arc<Route>>,
     /// The secrets it may use without holding them.
     pub credentials: Arc<Credentials>,
+    /// Who signs for servers whose TLS is looked into; needed where [`crate::decide::needs_authority`] says so.
+    pub authority: Option<Arc<Authority>>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.
@@ -119,6 +153,11 @@ impl Served {
             let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = over.recv_timeout(LAST_WORDS);
         }
+        // After the last request that could use it, and before the record ends.
+        if self.serving.credentials.has_tokens() {
+            let serving = Arc::clone(&self.serving);
+            let _ = wait_for(&self.event_loop, async move { serving.credentials.end().await });
+        }
     }
 }
 
@@ -126,6 +165,17 @@ impl Drop for Served {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+fn wait_for<T: Send + 'static>(
+    event_loop: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let (done, outcome) = channel();
+    event_loop.spawn(async move {
+        let _ = done.send(work.await);
+    });
+    outcome.recv_timeout(PATIENCE).ok()
 }
 
 /// Serves until it is aborted. `alive` is dropped with the last connection.
@@ -173,6 +223,8 @@ where
     }
 }
 
+/// Whatever is waited for has a shorter time of its own; an event loop that takes longer is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Sooner than any limit of a connection.
 const SOON: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(10);

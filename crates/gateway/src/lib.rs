@@ -11,6 +11,7 @@
 //! [`decide`] is the only maker of a [`decide::Permit`], and [`dial`] takes nothing else. What a program inside chose
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
+mod authority;
 mod begin_again;
 mod bytes;
 mod connection;
@@ -22,7 +23,9 @@ pub mod dns;
 mod fetch;
 pub mod first_bytes;
 mod gateway;
+mod github;
 pub mod hello;
+mod http;
 mod intake;
 pub mod llm;
 mod names;
@@ -35,13 +38,16 @@ mod resolve;
 mod secret;
 mod serving;
 mod stream;
+mod terminate;
 mod trust;
 pub mod vault;
 
-pub use credentials::Credentials;
+pub use authority::{Authority, AuthorityError};
+pub use credentials::{Credentials, danger_forward};
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};
 pub use record::{Recorder, Refused};
 pub use resolve::resolve;
 pub use secret::{Secret, SecretError, SecretStore};
+pub use trust::check_authorities;

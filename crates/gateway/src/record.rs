@@ -140,7 +140,9 @@ impl Recorder {
     }
 
     fn remember(&self, refusal: &Refusal) -> u64 {
-        let key = format!("{:?} {:?} {}", refusal.destination, refusal.port, refusal.reason.code());
+        let Refusal { destination, port, reason, request, .. } = refusal;
+        let request = request.as_ref().map(|request| (&request.method, &request.path));
+        let key = format!("{destination:?} {port:?} {} {request:?}", reason.code());
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = refusals.seen.get_mut(&key) {
             known.times += 1;

@@ -1,5 +1,6 @@
 //! One sandbox as the gateway knows it: its policy, its names, and what it has used.
 
+use crate::authority::Authority;
 use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
 use crate::dial;
@@ -8,8 +9,10 @@ use crate::names::{Families, Names};
 use crate::places::{Places, Seat, Table};
 use crate::record::Recorder;
 use crate::resolve::Resolver;
+use crate::trust::{self, TrustError};
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
 use belljar_sys::rustix::net::sockopt;
+use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -25,13 +28,15 @@ pub(crate) struct Serving {
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) credentials: Arc<Credentials>,
+    pub(crate) authority: Option<Arc<Authority>>,
     resolver: OnceLock<Resolver>,
+    trust: OnceLock<Result<ClientConfig, TrustError>>,
     table: Arc<Table>,
 }
 
 impl Serving {
     pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families, redirected: bool) -> Serving {
-        let Terms { policy, recorder, llm: _, credentials } = terms;
+        let Terms { policy, recorder, credentials, authority, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections),
@@ -42,6 +47,8 @@ impl Serving {
             redirected,
             recorder,
             credentials,
+            authority,
+            trust: OnceLock::new(),
             resolver: OnceLock::new(),
         }
     }
@@ -75,6 +82,17 @@ impl Serving {
                 Err(refusal.protocol(permit.protocol()).detail(&detail).lift(address.into()))
             }
         }
+    }
+
+    /// Whether somebody has to look into TLS there: rules are about requests, or a secret belongs to the place.
+    pub(crate) fn looks_into(&self, allowed: &Allowed) -> bool {
+        allowed.is_inspected(Protocol::Tls) || self.credentials.covers(allowed.name(), allowed.port())
+    }
+
+    /// Whom the gateway itself trusts, where it speaks TLS to servers for this sandbox.
+    pub(crate) fn trust(&self) -> Result<&ClientConfig, TrustError> {
+        let trust = self.trust.get_or_init(|| trust::client(&self.policy.authorities));
+        trust.as_ref().map_err(Clone::clone)
     }
 
     /// A place for one more connection, if there is one.

@@ -23,6 +23,16 @@ pub(crate) fn client(more: &[u8]) -> Result<ClientConfig, TrustError> {
     Ok(config)
 }
 
+/// How many certificates there are in some PEM; says what is wrong with one that cannot be trusted.
+pub fn check_authorities(pem: &[u8]) -> Result<usize, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(roots.len())
+}
+
 /// No trust could be made of what was given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TrustError {

@@ -8,19 +8,23 @@
 //! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; what
 //! hangs fails by the runner's patience.
 
+mod inspected;
 mod model;
 mod outside;
 mod place;
 mod runner;
+mod secrets;
 mod streamed;
 mod world;
 
+pub use inspected::about_requests;
 pub use model::{KEY, Keys, RouteTo, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };
 pub use place::{Place, command, has_wall, sh, spec, text};
 pub use runner::{again, run};
+pub use secrets::{Drawer, credential, place};
 pub use streamed::{drain, end, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 

@@ -43,6 +43,16 @@ pub fn cage_with(
     policy: &EgressPolicy,
     change: impl FnOnce(&mut SandboxSpec, &Path),
 ) -> Cage {
+    cage_by(Engine::new(), wall, policy, change)
+}
+
+/// The same by an engine of the test's own.
+pub fn cage_by(
+    engine: Engine,
+    wall: BackendName,
+    policy: &EgressPolicy,
+    change: impl FnOnce(&mut SandboxSpec, &Path),
+) -> Cage {
     let (workspace, records) = (folder(), folder());
     let mut spec = SandboxSpec {
         backend: BackendChoice::Named(wall),
@@ -51,7 +61,7 @@ pub fn cage_with(
         ..SandboxSpec::default()
     };
     change(&mut spec, records.path());
-    let engine = Engine::new().with_records(records.path());
+    let engine = engine.with_records(records.path());
     let sandbox = engine.create_blocking(&spec).unwrap_or_else(|error| panic!("{wall}: no sandbox: {error}"));
     Cage { jail: Jail { sandbox, workspace }, records }
 }

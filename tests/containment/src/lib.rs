@@ -8,7 +8,9 @@
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
+pub mod credentials;
 pub mod egress;
+pub mod looking;
 
 use belljar_engine::{Engine, ExecResult, Sandbox};
 use belljar_spec::{BackendChoice, BackendName, Command, Permission, SandboxError, SandboxSpec, SharedPath};

@@ -31,12 +31,31 @@ impl Authority {
         self.0.pem()
     }
 
+    /// The same, as a library wants it.
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// A certificate that was valid, until a while ago.
+    pub fn expired_leaf<const N: usize>(&self, names: [&str; N]) -> Leaf {
+        let now = time::OffsetDateTime::now_utc();
+        self.leaf_of(names, |params| {
+            params.not_before = now - time::Duration::days(10);
+            params.not_after = now - time::Duration::days(1);
+        })
+    }
+
     /// A certificate for these names; one that is an address is for that address.
     pub fn leaf<const N: usize>(&self, names: [&str; N]) -> Leaf {
+        self.leaf_of(names, |_| {})
+    }
+
+    fn leaf_of<const N: usize>(&self, names: [&str; N], change: impl FnOnce(&mut CertificateParams)) -> Leaf {
         let mut params =
             CertificateParams::new(names.map(String::from)).expect("names that a certificate can have");
         params.use_authority_key_identifier_extension = true;
         params.distinguished_name.push(DnType::CommonName, names[0]);
+        change(&mut params);
         let key = KeyPair::generate().expect("a key is made");
         let certificate = params.signed_by(&key, &self.0).expect("the authority signs");
         Leaf {

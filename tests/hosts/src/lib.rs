@@ -8,18 +8,26 @@ mod authority;
 mod capture;
 mod dns;
 mod echo;
+mod git;
+mod github;
 mod http;
 mod model;
 mod program;
 mod server;
 mod tls;
+mod web;
 
 pub use authority::{Authority, Leaf};
 pub use capture::{Capture, Datagram};
 pub use dns::{Dns, Query, Transport};
 pub use echo::Echo;
+pub use git::http_backend;
+pub use github::{GitHub, Token};
 pub use http::{HttpServer, Request, Response, serve};
 pub use model::Model;
 pub use program::{Child, have};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;
+pub use web::{Agreement, MODERN, Piece, WebBody, WebServer, piece, pieces, trailers, whole};
+
+pub use {http_body_util, hyper, hyper_util, tokio};

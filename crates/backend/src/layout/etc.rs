@@ -14,25 +14,30 @@ pub(super) struct Etc {
 pub(super) fn files(id: SandboxId) -> Etc {
     let mut etc = Etc { binds: Vec::new(), links: Vec::new(), files: own_files(id) };
     for name in rows(TABLE).map(|columns| columns[0]) {
-        let target = format!("etc/{name}");
-        let source = Path::new("/etc").join(name);
-        let Ok(found) = fs::symlink_metadata(&source) else { continue };
+        etc.take(&Path::new("/etc").join(name), format!("etc/{name}"));
+    }
+    etc
+}
+
+impl Etc {
+    /// Shows what is there on the host, if something is.
+    pub(super) fn take(&mut self, source: &Path, target: String) {
+        let Ok(found) = fs::symlink_metadata(source) else { return };
         if found.is_symlink() {
-            if let Some(to) = fs::read_link(&source).ok().and_then(|to| to.to_str().map(str::to_string)) {
-                etc.links.push((target, to));
+            if let Some(to) = fs::read_link(source).ok().and_then(|to| to.to_str().map(str::to_string)) {
+                self.links.push((target, to));
             }
         } else if found.is_file()
             && found.len() <= COPIED
-            && let Ok(content) = fs::read(&source)
+            && let Ok(content) = fs::read(source)
         {
             // A copy costs less than a mount.
-            etc.files.push((target, content));
+            self.files.push((target, content));
         } else if found.is_dir() || found.is_file() {
             let (kind, origin) = (BindKind::ReadOnly, BindOrigin::System);
-            etc.binds.push(Bind { source, target, kind, origin });
+            self.binds.push(Bind { source: source.to_path_buf(), target, kind, origin });
         }
     }
-    etc
 }
 
 fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {

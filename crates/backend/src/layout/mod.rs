@@ -7,12 +7,14 @@
 mod environment;
 mod etc;
 mod home;
+mod java;
 mod mounts;
 mod nested;
 mod network;
 mod shared;
 mod sockets;
 mod system;
+mod trust;
 
 use belljar_spec::{SandboxError, SandboxId, SandboxSpec, WorkspacePath};
 use std::ffi::OsString;
@@ -82,6 +84,7 @@ impl Layout {
         id: SandboxId,
         spec: &SandboxSpec,
         resolver: Option<IpAddr>,
+        authority: Option<&str>,
         own: &[PathBuf],
     ) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
@@ -99,6 +102,7 @@ impl Layout {
             resolver,
             spec.llm.as_ref().map(|llm| llm.port),
         ));
+        let trust = authority.map(|pem| trust::add(pem, &mut etc)).unwrap_or_default();
         binds.extend(etc.binds);
         links.extend(etc.links);
         links.push(("var/tmp".into(), "../tmp".into()));
@@ -125,7 +129,10 @@ impl Layout {
         masks.extend(mounts::of_the_kernel(&binds));
         masks.extend(sockets::below(&binds));
 
-        let environment = environment::inside(&home.path, &home.variables, &asked_environment(spec));
+        let environment = {
+            let tools = [home.variables, trust].concat();
+            environment::inside(&home.path, &tools, &asked_environment(spec))
+        };
         Ok(Layout { binds, links, files: etc.files, private, masks, workspace, environment })
     }
 

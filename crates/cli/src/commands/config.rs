@@ -5,7 +5,8 @@ use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
 use belljar_engine::config::{self, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
-use belljar_spec::egress::{EgressPolicy, Rule, RuleSource};
+use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
+use belljar_spec::secret::Credential;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -59,6 +60,9 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
     let resolvers: Vec<String> = policy.resolvers.iter().map(ToString::to_string).collect();
     let resolvers = if resolvers.is_empty() { "the system's".into() } else { resolvers.join(", ") };
     line("resolvers", &resolvers, &origins.resolvers);
+    for (file, origin) in &origins.authorities {
+        line("authorities", file, origin);
+    }
     line("connections", &policy.limits.connections.to_string(), &origins.connections);
     let bytes = policy.limits.bytes.map_or("no limit".into(), |bytes| bytes.to_string());
     line("bytes", &bytes, &origins.bytes);
@@ -69,6 +73,13 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
             line("llm model", &names.join(" or "), &"");
         }
         line("llm budget", &route.budget.to_string(), &"");
+    }
+    for binding in loaded.bindings() {
+        let value = format!("{} {}", binding.value.name, places(&binding.value));
+        line("credential", &value, &binding.place);
+    }
+    if let Some(app) = loaded.github_app() {
+        line("github", &format!("app {}, at {}", app.value.app, app.value.host), &app.place);
     }
     for (layer, file) in &loaded.files {
         line("file", layer.as_str(), file);
@@ -90,6 +101,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
                 "rule": rule.label.text(),
                 "host": rule.host,
                 "openings": rule.openings,
+                "requests": rule.requests.as_ref().map(requests),
                 "from": source(rule),
                 "reason": reason.map(|(_, reason)| reason),
             })
@@ -106,6 +118,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
         "deny": rules(&policy.deny),
         "private": origins.private.iter().map(|(range, origin)| said(json!(range.to_string()), origin)).collect::<Vec<_>>(),
         "resolvers": said(json!(policy.resolvers), &origins.resolvers),
+        "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
         "connections": said(json!(policy.limits.connections), &origins.connections),
         "bytes": said(json!(policy.limits.bytes), &origins.bytes),
         "llm": llm.map(|LlmLoaded { route, origin, .. }| json!({
@@ -118,15 +131,46 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "port": route.port,
             "from": origin.to_string(),
         })),
+        "credentials": loaded.bindings().iter().map(|binding| json!({
+            "name": binding.value.name,
+            "secret": binding.value.source.to_string(),
+            "hosts": binding.value.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect::<Vec<_>>(),
+            "variables": binding.value.variables.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
+            "from": binding.place.to_string(),
+        })).collect::<Vec<_>>(),
+        "github": loaded.github_app().map(|app| json!({
+            "app": app.value.app,
+            "installation": app.value.installation,
+            "key": app.value.key.to_string(),
+            "api": app.value.api,
+            "host": app.value.host,
+            "from": app.place.to_string(),
+        })),
         "files": loaded.files.iter().map(|(layer, file)| json!({ "layer": layer.as_str(), "path": **file })).collect::<Vec<_>>(),
         "notes": loaded.notes.iter().map(note).collect::<Vec<_>>(),
     })
 }
 
-/// `example.com 443 (tls), 80 (http)`.
+/// `secret:build -> =api.example.com:443`.
+fn places(credential: &Credential) -> String {
+    let places: Vec<String> =
+        credential.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect();
+    format!("{} -> {}", credential.source, places.join(", "))
+}
+
+/// `example.com 443 (tls), 80 (http)`, and which requests there.
 pub(super) fn openings(rule: &Rule) -> String {
     let openings: Vec<String> = rule.openings.iter().map(ToString::to_string).collect();
-    format!("{} {}", rule.host, openings.join(", "))
+    let requests = rule.requests.as_ref().map(|filter| format!(": {filter}")).unwrap_or_default();
+    format!("{} {}{requests}", rule.host, openings.join(", "))
+}
+
+/// Of whoever looks into TLS.
+pub(super) fn requests(filter: &RequestFilter) -> Value {
+    json!({
+        "methods": filter.methods.iter().map(RequestMethod::as_str).collect::<Vec<_>>(),
+        "paths": filter.paths.iter().map(PathGlob::as_str).collect::<Vec<_>>(),
+    })
 }
 
 fn source(rule: &Rule) -> String {

@@ -3,8 +3,9 @@
 use super::model::counted;
 use super::{block_on, print};
 use crate::args::{LlmCommand, LlmSpendArgs};
+use belljar_engine::Comparison;
 use belljar_engine::config::{self, EgressFlags};
-use belljar_engine::{Comparison, HostSecrets};
+use belljar_engine::vault::HostSecrets;
 use belljar_spec::{Printable, SandboxError, SandboxId};
 use serde_json::json;
 use std::fmt::Write;

@@ -9,6 +9,7 @@ pub(crate) mod paper;
 pub(crate) mod policy;
 mod refused;
 pub(crate) mod run;
+pub(crate) mod secrets;
 pub(crate) mod shell;
 pub(crate) mod trust;
 

@@ -1,6 +1,6 @@
 //! `belljar policy`: is a file right, and what does policy say of a name?
 
-use super::config::effective;
+use super::config::{effective, requests};
 use super::print;
 use crate::args::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs};
 use crate::failure;
@@ -92,6 +92,9 @@ fn as_text(explanation: &Explanation) -> String {
             rows.try_for_each(|(key, value)| writeln!(text, "  {key:<17} {value}"))
         }
     };
+    for (rule, filter) in &explanation.requests {
+        let _ = writeln!(text, "  {:<17} {filter}, by {rule}", "looked into for");
+    }
     let leads = match (&explanation.addresses, &explanation.outcome) {
         (Addresses::Found(found), _) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         (Addresses::Failed(why), _) => format!("nowhere: {why}"),
@@ -116,6 +119,12 @@ fn as_json(explanation: &Explanation) -> Value {
                 |grant| json!({ "ports": grant.ports, "protocols": grant.protocols, "rule": grant.rule }),
             );
             object["grants"] = grants.collect();
+            let looked = explanation.requests.iter().map(|(rule, filter)| {
+                let mut requests = requests(filter);
+                requests["rule"] = json!(rule);
+                requests
+            });
+            object["requests"] = looked.collect();
         }
         Outcome::Refused { refusal, by } => {
             object["reason"] = json!(refusal.reason);

@@ -21,7 +21,8 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.cwd = options.cwd;
     command.max_output = options.limits.output();
     command.timeout = options.limits.timeout();
-    let spec = args::spec(options.sandbox, options.egress, options.llm, &options.limits)?;
+    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
+    say_forwarded(&spec);
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");
     }
@@ -43,6 +44,19 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         warn_of_weak_wall(sandbox);
         Some(sandbox.limits().wall_time.value)
     })
+}
+
+/// Whoever lets a secret in sees that it happens.
+pub(super) fn say_forwarded(spec: &SandboxSpec) {
+    for one in &spec.forwarded {
+        eprintln!(
+            "belljar: the real value of `{}` is inside, in {} (--forward-secret)",
+            one.source, one.variable
+        );
+    }
+    if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
+        eprintln!("belljar: the private key of the GitHub App is inside (--danger-forward-app-key)");
+    }
 }
 
 /// A wall that is none must not pass for one.

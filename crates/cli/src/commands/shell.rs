@@ -1,13 +1,14 @@
 //! `belljar shell`: a shell in a sandbox.
 
-use super::run::{in_foreground, warn_of_weak_wall};
+use super::run::{in_foreground, say_forwarded, warn_of_weak_wall};
 use crate::args::{self, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, SandboxError};
 
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let spec = args::spec(options.sandbox, options.egress, options.llm, &options.limits)?;
+    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
+    say_forwarded(&spec);
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
     // Commands from a pipe need no prompt.

@@ -6,6 +6,7 @@ use super::read::Text;
 use belljar_spec::SandboxError;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use std::collections::BTreeMap;
 use std::fmt;
 use toml::Spanned;
 
@@ -15,6 +16,8 @@ use toml::Spanned;
 pub(super) struct File {
     pub(super) egress: Egress,
     pub(super) llm: Option<Spanned<LlmTable>>,
+    pub(super) credential: BTreeMap<String, Spanned<CredentialTable>>,
+    pub(super) github: Option<Spanned<GitHubTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +31,7 @@ pub(super) struct Egress {
     pub(super) only: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) private: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) authorities: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) connections: Option<Spanned<i64>>,
     pub(super) bytes: Option<Spanned<Scalar>>,
     pub(super) rule: Vec<RuleTable>,
@@ -43,11 +47,49 @@ pub(super) struct RuleTable {
     #[serde(default)]
     pub(super) protocols: Option<Spanned<Vec<Spanned<String>>>>,
     #[serde(default)]
+    pub(super) methods: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) paths: Option<Spanned<Vec<Spanned<String>>>>,
+    #[serde(default)]
+    pub(super) inspect: Option<Spanned<bool>>,
+    #[serde(default)]
     pub(super) matches: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) does_not_match: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) reason: Option<String>,
+}
+
+/// `[credential.NAME]`: a secret, and where it may go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CredentialTable {
+    pub(super) secret: Option<Spanned<String>>,
+    pub(super) host: Option<Spanned<String>>,
+    pub(super) hosts: Vec<Spanned<String>>,
+    pub(super) port: Option<Spanned<Scalar>>,
+    pub(super) paths: Vec<Spanned<String>>,
+    pub(super) methods: Vec<Spanned<String>>,
+    #[serde(rename = "as")]
+    pub(super) carrier: Option<Spanned<String>>,
+    pub(super) user: Option<Spanned<String>>,
+    pub(super) header: Option<Spanned<String>>,
+    pub(super) query: Option<Spanned<String>>,
+    pub(super) variables: Option<Vec<Spanned<String>>>,
+    pub(super) bodies: Option<Spanned<String>>,
+}
+
+/// `[github]`: the App that mints tokens.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GitHubTable {
+    pub(super) app: Spanned<i64>,
+    pub(super) installation: Spanned<i64>,
+    pub(super) key: Spanned<String>,
+    #[serde(default)]
+    pub(super) api: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) host: Option<Spanned<String>>,
 }
 
 /// A number or text: people write `443` and `"8000-8100"` in one list.
@@ -92,6 +134,8 @@ fn correction(message: &str) -> &'static str {
         "write text in quotes, as in `\"example.com\"`"
     } else if message.contains("missing field `host`") {
         "write `host = \"example.com\"` below `[[egress.rule]]`"
+    } else if ["app", "installation", "key"].iter().any(|key| message == format!("missing field `{key}`")) {
+        "write app, installation and key below `[github]`"
     } else if message.contains("array of tables") || message.contains("struct RuleTable") {
         "write `[[egress.rule]]`, with two brackets, before each rule"
     } else {

@@ -1,14 +1,16 @@
 //! What one file says, understood; and which layer may say what.
 
+use super::authorities::AuthorityFile;
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
 use super::llm::LlmSettings;
 use super::place::{At, Place};
 use super::read::Text;
-use super::rule_table;
+use super::{credential_table, github_table, rule_table};
 use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
+use belljar_spec::secret::{Credential, GitHubApp};
 use belljar_spec::{ByteSize, SandboxError};
 use ipnet::IpNet;
 use std::fmt;
@@ -40,12 +42,18 @@ pub struct Settings {
     pub only: Option<At<Vec<HostPattern>>>,
     pub private: Vec<At<IpNet>>,
     pub resolvers: Option<At<Vec<SocketAddr>>>,
+    /// Whom the gateway trusts for servers, beside the system's authorities.
+    pub authorities: Vec<At<AuthorityFile>>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
     pub reasons: Vec<(RuleLabel, String)>,
     /// The route to a model.
     pub llm: Option<LlmSettings>,
+    /// Secrets, and where they may go.
+    pub credentials: Vec<At<Credential>>,
+    /// The App that mints tokens for GitHub.
+    pub github: Option<At<GitHubApp>>,
 }
 
 impl Settings {
@@ -61,16 +69,20 @@ impl Settings {
             only: None,
             private: Vec::new(),
             resolvers: None,
+            authorities: Vec::new(),
             connections: None,
             bytes: None,
             reasons: Vec::new(),
             llm: None,
+            credentials: Vec::new(),
+            github: None,
         }
     }
 
-    /// Does it say nothing of what may be reached?
+    /// Does it say nothing of what may be reached? A credential counts only where a run asks for it, and a model is none.
     pub fn is_silent(&self) -> bool {
-        Settings { llm: None, ..self.clone() } == Settings::silent(self.layer)
+        let reach = Settings { credentials: Vec::new(), github: None, llm: None, ..self.clone() };
+        reach == Settings::silent(self.layer)
     }
 
     /// How many rules it has, those of its groups counted.
@@ -82,15 +94,31 @@ impl Settings {
 
     /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
     pub(super) fn understand(text: &Text) -> Result<Settings, SandboxError> {
-        let File { egress, llm } = File::parse(text)?;
-        let Egress { mode, widest, groups, allow, deny, only, private, resolvers, connections, bytes, rule } =
-            egress;
+        let file = File::parse(text)?;
+        let llm = file.llm;
+        let credentials = credential_table::understand(text, &file.credential)?;
+        let github = github_table::understand(text, file.github.as_ref())?;
+        let Egress {
+            mode,
+            widest,
+            groups,
+            allow,
+            deny,
+            only,
+            private,
+            resolvers,
+            authorities,
+            connections,
+            bytes,
+            rule,
+        } = file.egress;
         let reader = Reader { text };
         reader.may_say("widest", &widest, &[Layer::Operator, Layer::User])?;
         reader.may_say("only", &only, &[Layer::Operator])?;
         reader.may_say("private", &private, &[Layer::Operator])?;
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
+        reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -100,9 +128,12 @@ impl Settings {
             only: only.map(|only| reader.only(&only)).transpose()?,
             private: private.map(|private| reader.private(&private)).transpose()?.unwrap_or_default(),
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
+            authorities: authorities.map(|files| reader.authorities(&files)).transpose()?.unwrap_or_default(),
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
             llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
+            credentials,
+            github,
             ..Settings::silent(text.layer)
         };
         for table in &rule {
@@ -193,6 +224,13 @@ impl Reader<'_> {
         let one = |server: &Spanned<String>| Ok(self.understood(server, |text| resolver(text))?.value);
         let value = servers.get_ref().iter().map(one).collect::<Result<_, SandboxError>>()?;
         Ok(At { value, place: self.place(servers) })
+    }
+
+    fn authorities(
+        &self,
+        files: &Spanned<Vec<Spanned<String>>>,
+    ) -> Result<Vec<At<AuthorityFile>>, SandboxError> {
+        files.get_ref().iter().map(|file| self.understood(file, |path| AuthorityFile::read(path))).collect()
     }
 
     fn connections(&self, number: &Spanned<i64>) -> Result<At<u32>, SandboxError> {
@@ -354,6 +392,7 @@ mod tests {
             ("only = []", &[Operator]),
             ("widest = \"open\"", &[Operator, User]),
             ("resolvers = []", &[Operator, User]),
+            ("authorities = []", &[Operator, User]),
             ("mode = \"open\"", &[Operator, User, Repository]),
             ("allow = [\"x.com\"]", &[Operator, User, Repository]),
             ("deny = [\"x.com\"]", &[Operator, User, Repository]),

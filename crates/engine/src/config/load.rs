@@ -10,6 +10,7 @@ use super::read::{self, FILE, FOLDER};
 use super::trust::{self, Standing};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +27,14 @@ pub struct Loaded {
     pub files: Vec<(Layer, Arc<str>)>,
     /// What they say of the route to a model.
     pub llm: LlmLayers,
+    /// The secrets that the sandbox may use without holding them.
+    pub credentials: Vec<Credential>,
+    /// What its token for GitHub may do.
+    pub github: Option<GitHubGrant>,
+    /// The secrets that it holds.
+    pub forwarded: Vec<Forwarded>,
+    pub(super) layers: Layers,
+    pub(super) flags: EgressFlags,
 }
 
 /// Something that is no error, and that a person should know.
@@ -57,12 +66,12 @@ pub fn load_from(
     if let Some(workspace) = workspace {
         layers.repository = repository(places, workspace, &mut loaded)?;
     }
-    if flags.is_empty() && layers.iter().all(Settings::is_silent) {
-        return Ok(loaded);
+    if !flags.is_empty() || !layers.iter().all(Settings::is_silent) {
+        let (policy, origins) = layers.merge(&flags, &mut loaded.notes)?;
+        loaded.policy = Some(policy);
+        loaded.origins = origins;
     }
-    let (policy, origins) = layers.merge(&flags, &mut loaded.notes)?;
-    loaded.policy = Some(policy);
-    loaded.origins = origins;
+    (loaded.layers, loaded.flags) = (layers, flags);
     Ok(loaded)
 }
 

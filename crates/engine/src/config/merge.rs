@@ -7,6 +7,7 @@
 //! | `mode` | flag, else repository (never wider than without it), else user, else operator, else strict; within `widest` |
 //! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
 //! | `resolvers` | the operator's, else the user's |
+//! | `authorities` | add up |
 
 use super::fault::at;
 use super::flags::EgressFlags;
@@ -31,6 +32,7 @@ pub struct Origins {
     /// Who asked for each group.
     pub groups: Vec<(GroupName, Origin)>,
     pub private: Vec<(IpNet, Origin)>,
+    pub authorities: Vec<(String, Origin)>,
     /// Why a rule is there, in its writer's words.
     pub reasons: Vec<(RuleLabel, String)>,
 }
@@ -67,6 +69,13 @@ impl Layers {
         if let Some(resolvers) = self.resolvers(notes) {
             policy.resolvers = resolvers.value.clone();
             origins.resolvers = Origin::Line(resolvers.place.clone());
+        }
+        // They add up: who is trusted by the operator is, whatever a user says.
+        for file in self.iter().flat_map(|layer| &layer.authorities) {
+            policy.authorities.extend_from_slice(&file.value.pem);
+            policy.authorities.push(b'\n');
+            let path = file.value.path.display().to_string();
+            origins.authorities.push((path, Origin::Line(file.place.clone())));
         }
         let (connections, origin) = self.connections();
         (policy.limits.connections, origins.connections) = (connections, origin);
@@ -138,7 +147,10 @@ impl Layers {
         let asked = flags.groups.iter().map(|name| (*name, Origin::Flag));
         let below = |layer: &Settings| only.filter(|_| layer.layer != Layer::Operator);
         for rule in &flags.allow {
-            covered(only, rule, &Origin::Flag, || format!("`--allow {rule}`"))?;
+            covered(only, rule, &Origin::Flag, || match rule.label.source() {
+                RuleSource::Credential(name) => format!("credential `{name}` goes to `{rule}`, which"),
+                _ => format!("`--allow {rule}`"),
+            })?;
         }
         for (name, origin) in asked {
             add_group(name, origin, only, &mut rules, origins)?;

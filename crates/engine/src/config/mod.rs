@@ -11,9 +11,13 @@
 //! used are the same bytes. Where there are no files, three opens fail and that is all. Called by the command line and
 //! by programs that want a person's settings; making a sandbox reads no configuration by itself.
 
+mod authorities;
+mod credential_table;
+mod credentials;
 mod fault;
 mod file;
 mod flags;
+mod github_table;
 mod layer;
 mod llm;
 mod load;
@@ -24,6 +28,8 @@ mod rule_table;
 mod schema;
 mod trust;
 
+pub use authorities::AuthorityFile;
+pub use credentials::{CredentialFlags, GitHubFlags, WebSearch};
 pub use flags::EgressFlags;
 pub use layer::{Layer, Settings};
 pub use llm::{LlmFlags, LlmLayers, LlmLoaded, LlmSettings, LlmWhere};

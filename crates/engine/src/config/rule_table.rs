@@ -5,7 +5,9 @@ use super::file::{RuleTable, Scalar};
 use super::layer::source;
 use super::read::Text;
 use belljar_spec::SandboxError;
-use belljar_spec::egress::{HostPattern, Opening, PortRange, Protocol, Rule, RuleLabel};
+use belljar_spec::egress::{
+    HostPattern, Opening, PathGlob, PortRange, Protocol, RequestFilter, RequestMethod, Rule, RuleLabel,
+};
 use std::fmt;
 use toml::Spanned;
 
@@ -21,14 +23,49 @@ pub(super) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option
             .map_err(|error| at(&place, "config_value", error).hint("ports = [8443] says at which port"))?;
         openings.extend(rule.openings);
     }
-    let label = RuleLabel::new(source(place), &label(&host, &ports, &protocols));
-    let rule = Rule { host, openings, label };
+    let requests = requests(text, table)?;
+    let mut words = label(&host, &ports, &protocols);
+    if let Some(filter) = &requests {
+        words = format!("{words}: {filter}");
+        looked_into(&openings).map_err(|error| at(&place, "config_value", error))?;
+    }
+    let rule = Rule { host, openings, requests, label: RuleLabel::new(source(place), &words) };
     for (examples, must_match) in [(&table.matches, true), (&table.does_not_match, false)] {
         for example in examples {
             check(text, &rule, example, must_match)?;
         }
     }
     Ok((rule, table.reason.as_deref().map(plain)))
+}
+
+/// Which requests, if the rule says so. `inspect` looks at all of them and lets all of them pass.
+fn requests(text: &Text, table: &RuleTable) -> Result<Option<RequestFilter>, SandboxError> {
+    let methods = list(text, table.methods.as_ref(), |word| word.parse::<RequestMethod>())?;
+    let paths = list(text, table.paths.as_ref(), |path| path.parse::<PathGlob>())?;
+    let filter = RequestFilter { methods, paths };
+    match &table.inspect {
+        Some(inspect) if !*inspect.get_ref() && !filter.is_any() => {
+            let what = "what is not looked into cannot be held to `methods` and `paths`";
+            Err(at(&text.place(inspect.span().start), "config_value", what)
+                .hint("leave `inspect` out, or leave `methods` and `paths` out"))
+        }
+        Some(inspect) if *inspect.get_ref() => Ok(Some(filter)),
+        Some(_) | None => Ok((!filter.is_any()).then_some(filter)),
+    }
+}
+
+/// Only HTTP has requests.
+fn looked_into(openings: &[Opening]) -> Result<(), String> {
+    let other = openings
+        .iter()
+        .flat_map(|opening| opening.protocols.iter())
+        .find(|protocol| !matches!(protocol, Protocol::Tls | Protocol::Http));
+    match other {
+        None => Ok(()),
+        Some(protocol) => Err(format!(
+            "`{protocol}` has no requests: `methods`, `paths` and `inspect` are for tls and http; write another rule for it"
+        )),
+    }
 }
 
 /// One line for each port and protocol.
@@ -123,6 +160,22 @@ mod tests {
     }
 
     #[test]
+    fn methods_and_paths_are_a_filter_and_inspect_is_one_that_lets_all_pass() {
+        for (table, label) in [
+            ("methods = [\"get\", \"HEAD\"]\npaths = [\"/repos/**\"]", Some("x.com: GET, HEAD of /repos/**")),
+            ("paths = [\"/a\"]\nports = [8443]", Some("x.com:8443: any method of /a")),
+            ("inspect = true", Some("x.com: any request")),
+            ("inspect = true\nmethods = [\"GET\"]", Some("x.com: GET of any path")),
+            ("inspect = false", None),
+        ] {
+            let settings = understand(&format!("host = \"x.com\"\n{table}")).expect(table);
+            let rule = &settings.allow[0];
+            assert_eq!(rule.requests.is_some(), label.is_some(), "{table}");
+            assert_eq!(rule.label.text(), label.unwrap_or("x.com"));
+        }
+    }
+
+    #[test]
     fn an_example_that_fails_is_named_with_its_rule_and_line() {
         for (table, line, says) in [
             (
@@ -141,6 +194,12 @@ mod tests {
             ("host = \"x.com\"\nports = [0]", 3, "is not a port"),
             ("host = \"x.com\"\nprotocols = [\"udp\"]", 3, "`udp` is not a protocol"),
             ("host = \"x.com\"\nprotocols = [\"tcp\"]", 2, "has no port"),
+            ("host = \"x.com\"\nmethods = []", 3, "this list is empty"),
+            ("host = \"x.com\"\nmethods = [\"CONNECT\"]", 3, "is not a method"),
+            ("host = \"x.com\"\npaths = [\"repos\"]", 3, "is not a path: begin with `/`"),
+            ("host = \"x.com\"\npaths = [\"/a/../b\"]", 3, "is not a path"),
+            ("host = \"x.com\"\nmethods = [\"GET\"]\ninspect = false", 4, "not looked into"),
+            ("host = \"x.com\"\nprotocols = [\"ssh\"]\ninspect = true", 2, "`ssh` has no requests"),
         ] {
             let error = understand(table).expect_err(table);
             assert!(error.message.starts_with(&format!("config.toml:{line}: ")), "{error}");

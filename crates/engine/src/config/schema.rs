@@ -36,6 +36,8 @@ mod tests {
         let rule = &egress["properties"]["rule"]["items"];
         let llm = &schema["properties"]["llm"];
         let price = &llm["properties"]["price"]["additionalProperties"];
+        let credential = &schema["properties"]["credential"]["additionalProperties"];
+        let github = &schema["properties"]["github"];
         for (header, table) in [
             ("", &schema),
             ("[egress]", egress),
@@ -43,6 +45,8 @@ mod tests {
             ("[llm]", llm),
             ("[llm.budget]", &llm["properties"]["budget"]),
             ("[llm.price.x]", price),
+            ("[credential.x]", credential),
+            ("[github]", github),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
@@ -52,6 +56,7 @@ mod tests {
             }
         }
         assert_eq!(rule["required"], serde_json::json!(["host"]));
+        assert_eq!(github["required"], serde_json::json!(["app", "installation", "key"]));
     }
 
     #[test]

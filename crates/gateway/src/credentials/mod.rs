@@ -13,6 +13,7 @@
 mod bound;
 mod carrier;
 mod forms;
+mod forward;
 mod placeholder;
 mod redact;
 mod screen;
@@ -21,9 +22,11 @@ mod tests;
 mod watch;
 
 pub(crate) use forms::Forms;
+pub use forward::danger_forward;
 pub(crate) use redact::Redact;
-pub(crate) use watch::{Found, Watch};
+pub(crate) use watch::Watch;
 
+use crate::github::Tokens;
 use crate::record::Recorder;
 use crate::{Secret, SecretError, SecretStore};
 use belljar_audit::Event;
@@ -39,7 +42,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Credentials {
     bound: Vec<Bound>,
     store: Option<Arc<dyn SecretStore>>,
+    /// Who makes what is not kept.
+    tokens: Option<Tokens>,
     recorder: OnceLock<Arc<Recorder>>,
+    /// What happened before there was a record.
+    waiting: Mutex<Vec<Event>>,
     /// How often something happened that is recorded only now and then.
     times: Mutex<BTreeMap<String, u64>>,
 }
@@ -67,20 +74,55 @@ impl Credentials {
         credentials: Vec<Credential>,
         store: Arc<dyn SecretStore>,
     ) -> Result<Credentials, SecretError> {
-        let bind = |credential: Credential| {
-            let value = match &credential.source {
-                SecretSource::Kept(reference) => store.read(reference)?,
-                SecretSource::GitHubApp => return Err(no_app(&credential)),
-            };
-            Bound::new(credential, &value)
+        Credentials::bind(credentials, store, None)
+    }
+
+    /// The same, with a token of a GitHub App for those that want one.
+    pub(crate) async fn with_app(
+        credentials: Vec<Credential>,
+        store: Arc<dyn SecretStore>,
+        tokens: Tokens,
+    ) -> Result<Credentials, SecretError> {
+        let minted = tokens.token().await?;
+        match Credentials::bind(credentials, store, Some(&minted.token)) {
+            Ok(made) => {
+                made.note(minted.event);
+                Ok(Credentials { tokens: Some(tokens), ..made })
+            }
+            Err(error) => {
+                tokens.revoke().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn bind(
+        credentials: Vec<Credential>,
+        store: Arc<dyn SecretStore>,
+        token: Option<&Secret>,
+    ) -> Result<Credentials, SecretError> {
+        let one = |credential: Credential| match (&credential.source, token) {
+            (SecretSource::Kept(reference), _) => {
+                let value = store.read(reference)?;
+                Bound::new(credential, &value)
+            }
+            (SecretSource::GitHubApp, Some(token)) => Bound::new(credential, token),
+            (SecretSource::GitHubApp, None) => Err(no_app(&credential)),
         };
-        let bound = credentials.into_iter().map(bind).collect::<Result<_, _>>()?;
+        let bound = credentials.into_iter().map(one).collect::<Result<_, _>>()?;
         Ok(Credentials { bound, store: Some(store), ..Credentials::none() })
     }
 
     /// None at all.
     pub fn none() -> Credentials {
-        Credentials { bound: Vec::new(), store: None, recorder: OnceLock::new(), times: Mutex::default() }
+        Credentials {
+            bound: Vec::new(),
+            store: None,
+            tokens: None,
+            recorder: OnceLock::new(),
+            waiting: Mutex::default(),
+            times: Mutex::default(),
+        }
     }
 
     /// Is there none?
@@ -108,13 +150,37 @@ impl Credentials {
     /// Who keeps the record of what happens from now on.
     pub(crate) fn record_in(&self, recorder: &Arc<Recorder>) {
         let _ = self.recorder.set(Arc::clone(recorder));
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in waiting {
+            // A record that takes no more lines lets no connection out either.
+            let _ = recorder.write(&event);
+        }
+    }
+
+    /// Gives back what was made for this sandbox alone.
+    pub(crate) async fn end(&self) {
+        if let Some(tokens) = &self.tokens {
+            for event in tokens.revoke().await {
+                self.note(Some(event));
+            }
+        }
+    }
+
+    /// Is there something to give back?
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
     }
 
     /// The value of a credential now.
     async fn value(&self, bound: &Bound) -> Result<Secret, SecretError> {
-        let value = match (&bound.credential.source, &self.store) {
-            (SecretSource::Kept(reference), Some(store)) => store.read(reference)?,
-            (SecretSource::Kept(_), None) | (SecretSource::GitHubApp, _) => {
+        let value = match (&bound.credential.source, &self.store, &self.tokens) {
+            (SecretSource::Kept(reference), Some(store), _) => store.read(reference)?,
+            (SecretSource::GitHubApp, _, Some(tokens)) => {
+                let minted = tokens.token().await?;
+                self.note(minted.event);
+                minted.token
+            }
+            (SecretSource::Kept(_), None, _) | (SecretSource::GitHubApp, _, None) => {
                 return Err(no_app(&bound.credential));
             }
         };
@@ -125,6 +191,15 @@ impl Credentials {
     /// Every value that there was.
     fn known(&self) -> Vec<Arc<Forms>> {
         self.bound.iter().flat_map(Bound::known).collect()
+    }
+
+    /// Records something now, or when there is a record.
+    fn note(&self, event: Option<Event>) {
+        let Some(event) = event else { return };
+        match self.recorder.get() {
+            Some(recorder) => drop(recorder.write(&event)),
+            None => self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(event),
+        }
     }
 
     fn used(&self, credential: &SecretName, to: &Origin, head: &Parts) {

@@ -7,10 +7,10 @@ use super::redact::Redact;
 use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
 use crate::SecretError;
-use belljar_spec::egress::{PathGlob, Protocol, Reason, Refusal, RequestFilter};
+use belljar_spec::egress::{Protocol, Reason, Refusal};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
-use hyper::header::{ACCEPT_ENCODING, HeaderValue, IF_RANGE, RANGE};
+use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE};
 use hyper::http::request::Parts;
 use percent_encoding::percent_decode;
 
@@ -40,16 +40,36 @@ impl Credentials {
         }
         let covered = to.secure && self.covers(&to.name, to.port);
         if covered {
-            // What is compressed cannot be looked at, and half of an answer may hold half of a value.
-            head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            head.headers.remove(RANGE);
-            head.headers.remove(IF_RANGE);
+            ask_for_the_whole(&mut head.headers);
         }
         let sought = || self.bound.iter().map(|bound| (bound.credential.name.clone(), bound.sought.clone()));
         Ok(Screened {
             request: (!open).then(|| Watch::new(sought().collect())),
             response: covered.then(|| Redact::new(self.known())),
         })
+    }
+
+    /// Refuses a request that has a placeholder anywhere: one that no value is put into.
+    pub(crate) fn guard(
+        &self,
+        to: &Origin,
+        url: &[u8],
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        for bound in &self.bound {
+            let name = &bound.credential.name;
+            if is_written(url, &bound.sought) {
+                return Err(self.incident(to, name, "the URL"));
+            }
+            if headers.values().any(|value| is_written(value.as_bytes(), &bound.sought)) {
+                return Err(self.incident(to, name, "a header"));
+            }
+            if bound.sought.is_in(body) {
+                return Err(self.incident(to, name, "the body"));
+            }
+        }
+        Ok(())
     }
 
     /// The refusal of a body in which a placeholder was found, as an incident that is recorded.
@@ -106,6 +126,18 @@ impl Origin {
     }
 }
 
+/// What is compressed cannot be looked at, and half of an answer may hold half of a value.
+fn ask_for_the_whole(headers: &mut HeaderMap) {
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for other in [RANGE, IF_RANGE, DELTA] {
+        headers.remove(other);
+    }
+    // A transfer may be compressed as well (RFC 9110, 10.1.4); gRPC says `trailers`, and means nothing else.
+    if headers.get(TE).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers")) {
+        headers.remove(TE);
+    }
+}
+
 /// Where this credential may go with this request. A server that answers TRACE sends back what it got.
 fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a CredentialPlace> {
     let method = &head.method;
@@ -113,19 +145,8 @@ fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a Credenti
         return None;
     }
     bound.credential.places.iter().find(|place| {
-        place.is_at(&to.name, to.port) && allows(&place.requests, method.as_str(), head.uri.path())
+        place.is_at(&to.name, to.port) && place.requests.allows(method.as_str(), head.uri.path())
     })
-}
-
-/// Does a filter mean this request? A path that can be read in another way is not meant.
-fn allows(filter: &RequestFilter, method: &str, path: &str) -> bool {
-    let methods = filter.methods.is_empty() || filter.methods.iter().any(|known| known.as_str() == method);
-    let plain = !path.contains('%') && !path.split('/').any(|segment| segment == "." || segment == "..");
-    let meant = |glob: &PathGlob| match glob.as_str().strip_suffix("**") {
-        Some(front) => path.starts_with(front),
-        None => path == glob.as_str(),
-    };
-    methods && (filter.paths.is_empty() || plain && filter.paths.iter().any(meant))
 }
 
 /// Where a placeholder is, though it does not belong there. By now those that do are gone.
@@ -166,5 +187,7 @@ fn is_written(text: &[u8], sought: &Forms) -> bool {
     false
 }
 
+/// Asks for differences, compressed or not (RFC 3229).
+const DELTA: HeaderName = HeaderName::from_static("a-im");
 /// Servers behind servers decode again.
 const DECODINGS: usize = 3;

@@ -2,14 +2,17 @@
 //!
 //! Pure: no I/O, no clock, no state, so that everything about it can be tested. Asked three times on the way of a
 //! connection, each time with what is known by then: [`name`] when DNS is asked, [`opening`] when a port is dialled,
-//! [`addresses`] when the first bytes are read and the name is resolved. [`decide`](decide()) is all of it at once.
+//! [`addresses`] when the first bytes are read and the name is resolved. [`decide`](decide()) is all of it at once. Where
+//! rules are about requests, each one is asked about by [`request`].
 //! Deny wins over allow, the floor wins over both, and only the operator's ranges lift the floor.
 
 pub mod floor;
 mod permit;
 #[cfg(test)]
 mod properties;
+mod requests;
 mod rules;
 
 pub use permit::{Attempt, Permit, addresses, decide};
+pub use requests::{needs_authority, request};
 pub use rules::{Allowed, name, opening};

@@ -1,8 +1,8 @@
 //! Names and ports against the rules.
 
 use belljar_spec::egress::{
-    EgressPolicy, HostName, Mode, Opening, PortRange, Protocol, ProtocolSet, Reason, Rule, RuleLabel,
-    RuleSource,
+    EgressPolicy, HostName, Mode, Opening, PortRange, Protocol, ProtocolSet, Reason, RequestFilter, Rule,
+    RuleLabel, RuleSource,
 };
 use std::sync::LazyLock;
 
@@ -11,7 +11,15 @@ use std::sync::LazyLock;
 pub struct Allowed {
     name: HostName,
     port: u16,
-    grants: Vec<(RuleLabel, ProtocolSet)>,
+    grants: Vec<Grant>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Grant {
+    label: RuleLabel,
+    protocols: ProtocolSet,
+    /// Only some requests, so somebody has to look.
+    some_requests: bool,
 }
 
 impl Allowed {
@@ -27,12 +35,21 @@ impl Allowed {
 
     /// What may be spoken there, all rules together.
     pub fn protocols(&self) -> ProtocolSet {
-        self.grants.iter().fold(ProtocolSet::EMPTY, |all, (_, protocols)| all.union(*protocols))
+        self.grants.iter().fold(ProtocolSet::EMPTY, |all, grant| all.union(grant.protocols))
     }
 
     /// The first rule that lets this protocol through.
     pub fn rule(&self, protocol: Protocol) -> Option<&RuleLabel> {
-        self.grants.iter().find(|(_, protocols)| protocols.contains(protocol)).map(|(label, _)| label)
+        self.grants.iter().find(|grant| grant.protocols.contains(protocol)).map(|grant| &grant.label)
+    }
+
+    /// Whether every rule that lets this protocol through does so for some requests only. One that lets anything
+    /// through, lets this through unseen.
+    pub fn is_inspected(&self, protocol: Protocol) -> bool {
+        let lets =
+            |grant: &&Grant| grant.protocols.contains(protocol) || grant.protocols.contains(Protocol::Tcp);
+        let mut grants = self.grants.iter().filter(lets).peekable();
+        grants.peek().is_some() && grants.all(|grant| grant.some_requests)
     }
 }
 
@@ -43,7 +60,7 @@ pub fn name(policy: &EgressPolicy, name: &HostName) -> Result<RuleLabel, Reason>
     }
     let denials = Denials::of(policy, name);
     let mut named = false;
-    for rule in granting(policy, name) {
+    for rule in granting(policy, name, None) {
         named = true;
         if rule.openings.iter().any(|opening| denials.leave_some_of(opening)) {
             return Ok(rule.label.clone());
@@ -60,13 +77,14 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
     let denied = Denials::of(policy, name).at(port);
     let (mut named, mut taken) = (false, false);
     let mut grants = Vec::new();
-    for rule in granting(policy, name) {
+    for rule in granting(policy, name, Some(port)) {
         named = true;
-        let granted = Opening::protocols_at(rule.openings, port);
+        let granted = rule.protocols_at(port);
         let left = granted.without(denied);
         taken |= left != granted;
         if !left.is_empty() {
-            grants.push((rule.label.clone(), left));
+            let some_requests = rule.requests.is_some();
+            grants.push(Grant { label: rule.label.clone(), protocols: left, some_requests });
         }
     }
     if !grants.is_empty() {
@@ -80,28 +98,53 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
 }
 
 /// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the
-/// same is the one that is recorded.
-fn granting<'a>(policy: &'a EgressPolicy, name: &'a HostName) -> impl Iterator<Item = Granting<'a>> {
-    let open = (policy.mode == Mode::Open).then(|| Granting { label: &OPEN.0, openings: &OPEN.1 });
-    let rules = policy.allow.iter().filter(|rule| rule.host.matches(name));
-    rules.map(|rule| Granting { label: &rule.label, openings: &rule.openings }).chain(open)
+/// same is the one that is recorded. At a port where a rule is about requests, the mode says nothing: whoever wrote that
+/// rule did not mean "and any other request".
+pub(super) fn granting<'a>(
+    policy: &'a EgressPolicy,
+    name: &'a HostName,
+    port: Option<u16>,
+) -> impl Iterator<Item = Granting<'a>> {
+    let rules = || policy.allow.iter().filter(|rule| rule.host.matches(name));
+    let narrowed = || {
+        rules().any(|rule| rule.requests.is_some() && port.is_some_and(|port| rule.matches(name, Some(port))))
+    };
+    let open = (policy.mode == Mode::Open && !narrowed()).then(|| Granting {
+        label: &OPEN.0,
+        openings: &OPEN.1,
+        requests: None,
+    });
+    let granting = |rule: &'a Rule| Granting {
+        label: &rule.label,
+        openings: &rule.openings,
+        requests: rule.requests.as_ref(),
+    };
+    rules().map(granting).chain(open)
 }
 
-struct Granting<'a> {
-    label: &'a RuleLabel,
+pub(super) struct Granting<'a> {
+    pub(super) label: &'a RuleLabel,
     openings: &'a [Opening],
+    /// Of TLS and HTTP, only these.
+    pub(super) requests: Option<&'a RequestFilter>,
+}
+
+impl Granting<'_> {
+    pub(super) fn protocols_at(&self, port: u16) -> ProtocolSet {
+        Opening::protocols_at(self.openings, port)
+    }
 }
 
 /// The rules that forbid something of a name.
-struct Denials<'a>(Vec<&'a Rule>);
+pub(super) struct Denials<'a>(Vec<&'a Rule>);
 
 impl Denials<'_> {
-    fn of<'a>(policy: &'a EgressPolicy, name: &HostName) -> Denials<'a> {
+    pub(super) fn of<'a>(policy: &'a EgressPolicy, name: &HostName) -> Denials<'a> {
         Denials(policy.deny.iter().filter(|rule| rule.host.matches(name)).collect())
     }
 
     /// What is forbidden at a port. Where one protocol is, unchecked bytes are too: they could be that protocol.
-    fn at(&self, port: u16) -> ProtocolSet {
+    pub(super) fn at(&self, port: u16) -> ProtocolSet {
         let denied = self.0.iter().fold(ProtocolSet::EMPTY, |all, rule| all.union(rule.protocols_at(port)));
         if denied.is_empty() { denied } else { denied.union(Protocol::Tcp.into()) }
     }

@@ -70,7 +70,7 @@ impl VaultError {
                 path.display()
             ),
             VaultError::OpenToOthers { path, right, .. } => format!(
-                "`chmod {right:o} {}`; if somebody may have read a key, make a new one where it came from",
+                "`chmod {right:o} {}`; if somebody may have read the key, renew the secrets where they were made",
                 path.display()
             ),
             VaultError::Read { path, .. } => format!("`ls -ld {}` says whose it is", path.display()),

@@ -165,8 +165,9 @@ impl Vault {
 mod tests {
     use super::super::Part;
     use super::*;
+    use belljar_sys::rustix::process::geteuid;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
     use tempfile::TempDir;
     use zeroize::Zeroizing;
 
@@ -311,6 +312,26 @@ mod tests {
             fs::set_permissions(&path, Permissions::from_mode(right)).unwrap();
             assert!(reads(&vault, "a", "hunter2"));
         }
+    }
+
+    #[test]
+    fn what_belongs_to_somebody_else_is_not_used() {
+        let (_folder, vault) = vault();
+        set(&vault, "a", "hunter2").unwrap();
+        if !geteuid().is_root() {
+            // Only root can give something away; to an ordinary user, what is root's is somebody else's.
+            let theirs = Vault::in_folder("/etc");
+            assert!(matches!(failure(theirs.read(&name("a"))), VaultError::NotOurs { owner: 0, .. }));
+            return;
+        }
+        for path in [vault.place.key(), vault.place.secrets(), vault.place.folder.clone()] {
+            chown(&path, Some(65534), None).unwrap();
+            let error = failure(vault.read(&name("a")));
+            assert!(matches!(&error, VaultError::NotOurs { path: named, owner: 65534 } if *named == path));
+            assert!(matches!(failure(set(&vault, "b", "hunter2")), VaultError::NotOurs { .. }));
+            chown(&path, Some(0), None).unwrap();
+        }
+        assert!(reads(&vault, "a", "hunter2"));
     }
 
     #[test]

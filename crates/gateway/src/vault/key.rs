@@ -30,8 +30,8 @@ impl KeySource {
         if let Some(text) = std::env::var_os(KEY_VARIABLE) {
             return KeySource::Variable(Zeroizing::new(text.into_vec()));
         }
-        match std::env::var_os(FILE_VARIABLE) {
-            Some(path) => KeySource::Named(path.into()),
+        match named_key_file() {
+            Some(path) => KeySource::Named(path),
             None => KeySource::Beside(place.key()),
         }
     }
@@ -62,6 +62,11 @@ impl fmt::Display for KeySource {
             KeySource::Named(path) | KeySource::Beside(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+/// The key's file, where it is not in the vault's folder: another thing that no sandbox may be given.
+pub fn named_key_file() -> Option<PathBuf> {
+    std::env::var_os(FILE_VARIABLE).map(PathBuf::from)
 }
 
 /// 256 bits that seal values. Its memory is cleared when it is dropped.

@@ -23,4 +23,4 @@ pub use contents::{Contents, Damage, Entry};
 pub use error::VaultError;
 pub use host::HostSecrets;
 pub use keep::{Kept, Listed, Vault};
-pub use key::{Key, KeySource};
+pub use key::{Key, KeySource, named_key_file};

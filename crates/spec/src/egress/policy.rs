@@ -21,6 +21,9 @@ pub struct EgressPolicy {
     pub private: Vec<IpNet>,
     /// Who is asked for addresses; nobody named means the system's resolvers.
     pub resolvers: Vec<SocketAddr>,
+    /// Authorities, as PEM, that a server's certificate may come from beside the system's. Asked only where the gateway
+    /// itself speaks TLS to the server.
+    pub authorities: Vec<u8>,
     /// How much.
     pub limits: EgressLimits,
 }

@@ -1,6 +1,9 @@
 //! A refusal: not an error, but a value that says what did not leave, why, and what would let it.
 
-use super::{HostName, HostNameError, HostPattern, Printable, Protocol, Reason, spelled_address};
+use super::{
+    HostName, HostNameError, HostPattern, Printable, Protocol, Reason, RequestMethod, RuleLabel,
+    spelled_address,
+};
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -21,6 +24,19 @@ pub struct Refusal {
     pub detail: Option<Printable>,
     /// The range that an operator could name to let it through. Nothing for places that nobody should be helped to.
     pub lift: Option<IpNet>,
+    /// The request, if it was one, and not the connection.
+    pub request: Option<Box<RefusedRequest>>,
+}
+
+/// A request that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// `GET` and the like.
+    pub method: Printable,
+    /// Without its query, which may hold what is nobody's business.
+    pub path: Printable,
+    /// A rule for the host that does not allow it, if rules there are about requests.
+    pub rule: Option<RuleLabel>,
 }
 
 /// Whom something was for.
@@ -37,7 +53,15 @@ pub enum Destination {
 impl Refusal {
     /// With what is always known.
     pub fn new(destination: impl Into<Destination>, port: Option<u16>, reason: Reason) -> Refusal {
-        Refusal { destination: destination.into(), port, protocol: None, reason, detail: None, lift: None }
+        Refusal {
+            destination: destination.into(),
+            port,
+            protocol: None,
+            reason,
+            detail: None,
+            lift: None,
+            request: None,
+        }
     }
 
     /// What it spoke.
@@ -61,6 +85,15 @@ impl Refusal {
         self
     }
 
+    /// Which request.
+    #[must_use]
+    pub fn request(mut self, method: &str, target: &str, rule: Option<RuleLabel>) -> Refusal {
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        let cut = path.char_indices().nth(RefusedRequest::PATH).map_or(path, |(end, _)| &path[..end]);
+        self.request = Some(Box::new(RefusedRequest { method: method.into(), path: cut.into(), rule }));
+        self
+    }
+
     /// The exact flag or line that would allow it, if there is one.
     pub fn remedy(&self) -> Option<String> {
         let Destination::Name(name) = &self.destination else {
@@ -78,6 +111,15 @@ impl Refusal {
             Reason::PrivateAddress => self.lift.map(|range| {
                 format!("private = [\"{range}\"] under [egress] in the operator's belljar.toml")
             }),
+            Reason::RequestNotAllowed => self.request.as_deref().and_then(|request| request.remedy(name)),
+            Reason::UpstreamUntrusted => Some(
+                "authorities = [\"FILE.pem\"] under [egress] in belljar.toml, with the authority that signed it".into(),
+            ),
+            Reason::ClientDistrusts => Some(format!(
+                "let the client trust /etc/belljar/authority.pem in the sandbox, or {}",
+                unseen(name)
+            )),
+            Reason::ClientCertificateWanted => Some(unseen(name)),
             // Whoever asks for one name and wants another is not helped, and limits are not rules.
             Reason::NameDenied
             | Reason::NameMalformed
@@ -101,13 +143,9 @@ impl Refusal {
             | Reason::TooLarge
             | Reason::TooSlow
             | Reason::NotRecorded
-            | Reason::RequestNotAllowed
             | Reason::RequestMalformed
             | Reason::PlaceholderElsewhere
             | Reason::SecretUnavailable
-            | Reason::UpstreamUntrusted
-            | Reason::ClientDistrusts
-            | Reason::ClientCertificateWanted
             | Reason::EncodedResponse
             | Reason::BudgetSpent
             | Reason::ModelNotAllowed => None,
@@ -129,6 +167,26 @@ impl Refusal {
             },
         }
     }
+}
+
+impl RefusedRequest {
+    /// The most characters of a path.
+    pub const PATH: usize = 200;
+
+    /// The keys that would allow it. A program inside chose the path, so one that says more than itself is not offered.
+    fn remedy(&self, name: &HostName) -> Option<String> {
+        let method: RequestMethod = self.method.as_str().parse().ok()?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+        let path = Some(self.path.as_str()).filter(|path| path.bytes().all(plain) && !path.contains(".."));
+        let paths = path.map(|path| format!(" and paths = [\"{path}\"]")).unwrap_or_default();
+        Some(format!("methods = [\"{method}\"]{paths} in an [[egress.rule]] for {name}"))
+    }
+}
+
+fn unseen(name: &HostName) -> String {
+    format!(
+        "let it through unseen: a rule for {name} without `methods`, `paths` and `inspect`, and no credential for it"
+    )
 }
 
 impl Destination {
@@ -196,6 +254,9 @@ impl fmt::Display for Refusal {
             (destination, None) => write!(f, "{destination}")?,
         }
         write!(f, ": {}", self.reason)?;
+        if let Some(request) = &self.request {
+            write!(f, " ({} {})", request.method, request.path)?;
+        }
         match &self.detail {
             Some(detail) => write!(f, " ({detail})"),
             None => Ok(()),
@@ -237,6 +298,25 @@ mod tests {
             let refusal = refusal(name, port, protocol, reason);
             assert_eq!(refusal.remedy().as_deref(), expected, "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_refused_request_is_told_with_the_keys_that_allow_it_and_no_more() {
+        let said = |method: &str, target: &str| {
+            let refusal = refusal("x.com", Some(443), Some(Protocol::Tls), Reason::RequestNotAllowed);
+            let refusal = refusal.request(method, target, None);
+            (refusal.to_string(), refusal.remedy())
+        };
+        let (words, remedy) = said("POST", "/a/b?token=1");
+        assert_eq!(words, "x.com:443: the host is allowed, but not this request (POST /a/b)");
+        let keys = "methods = [\"POST\"] and paths = [\"/a/b\"] in an [[egress.rule]] for x.com";
+        assert_eq!(remedy.as_deref(), Some(keys));
+        let method_alone = "methods = [\"GET\"] in an [[egress.rule]] for x.com";
+        for target in ["/**", "/a\"]\nprivate = [\"", "/../x", "/%2e", "/ä"] {
+            assert_eq!(said("GET", target).1.as_deref(), Some(method_alone), "{target}");
+        }
+        assert_eq!(said("G\"T", "/").1, None);
+        assert!(said("GET", &"/a".repeat(5000)).0.len() < 400);
     }
 
     #[test]

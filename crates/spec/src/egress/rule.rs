@@ -2,7 +2,7 @@
 
 use super::{
     GroupName, HostName, HostPattern, HostPatternError, PortRange, PortRangeError, Protocol, ProtocolSet,
-    UnknownProtocol, spelled_address,
+    RequestFilter, UnknownProtocol, spelled_address,
 };
 use crate::secret::SecretName;
 use serde::{Serialize, Serializer};
@@ -17,6 +17,9 @@ pub struct Rule {
     pub host: HostPattern,
     /// At which ports, speaking what.
     pub openings: Vec<Opening>,
+    /// Which requests there; `None` means that nobody looks into a connection. Only rules that allow have one, and only
+    /// of TLS and HTTP.
+    pub requests: Option<RequestFilter>,
     /// Where it came from.
     pub label: RuleLabel,
 }
@@ -92,6 +95,13 @@ impl Rule {
         self.host.matches(name) && port.is_none_or(opens)
     }
 
+    /// The same rule for these requests alone.
+    #[must_use]
+    pub fn requests(mut self, filter: RequestFilter) -> Rule {
+        self.requests = Some(filter);
+        self
+    }
+
     /// What it says may be spoken at a port.
     pub fn protocols_at(&self, port: u16) -> ProtocolSet {
         Opening::protocols_at(&self.openings, port)
@@ -103,7 +113,7 @@ impl Rule {
             true => text.trim().to_string(),
             false => format!("{host}{}", text.find([':', '/']).map_or("", |rest| &text[rest..]).trim_end()),
         };
-        Rule { host, openings, label: RuleLabel::new(source, &text) }
+        Rule { host, openings, requests: None, label: RuleLabel::new(source, &text) }
     }
 }
 

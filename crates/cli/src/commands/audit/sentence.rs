@@ -52,6 +52,42 @@ impl Event<'_> {
         let (what, sentence, below) = match kind.as_str() {
             "sandbox_started" => ("started", self.started(), self.rules()),
             "sandbox_ended" => ("ended", "the sandbox is gone".into(), vec![]),
+            "credential_used" => {
+                let (method, path) = (self.text("method"), self.text("path"));
+                (
+                    "secret",
+                    format!("{} went with {method} {} {path}", self.text("credential"), self.place("name")),
+                    vec![],
+                )
+            }
+            "placeholder_elsewhere" => {
+                let (name, part) = (self.text("credential"), self.text("where"));
+                let sentence = format!(
+                    "the placeholder of {name} was in {part}, on its way to {}",
+                    self.place("destination")
+                );
+                ("INCIDENT", sentence, vec![])
+            }
+            "secret_forwarded" => {
+                let sentence = format!(
+                    "the real value of {} is inside, in {}",
+                    self.text("source"),
+                    self.text("variable")
+                );
+                ("forwarded", sentence, vec![])
+            }
+            "token_minted" => {
+                let sentence =
+                    format!("a token for GitHub: {} ({})", self.text("profile"), self.text("permissions"));
+                ("minted", sentence, vec![])
+            }
+            "token_revoked" => {
+                let sentence = match self.0["error"].as_str() {
+                    None => "the token for GitHub was given back".to_string(),
+                    Some(error) => format!("the token for GitHub was not given back: {error}"),
+                };
+                ("revoked", sentence, vec![])
+            }
             "connection_opened" => {
                 let what = format!("opened #{}", self.text("connection"));
                 let (place, rule) = (self.place("name"), self.text("rule"));

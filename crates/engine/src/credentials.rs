@@ -1,0 +1,101 @@
+//! What a sandbox is given of secrets before it starts: placeholders for its environment, and, where a run asked for
+//! that, real values. What cannot be read starts nothing.
+
+use crate::way_out;
+use belljar_audit::Event;
+use belljar_gateway::vault::HostSecrets;
+use belljar_gateway::{Credentials, Gateway, SecretError, SecretStore, danger_forward};
+use belljar_spec::secret::{Forwarded, GitHubGrant};
+use belljar_spec::{EnvName, SandboxError, SandboxSpec};
+use std::ffi::OsString;
+use std::sync::{Arc, OnceLock};
+
+/// A sandbox that was asked for, with its credentials.
+pub(crate) struct Prepared {
+    /// As it was asked for, with placeholders in its environment.
+    pub(crate) spec: SandboxSpec,
+    pub(crate) credentials: Arc<Credentials>,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        spec: &SandboxSpec,
+        gateway: &OnceLock<Gateway>,
+        store: Option<&Arc<dyn SecretStore>>,
+    ) -> Result<Prepared, SandboxError> {
+        if spec.credentials.is_empty() && spec.forwarded.is_empty() && spec.github.is_none() {
+            return Ok(Prepared { spec: spec.clone(), credentials: Arc::new(Credentials::none()) });
+        }
+        let store = store.cloned().unwrap_or_else(|| Arc::new(HostSecrets::open()));
+        let mut spec = spec.clone();
+        for Forwarded { variable, source } in all_forwarded(&spec)? {
+            let value = danger_forward(&*store, &source).map_err(unavailable)?;
+            add(&mut spec, variable, value)?;
+        }
+        if spec.credentials.is_empty() && spec.github.is_none() {
+            return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
+        }
+        let gateway = way_out::start(gateway).map_err(|error| {
+            SandboxError::runtime("gateway_failed", format!("the gateway cannot be started: {error}"))
+        })?;
+        let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);
+        let credentials = gateway
+            .credentials(spec.credentials.clone(), spec.github.clone(), store, trust)
+            .map(Arc::new)
+            .map_err(unavailable)?;
+        for (variable, placeholder) in credentials.variables() {
+            if let Err(twice) = add(&mut spec, variable.clone(), placeholder.into()) {
+                gateway.forget(Arc::clone(&credentials));
+                return Err(twice);
+            }
+        }
+        Ok(Prepared { spec, credentials })
+    }
+
+    /// For a sandbox that came to nothing.
+    pub(crate) fn give_back(&self, gateway: &OnceLock<Gateway>) {
+        if let Some(gateway) = gateway.get() {
+            gateway.forget(Arc::clone(&self.credentials));
+        }
+    }
+}
+
+/// What is recorded of real values that go inside.
+pub(crate) fn forwarded(spec: &SandboxSpec) -> Vec<Event> {
+    let event = |one: Forwarded| Event::SecretForwarded {
+        variable: one.variable.to_string(),
+        source: one.source.to_string(),
+    };
+    all_forwarded(spec).unwrap_or_default().into_iter().map(event).collect()
+}
+
+fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
+    let mut all = spec.forwarded.clone();
+    if let Some(GitHubGrant { app, danger_forward_key: true, .. }) = &spec.github {
+        let variable: EnvName = APP_KEY.parse().map_err(|error: belljar_spec::EnvNameError| {
+            SandboxError::runtime("bad_variable", error.to_string())
+        })?;
+        all.push(Forwarded { variable, source: app.key.clone() });
+    }
+    Ok(all)
+}
+
+/// Nobody sets a variable that a secret has: it would be silently one or the other.
+fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), SandboxError> {
+    if spec.env.iter().any(|(known, _)| *known == name) {
+        let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");
+        return Err(SandboxError::policy("variable_twice", message).hint(format!(
+            "take `--env {name}` away: the sandbox gets a placeholder that works like the key"
+        )));
+    }
+    spec.env.push((name, value));
+    Ok(())
+}
+
+fn unavailable(error: SecretError) -> SandboxError {
+    let SecretError { message, hint } = error;
+    SandboxError::unavailable("secret_unavailable", message).hint(hint)
+}
+
+/// Where tools look for the private key of an App.
+const APP_KEY: &str = "GITHUB_APP_PRIVATE_KEY";

@@ -1,0 +1,181 @@
+//! Bodies on their way: as they come, watched for placeholders, or with real values taken out.
+
+use crate::credentials::{Credentials, Origin, Redact, Watch};
+use belljar_spec::egress::Refusal;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A body of any kind. An error in it keeps its causes: a stream's reset is passed on by its reason.
+pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+    #[error("a placeholder is in the body")]
+    Placeholder,
+}
+
+/// As it comes.
+pub(super) fn as_it_is(body: Incoming) -> Body {
+    body.map_err(BodyError::from).boxed_unsync()
+}
+
+/// Of our own.
+pub(super) fn whole(text: String) -> Body {
+    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Reads what a refused client still sends, as far as that is little: closed with bytes unread, its connection would be
+/// reset, and the answer with it.
+pub(super) async fn drain(mut body: Incoming) {
+    let mut left = DRAINED;
+    let all = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = timeout(PATIENCE, all).await;
+}
+
+/// What became of a body that was watched.
+pub(super) type Verdict = Arc<OnceLock<Refusal>>;
+
+/// A request's body, watched. What is found ends it.
+pub(super) struct Watched {
+    body: Incoming,
+    watch: Watch,
+    credentials: Arc<Credentials>,
+    to: Origin,
+    verdict: Verdict,
+}
+
+impl Watched {
+    pub(super) fn new(
+        body: Incoming,
+        watch: Watch,
+        credentials: &Arc<Credentials>,
+        to: &Origin,
+    ) -> (Watched, Verdict) {
+        let verdict = Verdict::default();
+        let (credentials, to) = (Arc::clone(credentials), to.clone());
+        (Watched { body, watch, credentials, to, verdict: Arc::clone(&verdict) }, verdict)
+    }
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {
+            return Poll::Ready(None);
+        };
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Poll::Ready(Some(Err(error.into()))),
+        };
+        let this = &mut *self;
+        let mut found = Ok(());
+        if let Some(data) = frame.data_ref() {
+            found = this.watch.feed(data);
+        }
+        for value in frame.trailers_ref().into_iter().flat_map(|trailers| trailers.values()) {
+            found = found.and_then(|()| this.watch.feed(value.as_bytes()));
+        }
+        match found {
+            Ok(()) => Poll::Ready(Some(Ok(frame))),
+            Err(found) => {
+                let _ = this.verdict.set(this.credentials.found(&this.to, &found));
+                Poll::Ready(Some(Err(BodyError::Placeholder)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response's body, without real values. It has as many bytes as it had.
+pub(super) struct Redacted {
+    body: Incoming,
+    redact: Redact,
+    /// What comes behind the last bytes.
+    trailers: Option<Frame<Bytes>>,
+    is_over: bool,
+}
+
+impl Redacted {
+    pub(super) fn new(body: Incoming, redact: Redact) -> Redacted {
+        let is_over = body.is_end_stream();
+        Redacted { body, redact, trailers: None, is_over }
+    }
+}
+
+impl HttpBody for Redacted {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            if this.is_over {
+                return Poll::Ready(this.trailers.take().map(Ok));
+            }
+            let piece = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.redact.feed(data),
+                    Err(frame) => {
+                        if let Ok(mut trailers) = frame.into_trailers() {
+                            this.redact.headers(&mut trailers);
+                            this.trailers = Some(Frame::trailers(trailers));
+                        }
+                        this.is_over = true;
+                        this.redact.finish()
+                    }
+                },
+                None => {
+                    this.is_over = true;
+                    this.redact.finish()
+                }
+            };
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over && self.trailers.is_none()
+    }
+
+    /// The length is the same: what is put in is as long as what is taken out.
+    fn size_hint(&self) -> SizeHint {
+        if self.is_over { SizeHint::default() } else { self.body.size_hint() }
+    }
+}
+
+/// More is not worth an answer that arrives.
+const DRAINED: usize = 1024 * 1024;
+const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,262 @@
+//! One connection's way: where its requests go, and what becomes of each.
+
+use super::answer;
+use super::body::{Body, BodyError, Redacted, Watched, as_it_is, drain};
+use super::judge::{is_web_socket, judge};
+use super::upstream::{Sender, Start, Upstream};
+use crate::credentials::{Origin, Redact, Screened};
+use crate::decide;
+use crate::serving::{Alive, Serving};
+use belljar_spec::egress::{Reason, Refusal, RuleLabel};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HOST, HeaderMap, HeaderName, UPGRADE};
+use hyper::http::request::Parts;
+use hyper::http::uri::Scheme;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Request, Response, StatusCode, Uri, Version};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Where the requests of one connection go.
+pub(crate) struct Route {
+    pub(super) to: Origin,
+    pub(super) serving: Arc<Serving>,
+    pub(super) alive: Alive,
+    pub(super) upstream: Mutex<Upstream>,
+    /// Why nothing goes anywhere.
+    refused: Option<Refusal>,
+}
+
+/// An answer, or that there is none: then the client sees what we saw, a connection or a stream that ended.
+pub(super) type Answered = Result<Response<Body>, BodyError>;
+
+/// Why a request has no answer of its server.
+enum Stop {
+    Refused(Box<Refusal>),
+    /// The server broke off.
+    Broken(hyper::Error),
+}
+
+impl Route {
+    /// To this place, from where the connection is by now.
+    pub(crate) fn new(to: Origin, serving: Arc<Serving>, alive: Alive, start: Start) -> Arc<Route> {
+        let mut upstream = Upstream::default();
+        let refused = match start {
+            Start::InTheClear => None,
+            Start::Reached(Ok(reached)) => {
+                upstream.alpn = reached.alpn;
+                upstream.first = Some(Box::new(reached));
+                None
+            }
+            Start::Reached(Err(refusal)) => Some(refusal),
+        };
+        Arc::new(Route { to, serving, alive, upstream: Mutex::new(upstream), refused })
+    }
+
+    pub(super) async fn answer(&self, mut request: Request<Incoming>) -> Answered {
+        let upgrade = hyper::upgrade::on(&mut request);
+        let (mut head, body) = request.into_parts();
+        let version = head.version;
+        let expects = head.headers.contains_key(EXPECT);
+        let screened = match self.admit(&mut head).await {
+            Ok(screened) => screened,
+            Err(refusal) => {
+                // Whoever waits to be told to go on sends nothing before.
+                if version < Version::HTTP_2 && !expects {
+                    drain(body).await;
+                }
+                return Ok(self.refuse(&refusal, version));
+            }
+        };
+        match self.pass_on(head, body, screened, upgrade).await {
+            Ok(response) => Ok(response),
+            Err(Stop::Refused(refusal)) => Ok(self.refuse(&refusal, version)),
+            Err(Stop::Broken(error)) => Err(error.into()),
+        }
+    }
+
+    /// Judges a request, and makes it the one that is sent.
+    async fn admit(&self, head: &mut Parts) -> Result<Screened, Refusal> {
+        if let Some(refusal) = &self.refused {
+            return Err(refusal.clone());
+        }
+        judge(head, &self.to)?;
+        let Origin { name, port, .. } = &self.to;
+        let (method, path) = (head.method.as_str(), head.uri.path());
+        decide::request(&self.serving.policy, name, *port, self.to.speaks(), method, path)
+            .map_err(|reason| self.to.refusal(reason).request(method, path, self.rule()))?;
+        let screened = self.serving.credentials.screen(&self.to, head).await?;
+        self.aim(head);
+        Ok(screened)
+    }
+
+    /// The first rule about requests here, for whoever was refused by all of them.
+    fn rule(&self) -> Option<RuleLabel> {
+        let Origin { name, port, .. } = &self.to;
+        let mut rules = self.serving.policy.allow.iter();
+        let rule = rules.find(|rule| rule.requests.is_some() && rule.matches(name, Some(*port)));
+        rule.map(|rule| rule.label.clone())
+    }
+
+    /// Makes the target one for a server: a proxy's client writes all of the URL. Its path stays as it was written.
+    fn aim(&self, head: &mut Parts) {
+        if head.version >= Version::HTTP_2 {
+            // One place to say it; the two are the same by now.
+            let host = head.headers.remove(HOST);
+            let mut parts = std::mem::take(&mut head.uri).into_parts();
+            let said = || host.as_ref().and_then(|host| host.as_bytes().try_into().ok());
+            parts.authority = parts.authority.or_else(said);
+            parts.scheme = Some(Scheme::HTTPS);
+            head.uri = Uri::from_parts(parts).unwrap_or_default();
+        } else if let Some(path) = head.uri.path_and_query().cloned()
+            && head.uri.authority().is_some()
+        {
+            head.uri = path.into();
+        }
+    }
+
+    async fn pass_on(
+        &self,
+        mut head: Parts,
+        body: Incoming,
+        screened: Screened,
+        upgrade: OnUpgrade,
+    ) -> Result<Response<Body>, Stop> {
+        let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
+        if !web_socket && head.version < Version::HTTP_2 {
+            // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
+            for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
+                head.headers.remove(header);
+            }
+        }
+        if web_socket && screened.response.is_some() {
+            // What is compressed cannot be looked at.
+            head.headers.remove(WEB_SOCKET_EXTENSIONS);
+        }
+        let (body, verdict) = match screened.request {
+            None => (as_it_is(body), None),
+            Some(watch) => {
+                let (body, verdict) = Watched::new(body, watch, &self.serving.credentials, &self.to);
+                (body.boxed_unsync(), Some(verdict))
+            }
+        };
+        let refused = |refusal: Refusal| Stop::Refused(Box::new(refusal));
+        let (mut sender, outcome) = self.send(Request::from_parts(head, body)).await.map_err(refused)?;
+        // Taken before: with the answer the connection is no longer that of requests, and its record would end.
+        let record = sender.record().filter(|_| web_socket);
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(error) => {
+                let found = verdict.and_then(|verdict| verdict.get().cloned());
+                return Err(match found {
+                    Some(refusal) => refused(refusal),
+                    None if sender.is_used || !sender.is_for_one() => Stop::Broken(error),
+                    None => refused(sender.connection().failed(self, &error)),
+                });
+            }
+        };
+        match (response.status() == StatusCode::SWITCHING_PROTOCOLS, record) {
+            (false, _) => {
+                if sender.is_for_one() {
+                    sender.keep(&mut *self.upstream.lock().await);
+                }
+                self.received(response, screened.response).map_err(refused)
+            }
+            (true, None) => {
+                let detail = "the server changes to a protocol that nobody asked for";
+                Err(refused(self.to.refusal(Reason::DialFailed).detail(detail)))
+            }
+            (true, Some(record)) => {
+                let outside = hyper::upgrade::on(&mut response);
+                let (open, redact) = (self.keep(record), screened.response);
+                if let Some(redact) = &redact {
+                    redact.headers(response.headers_mut());
+                }
+                sender.is_used = true;
+                self.upstream.lock().await.tasks.spawn(async move {
+                    if let (Ok(inside), Ok(outside)) = (upgrade.await, outside.await) {
+                        open.go_on(TokioIo::new(inside), TokioIo::new(outside), redact).await;
+                    }
+                });
+                Ok(response.map(as_it_is))
+            }
+        }
+    }
+
+    /// Sends a request on the connection that there is. One that was closed meanwhile gave it back, and a new one takes
+    /// it; what was sent in part is never sent again.
+    async fn send(
+        &self,
+        request: Request<Body>,
+    ) -> Result<(Sender, Result<Response<Incoming>, hyper::Error>), Refusal> {
+        let mut request = request;
+        for _ in 0..ATTEMPTS {
+            let mut upstream = self.upstream.lock().await;
+            let mut kept = Sender::share(&mut upstream);
+            let usable = match &mut kept {
+                Some(sender) => sender.is_ready().await,
+                None => false,
+            };
+            let mut sender = match kept {
+                Some(sender) if usable => sender,
+                Some(_) | None => {
+                    upstream.sender = None;
+                    let sender = self.connect(&mut upstream).await?;
+                    match sender.is_for_one() {
+                        true => sender,
+                        false => {
+                            sender.keep(&mut upstream);
+                            Sender::share(&mut upstream).ok_or_else(|| self.to.refusal(Reason::DialFailed))?
+                        }
+                    }
+                }
+            };
+            drop(upstream);
+            match sender.send(request).await {
+                Ok(response) => return Ok((sender, Ok(response))),
+                Err(mut unsent) => match unsent.take_message() {
+                    Some(message) => request = message,
+                    None => return Ok((sender, Err(unsent.into_error()))),
+                },
+            }
+        }
+        Err(self.to.refusal(Reason::DialFailed).detail("the server closes every connection"))
+    }
+
+    /// An answer, without what the sandbox must not see.
+    fn received(
+        &self,
+        response: Response<Incoming>,
+        redact: Option<Redact>,
+    ) -> Result<Response<Body>, Refusal> {
+        let Some(redact) = redact else { return Ok(response.map(as_it_is)) };
+        let (mut head, body) = response.into_parts();
+        if is_encoded(&head.headers) && !body.is_end_stream() {
+            return Err(self.to.refusal(Reason::EncodedResponse));
+        }
+        redact.headers(&mut head.headers);
+        Ok(Response::from_parts(head, Redacted::new(body, redact).boxed_unsync()))
+    }
+
+    fn refuse(&self, refusal: &Refusal, version: Version) -> Response<Body> {
+        self.serving.recorder.connection_refused(refusal);
+        match (self.to.secure, version) {
+            (false, _) => answer::last(answer::text(refusal)),
+            (true, Version::HTTP_2) => answer::json(refusal),
+            (true, _) => answer::last(answer::json(refusal)),
+        }
+    }
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// What a client adds that would go on in HTTP/2 (RFC 7540, 3.2.1).
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const WEB_SOCKET_EXTENSIONS: HeaderName = HeaderName::from_static("sec-websocket-extensions");
+/// A connection that was closed just now, a new one, and one more for a server that is being restarted.
+const ATTEMPTS: usize = 3;

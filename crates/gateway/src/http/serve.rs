@@ -1,0 +1,81 @@
+//! The side of the sandbox: requests as they come, over HTTP/1.1 or HTTP/2.
+
+use super::HEAD;
+use super::crew::Crew;
+use super::route::Route;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+impl Route {
+    /// One request after the other.
+    pub(crate) async fn serve_http1(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) {
+        let route = Arc::clone(&self);
+        let service = service_fn(move |request| {
+            let route = Arc::clone(&route);
+            async move { route.answer(request).await }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(HEAD);
+        // A client that has said all still waits for its answer.
+        builder.half_close(true);
+        // An error here is a client that went away or does not speak HTTP; both are over.
+        let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
+        self.finish().await;
+    }
+
+    /// Many requests beside each other. What a client may have open, and may break off, is limited.
+    pub(crate) async fn serve_http2(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) {
+        let crew = Crew::default();
+        let _shift = crew.shift();
+        let _other_side = self.upstream.lock().await.crew.shift();
+        let route = Arc::clone(&self);
+        let service = service_fn(move |request| {
+            let route = Arc::clone(&route);
+            async move { route.answer(request).await }
+        });
+        let mut builder = http2::Builder::new(crew);
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEAD as u32)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_pending_accept_reset_streams(RESETS)
+            .max_local_error_reset_streams(ERRORS);
+        let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        drop(_shift);
+        self.finish().await;
+    }
+
+    /// No more requests come. A connection that became another protocol goes on.
+    async fn finish(&self) {
+        let mut upstream = std::mem::take(&mut *self.upstream.lock().await);
+        upstream.sender = None;
+        upstream.first = None;
+        while upstream.tasks.join_next().await.is_some() {}
+    }
+}
+
+const HEADER: Duration = Duration::from_secs(30);
+/// Requests at once: as many as servers usually allow.
+const STREAMS: u32 = 128;
+/// What may wait for a server that reads slowly: of one stream, and of all of a connection.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// What may wait for a client that reads slowly, of one stream.
+const SEND_BUFFER: usize = 256 * 1024;
+/// Streams that were opened and reset before anybody looked (CVE-2023-44487), and errors that a client made us reset
+/// (CVE-2025-8671): the library's own numbers, named so that nobody has to trust them to stay.
+const RESETS: usize = 20;
+const ERRORS: usize = 1024;

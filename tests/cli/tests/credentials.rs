@@ -1,0 +1,152 @@
+//! Secrets that a run uses: what a person sees, and what the command sees.
+
+use belljar_tests_cli::{Run, belljar};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+const KEY: &str = "sk-ant-api03-Abc123Def456Ghi789Jkl012Mno345Pqr678";
+
+/// A home with a vault and a belljar.toml.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(config: &str) -> Home {
+        let home = Home(tempfile::tempdir().expect("a temporary folder can be made"));
+        fs::create_dir_all(home.path("config/belljar")).expect("it can be made");
+        fs::create_dir_all(home.path("work")).expect("it can be made");
+        fs::write(home.path("config/belljar/belljar.toml"), config).expect("it can be written");
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().expect("the folder is there").join(name)
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> Run {
+        let mut child = Command::new(belljar())
+            .args(args)
+            .current_dir(self.path("work"))
+            .env("HOME", self.path(""))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env_remove("BELLJAR_VAULT_KEY")
+            .env_remove("BELLJAR_VAULT_KEY_FILE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("belljar starts");
+        // A command that does not read is no error here.
+        let _ = child.stdin.take().expect("stdin is a pipe").write_all(input.as_bytes());
+        let output = child.wait_with_output().expect("belljar ends");
+        let home = self.path("");
+        let home = home.to_str().expect("a plain path").trim_end_matches('/');
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home, "[home]");
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    fn keep(&self, name: &str, value: &str) {
+        assert_eq!(self.run(&["secrets", "set", name], value).code, 0);
+    }
+
+    /// What is said on both streams, and the exit code.
+    fn said(&self, args: &[&str]) -> String {
+        let Run { code, stdout, stderr } = self.run(args, "");
+        format!("{stdout}---\n{stderr}--- {code}\n")
+    }
+}
+
+#[test]
+fn a_command_sees_a_placeholder_of_the_same_shape() {
+    let home = Home::new("");
+    home.keep("anthropic", KEY);
+    let run =
+        home.run(&["run", "--secret", "anthropic", "--", "sh", "-c", "printf %s \"$ANTHROPIC_API_KEY\""], "");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert!(run.stdout.starts_with("sk-ant-api03-") && run.stdout.len() == KEY.len(), "{}", run.stdout);
+    assert_ne!(run.stdout, KEY);
+    // By another name too, which the command line gives it.
+    let script = "[ \"$MY_KEY\" = \"$ANTHROPIC_API_KEY\" ] && echo same";
+    let run = home.run(&["run", "--env", "MY_KEY=secret:anthropic", "--", "sh", "-c", script], "");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "same\n"), "{}", run.stderr);
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_what_to_do() {
+    let home = Home::new("[credential.build]\nhost = \"=build.example.com\"\n");
+    for (name, args) in [
+        ("no_secret", &["--secret", "anthropic"][..]),
+        ("no_credential", &["--secret", "nobody"]),
+        ("no_way_out", &["--secret", "build", "--egress", "none"]),
+        ("not_a_search", &["--secret", "tavily"]),
+        ("no_search", &["--web-search"]),
+        ("not_bound", &["--env", "TOKEN=secret:other"]),
+        ("nowhere_to_forward", &["--forward-secret", "build"]),
+        ("no_app", &["--github", "read"]),
+        ("no_profile", &["--github", "admin"]),
+        ("no_repository", &["--github", "read", "--github-repo", "widgets"]),
+    ] {
+        let args = [&["run"][..], args, &["--", "echo", "it ran"]].concat();
+        let said = home.said(&args);
+        assert!(!said.starts_with("it ran"), "{name}: {said}");
+        insta::assert_snapshot!(name, said);
+    }
+}
+
+#[test]
+fn the_apps_key_stays_behind_two_gates() {
+    let app = "[github]\napp = 1\ninstallation = 2\nkey = \"secret:app\"\n";
+    let home = Home::new(app);
+    let said =
+        home.said(&["run", "--github", "review-write", "--danger-forward-app-key", "--", "echo", "it ran"]);
+    insta::assert_snapshot!("one_gate", said);
+    let home = Home::new(&format!("{app}danger_forward_app_key = true\n"));
+    insta::assert_snapshot!("no_such_gate", home.said(&["run", "--", "echo", "it ran"]));
+}
+
+#[test]
+fn a_forwarded_secret_is_announced() {
+    let home = Home::new("");
+    home.keep("token", "0123456789");
+    let args =
+        ["run", "--env", "TOKEN=secret:token", "--forward-secret", "token", "--", "sh", "-c", "echo $TOKEN"];
+    insta::assert_snapshot!("forwarded", home.said(&args));
+    let shown = home.run(&["audit", "show"], "").stdout;
+    assert!(shown.contains("forwarded   the real value of secret:token is inside, in TOKEN"), "{shown}");
+    assert!(!shown.contains("0123456789"), "{shown}");
+}
+
+#[test]
+fn a_variable_that_a_secret_has_is_not_set_beside_it() {
+    let home = Home::new("");
+    home.keep("anthropic", KEY);
+    let args = ["run", "--secret", "anthropic", "--env", "ANTHROPIC_API_KEY=mine", "--", "echo", "it ran"];
+    insta::assert_snapshot!("twice", home.said(&args));
+}
+
+#[test]
+fn what_files_bind_is_shown() {
+    let home = Home::new(
+        "[credential.build]\nsecret = \"env:BUILD_KEY\"\nhost = \"=build.example.com\"\nport = 8443\n\n[github]\napp = 1\n\
+         installation = 2\nkey = \"secret:app\"\n",
+    );
+    insta::assert_snapshot!("shown", home.said(&["config", "show"]));
+}
+
+#[test]
+fn a_repository_binds_nothing() {
+    let home = Home::new("");
+    let file = home.path("work/config.toml");
+    fs::write(&file, "[credential.anthropic]\nsecret = \"env:HOME\"\nhost = \"evil.example.com\"\n")
+        .expect("it can be written");
+    insta::assert_snapshot!(
+        "repository",
+        home.said(&["policy", "check", "--as", "repository", "config.toml"])
+    );
+}

@@ -1,8 +1,12 @@
 //! A connection as a byte stream for a protocol library: what was read ahead comes first, and everything is counted.
+//!
+//! A library of TLS reads four kilobytes at a time, which would be a system call each. So what there is is read at once,
+//! into room that all connections of the thread share, and only what the library does not take yet is kept.
 
 use crate::relay::Counts;
 use crate::serving::Serving;
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +18,8 @@ use tokio::net::TcpStream;
 pub(crate) struct Side {
     stream: TcpStream,
     ahead: Vec<u8>,
+    /// So much of it was given out.
+    given: usize,
     counted: Option<Counted>,
 }
 
@@ -26,12 +32,12 @@ pub(crate) struct Counted {
 impl Side {
     /// The side of the sandbox: its bytes are counted when they pass the other one.
     pub(crate) fn inside(stream: TcpStream, ahead: Vec<u8>) -> Side {
-        Side { stream, ahead, counted: None }
+        Side { stream, ahead, given: 0, counted: None }
     }
 
     /// The side of the server.
     pub(crate) fn outside(stream: TcpStream, counted: Counted) -> Side {
-        Side { stream, ahead: Vec::new(), counted: Some(counted) }
+        Side { stream, ahead: Vec::new(), given: 0, counted: Some(counted) }
     }
 
     fn spend(&self, bytes: usize) -> io::Result<()> {
@@ -62,17 +68,51 @@ impl AsyncRead for Side {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.ahead.is_empty() {
-            let length = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead[..length]);
-            self.ahead.drain(..length);
-            return Poll::Ready(Ok(()));
+        if self.given == self.ahead.len() {
+            if buffer.remaining() >= LARGE {
+                let before = buffer.filled().len();
+                ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+                let length = buffer.filled().len() - before;
+                self.count(length, |counts| &counts.received);
+                return Poll::Ready(self.spend(length));
+            }
+            ready!(self.fill(context))?;
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let length = buffer.filled().len() - before;
+        let rest = &self.ahead[self.given..];
+        let length = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..length]);
+        self.given += length;
+        if self.given == self.ahead.len() {
+            // Whoever is quiet holds no memory.
+            (self.ahead, self.given) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Side {
+    /// Reads all that there is, as far as there is room.
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let mut room = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut room))?;
+            (self.ahead, self.given) = (room.filled().to_vec(), 0);
+            Poll::Ready(io::Result::Ok(()))
+        });
+        ready!(read)?;
+        let length = self.ahead.len();
         self.count(length, |counts| &counts.received);
         Poll::Ready(self.spend(length))
+    }
+
+    /// Accounts for what was written, of what was paid for.
+    fn written(&self, paid: usize, outcome: &Poll<io::Result<usize>>) {
+        let written = match outcome {
+            Poll::Ready(Ok(written)) => *written,
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        };
+        self.give_back(paid - written);
+        self.count(written, |counts| &counts.sent);
     }
 }
 
@@ -85,13 +125,24 @@ impl AsyncWrite for Side {
         // Paid before it leaves: what is taken back afterwards is outside already.
         self.spend(bytes.len())?;
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        let written = match &outcome {
-            Poll::Ready(Ok(written)) => *written,
-            Poll::Ready(Err(_)) | Poll::Pending => 0,
-        };
-        self.give_back(bytes.len() - written);
-        self.count(written, |counts| &counts.sent);
+        self.written(bytes.len(), &outcome);
         outcome
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        self.spend(length)?;
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.written(length, &outcome);
+        outcome
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -102,3 +153,13 @@ impl AsyncWrite for Side {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+thread_local! {
+    /// Used for the moment of one read.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; ROOM].into_boxed_slice());
+}
+
+/// As much as arrives between two looks at a fast connection.
+const ROOM: usize = 64 * 1024;
+/// Whoever has room for this much may read by itself.
+const LARGE: usize = 32 * 1024;

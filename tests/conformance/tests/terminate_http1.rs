@@ -270,7 +270,10 @@ for _ in range(3):
 }
 
 async fn requests_one_after_the_other_share_a_connection(backend: BackendName) {
-    let (world, server) = served(HTTP1, |_: Request<Incoming>| async move { Response::new(whole("ok")) });
+    let (world, server) = served(HTTP1, |request: Request<Incoming>| async move {
+        let _ = request.into_body().collect().await;
+        Response::new(whole("ok"))
+    });
     let place = world.place(backend, any(&world, &server)).await;
     let script = format!(
         "{OPEN}

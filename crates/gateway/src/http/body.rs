@@ -4,6 +4,7 @@ use crate::credentials::{Credentials, Origin, Redact, Watch};
 use belljar_spec::egress::Refusal;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::Version;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -18,13 +19,50 @@ pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
 pub(super) enum BodyError {
     #[error(transparent)]
     Broken(#[from] hyper::Error),
+    #[error("the stream was broken off")]
+    BrokenOff(#[source] h2::Error),
     #[error("a placeholder is in the body")]
     Placeholder,
 }
 
-/// As it comes.
-pub(super) fn as_it_is(body: Incoming) -> Body {
-    body.map_err(BodyError::from).boxed_unsync()
+/// A body as it comes. The library takes a stream of HTTP/2 that was broken off for one that is over, if whoever broke it
+/// off blames nobody (CANCEL, NO_ERROR); passed on like that, half of an upload would be all of it to the server.
+pub(super) struct Passing {
+    body: Incoming,
+    version: Version,
+}
+
+impl Passing {
+    /// Of a message of this version.
+    pub(super) fn new(body: Incoming, version: Version) -> Passing {
+        Passing { body, version }
+    }
+}
+
+impl HttpBody for Passing {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            None if self.version == Version::HTTP_2 && !self.body.is_end_stream() => {
+                Poll::Ready(Some(Err(BodyError::BrokenOff(h2::Reason::CANCEL.into()))))
+            }
+            None => Poll::Ready(None),
+            Some(frame) => Poll::Ready(Some(frame.map_err(BodyError::from))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Of our own.
@@ -52,7 +90,7 @@ pub(super) type Verdict = Arc<OnceLock<Refusal>>;
 
 /// A request's body, watched. What is found ends it.
 pub(super) struct Watched {
-    body: Incoming,
+    body: Passing,
     watch: Watch,
     credentials: Arc<Credentials>,
     to: Origin,
@@ -61,7 +99,7 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) fn new(
-        body: Incoming,
+        body: Passing,
         watch: Watch,
         credentials: &Arc<Credentials>,
         to: &Origin,
@@ -85,7 +123,7 @@ impl HttpBody for Watched {
         };
         let frame = match frame {
             Ok(frame) => frame,
-            Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            Err(error) => return Poll::Ready(Some(Err(error))),
         };
         let this = &mut *self;
         let mut found = Ok(());
@@ -115,7 +153,7 @@ impl HttpBody for Watched {
 
 /// A response's body, without real values. It has as many bytes as it had.
 pub(super) struct Redacted {
-    body: Incoming,
+    body: Passing,
     redact: Redact,
     /// What comes behind the last bytes.
     trailers: Option<Frame<Bytes>>,
@@ -123,7 +161,7 @@ pub(super) struct Redacted {
 }
 
 impl Redacted {
-    pub(super) fn new(body: Incoming, redact: Redact) -> Redacted {
+    pub(super) fn new(body: Passing, redact: Redact) -> Redacted {
         let is_over = body.is_end_stream();
         Redacted { body, redact, trailers: None, is_over }
     }
@@ -143,7 +181,7 @@ impl HttpBody for Redacted {
                 return Poll::Ready(this.trailers.take().map(Ok));
             }
             let piece = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => this.redact.feed(data),
                     Err(frame) => {

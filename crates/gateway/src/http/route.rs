@@ -1,11 +1,12 @@
 //! One connection's way: where its requests go, and what becomes of each.
 
 use super::answer;
-use super::body::{Body, BodyError, Redacted, Watched, as_it_is, drain};
+use super::body::{Body, BodyError, Passing, Redacted, Watched, drain};
 use super::judge::{is_web_socket, judge};
 use super::upstream::{Sender, Start, Upstream};
 use crate::credentials::{Origin, Redact, Screened};
 use crate::decide;
+use crate::record::OpenRecord;
 use crate::serving::{Alive, Serving};
 use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
@@ -16,7 +17,7 @@ use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Lock};
 use tokio::sync::Mutex;
 
 /// Where the requests of one connection go.
@@ -37,6 +38,13 @@ enum Stop {
     Refused(Box<Refusal>),
     /// The server broke off.
     Broken(hyper::Error),
+}
+
+/// A request that went out, and what came back.
+struct Sent {
+    sender: Sender,
+    record: Option<Arc<Lock<OpenRecord>>>,
+    outcome: Result<Response<Incoming>, hyper::Error>,
 }
 
 impl Route {
@@ -135,17 +143,18 @@ impl Route {
             // What is compressed cannot be looked at.
             head.headers.remove(WEB_SOCKET_EXTENSIONS);
         }
+        let body = Passing::new(body, head.version);
         let (body, verdict) = match screened.request {
-            None => (as_it_is(body), None),
+            None => (body.boxed_unsync(), None),
             Some(watch) => {
                 let (body, verdict) = Watched::new(body, watch, &self.serving.credentials, &self.to);
                 (body.boxed_unsync(), Some(verdict))
             }
         };
         let refused = |refusal: Refusal| Stop::Refused(Box::new(refusal));
-        let (mut sender, outcome) = self.send(Request::from_parts(head, body)).await.map_err(refused)?;
-        // Taken before: with the answer the connection is no longer that of requests, and its record would end.
-        let record = sender.record().filter(|_| web_socket);
+        let Sent { mut sender, record, outcome } =
+            self.send(Request::from_parts(head, body)).await.map_err(refused)?;
+        let record = record.filter(|_| web_socket);
         let mut response = match outcome {
             Ok(response) => response,
             Err(error) => {
@@ -180,17 +189,14 @@ impl Route {
                         open.go_on(TokioIo::new(inside), TokioIo::new(outside), redact).await;
                     }
                 });
-                Ok(response.map(as_it_is))
+                Ok(passed(response))
             }
         }
     }
 
     /// Sends a request on the connection that there is. One that was closed meanwhile gave it back, and a new one takes
     /// it; what was sent in part is never sent again.
-    async fn send(
-        &self,
-        request: Request<Body>,
-    ) -> Result<(Sender, Result<Response<Incoming>, hyper::Error>), Refusal> {
+    async fn send(&self, request: Request<Body>) -> Result<Sent, Refusal> {
         let mut request = request;
         for _ in 0..ATTEMPTS {
             let mut upstream = self.upstream.lock().await;
@@ -214,13 +220,19 @@ impl Route {
                 }
             };
             drop(upstream);
-            match sender.send(request).await {
-                Ok(response) => return Ok((sender, Ok(response))),
+            // Taken before: with the answer the connection may no longer be that of requests, and its record would end.
+            let record = sender.record();
+            let outcome = match sender.send(request).await {
+                Ok(response) => Ok(response),
                 Err(mut unsent) => match unsent.take_message() {
-                    Some(message) => request = message,
-                    None => return Ok((sender, Err(unsent.into_error()))),
+                    Some(message) => {
+                        request = message;
+                        continue;
+                    }
+                    None => Err(unsent.into_error()),
                 },
-            }
+            };
+            return Ok(Sent { sender, record, outcome });
         }
         Err(self.to.refusal(Reason::DialFailed).detail("the server closes every connection"))
     }
@@ -231,13 +243,14 @@ impl Route {
         response: Response<Incoming>,
         redact: Option<Redact>,
     ) -> Result<Response<Body>, Refusal> {
-        let Some(redact) = redact else { return Ok(response.map(as_it_is)) };
+        let Some(redact) = redact else { return Ok(passed(response)) };
         let (mut head, body) = response.into_parts();
         if is_encoded(&head.headers) && !body.is_end_stream() {
             return Err(self.to.refusal(Reason::EncodedResponse));
         }
         redact.headers(&mut head.headers);
-        Ok(Response::from_parts(head, Redacted::new(body, redact).boxed_unsync()))
+        let body = Redacted::new(Passing::new(body, head.version), redact);
+        Ok(Response::from_parts(head, body.boxed_unsync()))
     }
 
     fn refuse(&self, refusal: &Refusal, version: Version) -> Response<Body> {
@@ -248,6 +261,11 @@ impl Route {
             (true, _) => answer::last(answer::json(refusal)),
         }
     }
+}
+
+fn passed(response: Response<Incoming>) -> Response<Body> {
+    let version = response.version();
+    response.map(|body| Passing::new(body, version).boxed_unsync())
 }
 
 fn is_encoded(headers: &HeaderMap) -> bool {

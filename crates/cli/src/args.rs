@@ -389,7 +389,7 @@ pub(crate) fn spec(
         egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
     }
     say_notes(&egress.notes);
-    let llm = egress.llm.route(&llm.flags())?;
+    let llm = egress.llm.route(&llm.flags()?)?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
         backend: sandbox.backend,

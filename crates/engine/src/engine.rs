@@ -224,7 +224,7 @@ impl Engine {
 
     /// Opened where a sandbox uses one, and not before: who holds secrets leaves no core behind.
     fn secrets(&self) -> Arc<dyn SecretStore> {
-        self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
+        self.secrets.clone().unwrap_or_else(|| Arc::new(belljar_gateway::vault::HostSecrets::open()))
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {

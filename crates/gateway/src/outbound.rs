@@ -1,7 +1,9 @@
 //! Requests that the host makes for itself, to a place that its own configuration names: the model behind the LLM route,
 //! GitHub's API. No sandbox chooses where they go, so no egress policy is asked; certificates are verified all the same.
 
+use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
+use belljar_spec::egress::HostName;
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -10,7 +12,8 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -27,6 +30,7 @@ pub(crate) struct Outbound {
     /// As it stands in `Host`.
     authority: HeaderValue,
     tls: Option<TlsConnector>,
+    resolver: OnceLock<Resolver>,
     idle: Idle,
 }
 
@@ -65,6 +69,7 @@ impl Outbound {
             port: url.port_or_known_default().ok_or_else(wrong)?,
             authority: HeaderValue::from_str(&authority).map_err(|_| wrong())?,
             tls,
+            resolver: OnceLock::new(),
             idle: Idle::default(),
         })
     }
@@ -101,13 +106,25 @@ impl Outbound {
         }
     }
 
+    /// Asked by ourselves, like every name: see docs/decisions/0007.
+    async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, self.port)]);
+        }
+        let wrong =
+            |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::NotFound, error.to_string());
+        let name = self.host.parse::<HostName>().map_err(|error| wrong(&error))?;
+        let resolver = self.resolver.get_or_init(|| Resolver::new(&[]));
+        let found = resolver.addresses(&name).await.map_err(|error| wrong(&error))?;
+        Ok(found.into_iter().map(|address| SocketAddr::new(address, self.port)).collect())
+    }
+
     async fn connect(&self) -> Result<SendRequest<Body>, OutboundError> {
         let failed = |error: io::Error| OutboundError::Connect { to: self.host.clone(), error };
         let slow = |_| failed(io::Error::from(io::ErrorKind::TimedOut));
-        let stream = timeout(CONNECT, TcpStream::connect((self.host.as_str(), self.port)))
-            .await
-            .map_err(slow)?
-            .map_err(failed)?;
+        let addresses = self.addresses().await.map_err(failed)?;
+        let stream =
+            timeout(CONNECT, TcpStream::connect(&*addresses)).await.map_err(slow)?.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         let answer = |error| OutboundError::Answer { to: self.host.clone(), error };
         match &self.tls {

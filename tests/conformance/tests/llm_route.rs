@@ -294,6 +294,8 @@ async fn an_upstream_that_is_not_there_is_a_bad_gateway(backend: BackendName) {
     assert!(said.starts_with("502 ") && said.contains("server_error"), "{said}");
     let call = &to.events("model_called")[0];
     assert_eq!((&call["status"], &call["cost_source"]), (&0.into(), &"free".into()));
+    // What never left is not used up.
+    assert_eq!(to.place.llm().map(|totals| (totals.calls, totals.refused)), Some((0, 1)));
 }
 
 async fn an_answer_that_echoes_the_key_is_blotted(backend: BackendName) {

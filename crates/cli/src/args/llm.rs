@@ -1,21 +1,24 @@
 //! The words about the route to a model.
 
 use belljar_engine::config::{LlmFlags, LlmWhere};
+use belljar_spec::SandboxError;
 use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
 use belljar_spec::secret::SecretRef;
 use clap::{Args as ClapArgs, Subcommand};
+use std::fmt;
 
-#[derive(Debug, Default, Clone, ClapArgs)]
+/// A URL and a reference are taken as text: whoever writes the key itself in their place is told so without seeing it again.
+#[derive(Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct LlmArgs {
     /// Give the sandbox a route to the model at this URL: LiteLLM, Anthropic, Gemini, or whatever speaks as OpenAI does.
     /// Programs find it at http://127.0.0.1:8080, and variables tell them so. `off`: none, whatever your configuration
     /// says
     #[arg(long = "llm", value_name = "URL")]
-    to: Option<LlmWhere>,
+    to: Option<String>,
     /// What opens it, and is never seen inside: `secret:NAME`, `env:NAME` or `file:/PATH`
     #[arg(long = "llm-key", value_name = "REF")]
-    key: Option<SecretRef>,
+    key: Option<String>,
     /// What is spoken there: litellm, anthropic, openai or gemini [default: by the name of the host, else litellm]
     #[arg(long = "llm-kind", value_name = "KIND")]
     kind: Option<UpstreamKind>,
@@ -28,14 +31,25 @@ pub(crate) struct LlmArgs {
 }
 
 impl LlmArgs {
-    pub(crate) fn flags(self) -> LlmFlags {
-        LlmFlags {
-            to: self.to,
-            key: self.key,
+    pub(crate) fn flags(self) -> Result<LlmFlags, SandboxError> {
+        let wrong = |flag: &str, error: &dyn fmt::Display| {
+            SandboxError::policy("llm_flag", format!("`{flag}`: {error}"))
+        };
+        let to = self.to.map(|to| to.parse::<LlmWhere>().map_err(|error| wrong("--llm", &error)));
+        let key = self.key.map(|key| key.parse::<SecretRef>().map_err(|error| wrong("--llm-key", &error)));
+        Ok(LlmFlags {
+            to: to.transpose()?,
+            key: key.transpose()?,
             kind: self.kind,
             models: self.models,
             budget: self.budget.unwrap_or_default(),
-        }
+        })
+    }
+}
+
+impl fmt::Debug for LlmArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmArgs").finish_non_exhaustive()
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct TrustArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show what your files and these flags come to, and where each part comes from
-    Show(ConfigShowArgs),
+    Show(Box<ConfigShowArgs>),
     /// Print the JSON schema of belljar.toml, for editors
     Schema,
 }

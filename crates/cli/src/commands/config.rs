@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) fn config(command: ConfigCommand) -> Result<u8, SandboxError> {
     match command {
         ConfigCommand::Schema => print(config::schema().as_bytes()),
-        ConfigCommand::Show(options) => show(options),
+        ConfigCommand::Show(options) => show(*options),
     }
 }
 
@@ -29,7 +29,7 @@ pub(super) fn effective(
 
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
-    let llm = loaded.llm.route(&options.llm.flags())?;
+    let llm = loaded.llm.route(&options.llm.flags()?)?;
     match options.json {
         true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref())).as_bytes()),
         false => print(as_text(&policy, &loaded, llm.as_ref()).as_bytes()),

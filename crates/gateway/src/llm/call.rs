@@ -73,6 +73,9 @@ impl Call {
     /// It was refused at the last moment, which is written elsewhere.
     pub(super) fn forget(&mut self) {
         self.over = true;
+        if self.asked.purpose == Purpose::Call {
+            self.ledger.give_back();
+        }
     }
 
     /// It is over; only the first word on it counts.
@@ -82,8 +85,10 @@ impl Call {
         }
         let usage = self.seen.as_mut().map(|seen| seen.reader.finish()).unwrap_or_default();
         let (spent, source) = self.spent(&usage);
-        if self.asked.purpose == Purpose::Call {
-            self.ledger.add(spent);
+        match (self.asked.purpose, self.left) {
+            (Purpose::Call, true) => self.ledger.add(spent),
+            (Purpose::Call, false) => self.ledger.give_back(),
+            (Purpose::Count | Purpose::List, _) => {}
         }
         let seen = self.seen.as_ref();
         let _ = self.recorder.write(&Event::ModelCalled {

@@ -115,6 +115,12 @@ impl Ledger {
         }
     }
 
+    /// A call that never left is none.
+    pub(super) fn give_back(&self) {
+        let mut used = self.lock();
+        used.totals.calls = used.totals.calls.saturating_sub(1);
+    }
+
     pub(super) fn refused(&self) {
         self.lock().totals.refused += 1;
     }

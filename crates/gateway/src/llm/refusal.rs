@@ -30,9 +30,10 @@ impl Refused {
             Reason::BudgetSpent => {
                 (StatusCode::BAD_REQUEST, "Whoever started the sandbox can allow more with --llm-budget.")
             }
-            Reason::ModelNotAllowed => {
-                (StatusCode::BAD_REQUEST, "Whoever started the sandbox can allow it with --llm-model.")
-            }
+            Reason::ModelNotAllowed => (
+                StatusCode::BAD_REQUEST,
+                "Whoever started the sandbox decides with --llm-model, or `models` in [llm].",
+            ),
             Reason::DialFailed | Reason::TooSlow => (StatusCode::BAD_GATEWAY, ""),
             _ => (StatusCode::BAD_REQUEST, ""),
         };

@@ -89,7 +89,7 @@ pub(crate) enum Command {
         belljar run --group registries --allow example.com -- npm ci\n  \
         belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
         belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
-        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic --llm-budget usd=5 -- claude -p hello\n  \
+        belljar run --llm https://api.anthropic.com --llm-key secret:anthropic -- claude -p hello\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),

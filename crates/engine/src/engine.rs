@@ -187,7 +187,7 @@ impl Engine {
             guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
         let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
         let route = match &secrets {
-            Some(secrets) => llm::open(spec, id, secrets, &recorder)?,
+            Some(secrets) => llm::open(spec, id, secrets, &recorder).inspect_err(|_| recorder.end())?,
             None => None,
         };
         // The first command is running by now. What it dials waits until somebody serves it.
@@ -224,7 +224,7 @@ impl Engine {
 
     /// Opened where a sandbox uses one, and not before: who holds secrets leaves no core behind.
     fn secrets(&self) -> Arc<dyn SecretStore> {
-        self.secrets.clone().unwrap_or_else(|| Arc::new(belljar_gateway::vault::HostSecrets::open()))
+        self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
     }
 
     fn records(&self) -> Result<PathBuf, SandboxError> {

@@ -96,7 +96,6 @@ impl Settings {
     /// What a file says, or the first thing in it that makes no sense or is not for its layer to say.
     pub(super) fn understand(text: &Text) -> Result<Settings, SandboxError> {
         let file = File::parse(text)?;
-        let llm = file.llm;
         let credentials = credential_table::understand(text, &file.credential)?;
         let github = github_table::understand(text, file.github.as_ref())?;
         let Egress {

@@ -54,7 +54,7 @@ port = sys.argv[1]
 TRICKS = [b'/', b'/out', b'/in/../out', b'/in/..', b'/in/../', b'/in/./../out', b'/in/%2e%2e/out', b'/in/%2E%2e/out',
     b'/in/.%2e/out', b'/in/..%2fout', b'/in/..%2Fout', b'/in%2f..%2fout', b'/in/..%5cout', b'/in/..\\out', b'/in\\..\\out',
     b'/in/%252e%252e/out', b'/in/%252e%252e%252fout', b'/in/..%252fout', b'/in/%25252e%25252e/out', b'/in/..;/out',
-    b'/in/..;x=y/out', b'/in/..%3b/out', b'/in/x/../../out', b'/in//../../out', b'//out', b'//in/x', b'/IN/x', b'/inn',
+    b'/in/..;x=y/out', b'/in/..%3b/out', b'/in/..%3fx', b'/in/..%23x', b'/in/x/../../out', b'/in//../../out', b'//out', b'//in/x', b'/IN/x', b'/inn',
     b'/in/%2e%2e;/out', b'/in/%c0%ae%c0%ae/out', b'/in/%c0%af../out', b'/in/%00', b'/in/x%0d%0aout', b'/in/%', b'/in/%2',
     b'/in/%zz', b'/in/%u002e%u002e/out', b'/out/../in', b'/out?/in/', b'/out#/in/', b'/out;/in/', b'in/x', b'*',
     b'https://good.test:PORT/out', b'https://good.test:PORT/in/../out', b'https://good.test:PORT', b'/in/.../../../out']

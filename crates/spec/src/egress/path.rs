@@ -91,8 +91,15 @@ fn is_validly_encoded(path: &[u8]) -> bool {
 }
 
 /// What a server may do to a path, once or again, in any order.
-const STEPS: [fn(&[u8]) -> Vec<u8>; 6] =
-    [decoded, decoded_but_slashes, with_slashes_turned, without_parameters, with_slashes_joined, resolved];
+const STEPS: [fn(&[u8]) -> Vec<u8>; 7] = [
+    decoded,
+    decoded_but_slashes,
+    with_slashes_turned,
+    without_parameters,
+    without_query,
+    with_slashes_joined,
+    resolved,
+];
 
 fn decoded(path: &[u8]) -> Vec<u8> {
     decode(path, |_| true)
@@ -139,6 +146,11 @@ fn without_parameters(path: &[u8]) -> Vec<u8> {
     let segments = path.split(|byte| *byte == b'/');
     let cut = segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default());
     cut.collect::<Vec<_>>().join(&b'/')
+}
+
+/// A query that was encoded is a part of the path, but not to who decodes first and looks for it then.
+fn without_query(path: &[u8]) -> Vec<u8> {
+    path.split(|byte| *byte == b'?' || *byte == b'#').next().unwrap_or_default().to_vec()
 }
 
 fn with_slashes_joined(path: &[u8]) -> Vec<u8> {
@@ -209,6 +221,8 @@ mod tests {
             ("/a/..\\b", &["/b", "/a/../b"]),
             ("/a/..;x=y/b", &["/b"]),
             ("/a/..%3bx/b", &["/b"]),
+            ("/a/..%3fx", &["/", "/a/..?x"]),
+            ("/a/..%23x/y", &["/"]),
             ("/a//../b", &["/b", "/a/b"]),
             ("/a/%2e%2e%2fb", &["/b"]),
             ("/x%2fy", &["/x/y", "/x%2fy"]),

@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use belljar_engine::Engine;
-use belljar_spec::egress::RequestFilter;
+use belljar_spec::egress::{PortRange, RequestFilter};
 use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::looking::*;
 use belljar_tests_containment::*;
-use belljar_tests_hosts::Dns;
+use belljar_tests_hosts::{Authority, Dns, HttpServer, Response};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
 /// A credential whose value lies in a file that no sandbox is given.
-fn credential(file: PathBuf) -> Credential {
+fn credential(file: PathBuf, port: u16) -> Credential {
     Credential {
         name: "canary".parse().unwrap(),
         source: SecretSource::Kept(SecretRef::File(file)),
         places: vec![CredentialPlace {
             host: "=api.test".parse().unwrap(),
-            ports: "443".parse().unwrap(),
+            ports: PortRange::only(port).unwrap(),
             requests: RequestFilter::default(),
             carriers: vec![Carrier::Bearer],
         }],
@@ -47,30 +47,71 @@ fn keep(folder: &Path, value: &str) -> PathBuf {
     file
 }
 
-fn spec(wall: BackendName, dns: &Dns, workspace: &Path, value: PathBuf) -> SandboxSpec {
-    SandboxSpec {
-        backend: BackendChoice::Named(wall),
-        workspace: Some(workspace.to_path_buf()),
-        egress: Some(policy(dns, &["=api.test:443/tls"])),
-        credentials: vec![credential(value)],
-        ..SandboxSpec::default()
-    }
+/// Where the value belongs: a host that sends back, in every way, what it got.
+struct Place {
+    dns: Dns,
+    authority: Authority,
+    server: HttpServer,
 }
 
-fn names() -> Dns {
-    Dns::start(|query| if query.name == "api.test" { vec![at("127.66.9.1")] } else { Vec::new() })
+impl Place {
+    fn start() -> Place {
+        let dns =
+            Dns::start(|query| if query.name == "api.test" { vec![at("127.66.9.1")] } else { Vec::new() });
+        let authority = Authority::new();
+        let server = HttpServer::start_tls(at("127.66.9.1"), &authority.leaf(["api.test"]), |request| {
+            let key = request.header("authorization").unwrap_or_default().to_string();
+            let mut answer = Response::ok(format!("you sent {key}"));
+            answer.headers.push(("x-echo".into(), key));
+            answer
+        });
+        Place { dns, authority, server }
+    }
+
+    fn spec(&self, wall: BackendName, workspace: &Path, value: PathBuf) -> SandboxSpec {
+        let port = self.server.port();
+        let mut policy = policy(&self.dns, &[&format!("=api.test:{port}/tls")]);
+        policy.authorities = self.authority.pem().into_bytes();
+        SandboxSpec {
+            backend: BackendChoice::Named(wall),
+            workspace: Some(workspace.to_path_buf()),
+            egress: Some(policy),
+            credentials: vec![credential(value, port)],
+            ..SandboxSpec::default()
+        }
+    }
+
+    /// What a sandbox runs to use the secret and to keep all that comes of it.
+    fn use_it(&self) -> String {
+        let url = format!("https://api.test:{}/", self.server.port());
+        format!(
+            "curl -sS -i -H \"authorization: Bearer $CANARY_TOKEN\" {url} > /tmp/answer; \
+             curl -sS -v {url} > /workspace/answer 2>&1"
+        )
+    }
+
+    /// Whether the value arrived, with and without a placeholder that it could take the place of.
+    fn got(&self, value: &str) -> bool {
+        let sent = format!("Bearer {value}");
+        let requests = self.server.requests();
+        let right = requests.iter().filter(|request| request.header("authorization") == Some(&sent));
+        right.count() == requests.len() && requests.len() >= 2
+    }
 }
 
 #[test]
 fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
-    let dns = names();
     for wall in walls() {
+        let place = Place::start();
         let (home, records, workspace) = (folder(), folder(), folder());
         let (value, decoy) = (token(), token());
-        let mut spec = spec(*wall, &dns, workspace.path(), keep(home.path(), &value));
+        let mut spec = place.spec(*wall, workspace.path(), keep(home.path(), &value));
         spec.env = vec![("DECOY".parse().unwrap(), decoy.clone().into())];
         let engine = Engine::new().with_records(records.path());
         let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
+        jail.sh(&place.use_it());
+        assert!(place.got(&value), "{wall}: {:?}", place.server.requests());
+        assert!(!jail.sh("grep 'you sent Bearer tok_' /tmp/answer /workspace/answer").stdout.is_empty());
         let held = HeldCommand::run(&jail, &canary("held"), "echo $DECOY > /tmp/decoy; sleep 1000");
         assert!(eventually(|| !jail.sh("cat /tmp/decoy").stdout.is_empty()));
 
@@ -131,14 +172,20 @@ fn a_crash_of_the_host_side_leaves_no_real_value() {
 /// Holds a sandbox with a credential until it is killed.
 #[expect(clippy::print_stdout, reason = "the other process waits for it")]
 fn hold(wall: &str) {
-    let dns = names();
+    let place = Place::start();
     let wall = walls().iter().find(|name| name.as_str() == wall).unwrap();
     let here = std::env::current_dir().unwrap();
     let workspace = here.join("workspace");
     fs::create_dir(&workspace).unwrap();
-    let value = std::env::var_os("BELLJAR_TEST_VALUE").unwrap().into();
+    let value = std::env::var_os("BELLJAR_TEST_VALUE").unwrap();
     let engine = Engine::new().with_records(here.join("records"));
-    let _sandbox = engine.create_blocking(&spec(*wall, &dns, &workspace, value)).unwrap();
+    let token = fs::read_to_string(&value).unwrap();
+    let sandbox = engine.create_blocking(&place.spec(*wall, &workspace, value.into())).unwrap();
+    // Held in memory by now, as a request's head and as what is looked for in answers.
+    let jail = Jail { sandbox, workspace: folder() };
+    jail.sh(&place.use_it());
+    assert!(place.got(token.trim()));
+    drop(token);
     println!("holding");
     std::thread::sleep(std::time::Duration::from_secs(60));
 }

@@ -33,7 +33,8 @@ pub(super) fn judge(head: &Parts, to: &Origin) -> Result<(), Refusal> {
         return Err(to.refusal(Reason::HostDiffers).detail("another scheme than the connection has"));
     }
     let path = head.uri.path();
-    if !path.starts_with('/') && !(path == "*" && head.method == Method::OPTIONS) {
+    let of_server = path == "*" && head.method == Method::OPTIONS;
+    if !path.starts_with('/') && !of_server {
         return Err(to.refusal(Reason::RequestMalformed).detail("the target is not a path"));
     }
     Ok(())

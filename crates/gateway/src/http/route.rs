@@ -55,7 +55,7 @@ impl Route {
             Start::InTheClear => None,
             Start::Reached(Ok(reached)) => {
                 upstream.alpn = reached.alpn;
-                upstream.first = Some(Box::new(reached));
+                upstream.first = Some(reached);
                 None
             }
             Start::Reached(Err(refusal)) => Some(refusal),

@@ -27,7 +27,7 @@ pub(crate) enum Start {
     /// In the clear, when the first request is there.
     InTheClear,
     /// By TLS, already; or not at all.
-    Reached(Result<Reached, Refusal>),
+    Reached(Result<Box<Reached>, Refusal>),
 }
 
 /// The connection to the server, and what runs beside the requests.

@@ -78,7 +78,7 @@ pub(crate) async fn serve(
             return;
         }
     };
-    let route = Route::new(to, serving, alive, Start::Reached(reached));
+    let route = Route::new(to, serving, alive, Start::Reached(reached.map(Box::new)));
     match alpn {
         Some(Alpn::Http2) => route.serve_http2(stream).await,
         Some(Alpn::Http1) | None => route.serve_http1(stream).await,

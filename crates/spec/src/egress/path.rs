@@ -90,8 +90,11 @@ fn is_validly_encoded(path: &[u8]) -> bool {
     true
 }
 
-/// What a server may do to a path, once or again, in any order.
-const STEPS: [fn(&[u8]) -> Vec<u8>; 7] = [
+/// What a server may do to a path.
+type Step = fn(&[u8]) -> Vec<u8>;
+
+/// Once or again, in any order.
+const STEPS: [Step; 7] = [
     decoded,
     decoded_but_slashes,
     with_slashes_turned,

@@ -20,13 +20,13 @@ pub(super) fn is_there(carrier: &Carrier, head: &Parts) -> bool {
 
 /// Does this carrier hold the placeholder?
 pub(super) fn holds(carrier: &Carrier, head: &Parts, placeholder: &str) -> bool {
-    let within = |name: &HeaderName, take: fn(&[u8], &[u8], &[u8]) -> Option<Zeroizing<Vec<u8>>>| {
-        let mut values = head.headers.get_all(name).iter();
-        values.any(|value| take(value.as_bytes(), placeholder.as_bytes(), b"").is_some())
+    let authorized = |put: Put| {
+        let mut values = head.headers.get_all(AUTHORIZATION).iter();
+        values.any(|value| put(value.as_bytes(), placeholder.as_bytes(), b"").is_some())
     };
     match carrier {
-        Carrier::Bearer => within(&AUTHORIZATION, bearer),
-        Carrier::Basic { .. } => within(&AUTHORIZATION, basic),
+        Carrier::Bearer => authorized(bearer),
+        Carrier::Basic { .. } => authorized(basic),
         Carrier::Header(name) => {
             let mut values = head.headers.get_all(name.as_str()).iter();
             values.any(|value| value.as_bytes() == placeholder.as_bytes())
@@ -93,6 +93,9 @@ pub(super) fn add(carrier: &Carrier, head: &mut Parts, value: &[u8]) -> Result<(
 /// A value that no request can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unfit;
+
+/// Puts a value where the placeholder is in a text, if it is there.
+type Put = fn(&[u8], &[u8], &[u8]) -> Option<Zeroizing<Vec<u8>>>;
 
 /// `Bearer VALUE`, also with GitHub's word for it.
 fn bearer(text: &[u8], placeholder: &[u8], value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {

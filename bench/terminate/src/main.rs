@@ -1,4 +1,4 @@
-//! What it costs to look into TLS: one download and one upload over one connection, by curl, through the gateway that
+//! What it costs to look into TLS: a download, an upload and many small requests over one connection each, by curl, through the gateway that
 //! ends TLS, beside nginx as a reverse proxy (one worker, the same verified server behind it) and mitmproxy, in the same
 //! run and in turn, so that a busy moment hits all of them alike. Prints medians and ratios.
 //!
@@ -60,7 +60,7 @@ async fn run(rounds: usize) -> Outcome<()> {
     ways.extend(mitmproxy.iter().map(|proxy| on_host(MITMPROXY, proxy.port, None)));
     ways.push(Way { name: BELLJAR, inside: Some(&sandbox), port: server.port(), trusts: None });
 
-    let mut table = Table::new(&[DOWNLOAD, UPLOAD]);
+    let mut table = Table::new(&[DOWNLOAD, UPLOAD, REQUESTS]);
     for round in 0..=rounds {
         for way in &ways {
             // Nobody needs a gibibyte to know how slow an interpreter is.
@@ -71,15 +71,17 @@ async fn run(rounds: usize) -> Outcome<()> {
             File::create(&small)?.set_len(bytes)?;
             let file = if bytes == BYTES { &body } else { &small };
             let upload = way.curl(&["-o", "/dev/null", "-H", "expect:", "-T", file], "/").await?;
+            let requests = way.requests().await?;
             // The first round warms everybody up.
             if round > 0 {
                 table.add(way.name, DOWNLOAD, download[1] / 1e6);
                 table.add(way.name, UPLOAD, upload[2] / 1e6);
+                table.add(way.name, REQUESTS, requests);
             }
         }
     }
     table.print(NGINX);
-    for column in [DOWNLOAD, UPLOAD] {
+    for column in [DOWNLOAD, UPLOAD, REQUESTS] {
         table.judge(BELLJAR, NGINX, column, 0.8);
         table.judge(BELLJAR, MITMPROXY, column, 10.0);
     }
@@ -113,9 +115,29 @@ async fn sandbox(dns: &Dns, authority: &Authority, port: u16, directory: &Path) 
 impl Way<'_> {
     /// Status, and bytes a second down and up.
     async fn curl(&self, words: &[&str], path: &str) -> Outcome<[f64; 3]> {
+        let said = self.said("%{http_code} %{speed_download} %{speed_upload}", words, path).await?;
+        match said.as_slice() {
+            &[200.0, down, up] => Ok([200.0, down, up]),
+            _ => Err(format!("{}: {said:?}", self.name).into()),
+        }
+    }
+
+    /// Small requests a second, one after the other over one connection.
+    async fn requests(&self) -> Outcome<f64> {
+        let path = format!("/1?[1-{MANY}]");
+        let times = self.said("%{time_total} ", &["-o", "/dev/null"], &path).await?;
+        if times.len() != MANY {
+            return Err(format!("{}: {} of {MANY} requests", self.name, times.len()).into());
+        }
+        // Without the first, which shakes hands.
+        Ok((MANY - 1) as f64 / times[1..].iter().sum::<f64>())
+    }
+
+    /// What curl writes, in figures.
+    async fn said(&self, write_out: &str, words: &[&str], path: &str) -> Outcome<Vec<f64>> {
         let mut all =
             vec!["curl".to_string(), "-sS".into(), "--http1.1".into(), "--noproxy".into(), "*".into()];
-        all.extend(["-w".into(), "%{http_code} %{speed_download} %{speed_upload}".into()]);
+        all.extend(["-w".into(), write_out.into()]);
         match (&self.trusts, self.inside) {
             (Some(file), _) => all.extend(["--cacert".into(), file.clone()]),
             (None, None) => all.push("-k".into()),
@@ -136,11 +158,7 @@ impl Way<'_> {
                 String::from_utf8(result.stdout)?
             }
         };
-        let figures: Vec<f64> = said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-        match figures.as_slice() {
-            &[200.0, down, up] => Ok([200.0, down, up]),
-            _ => Err(format!("{}: {said}", self.name).into()),
-        }
+        Ok(said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
     }
 }
 
@@ -151,5 +169,7 @@ const MITMPROXY: &str = "mitmproxy";
 const BELLJAR: &str = "belljar";
 const DOWNLOAD: &str = "download MB/s";
 const UPLOAD: &str = "upload MB/s";
+const REQUESTS: &str = "requests/s";
+const MANY: usize = 2000;
 const BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 5;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 for_every_wall![
     events_arrive_one_by_one,
+    events_with_half_a_minute_between_them_arrive,
     a_body_goes_out_piece_by_piece,
     a_web_socket_passes,
     a_client_may_wait_to_be_told_to_go_on,
@@ -32,6 +33,29 @@ for_every_wall![
 ];
 
 const HTTP1: Agreement<'static> = Agreement { alpn: &["http/1.1"], client_certificates: None };
+
+/// A gap as a model has that thinks. Nothing waits for this test but itself.
+async fn events_with_half_a_minute_between_them_arrive(backend: BackendName) {
+    let (world, server) = served(HTTP1, move |_: Request<Incoming>| async move {
+        let (sender, body) = pieces();
+        hosts::tokio::spawn(async move {
+            sender.send(piece("data: before\n\n")).await.unwrap();
+            hosts::tokio::time::sleep(Duration::from_secs(30)).await;
+            sender.send(piece("data: after\n\n")).await.unwrap();
+        });
+        Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
+    });
+    let place = world.place(backend, any(&world, &server)).await;
+    let script = format!(
+        "{OPEN}
+import urllib.request
+for line in urllib.request.urlopen('https://api.test:{}/events'):
+    if line.strip():
+        print(line.decode().strip())",
+        server.port()
+    );
+    assert_eq!(place.python(&script).await, "data: before\ndata: after");
+}
 
 /// The server sends the next event only when the client has said, by another request, that it has the last.
 async fn events_arrive_one_by_one(backend: BackendName) {
@@ -48,8 +72,6 @@ async fn events_arrive_one_by_one(backend: BackendName) {
                 for number in 0..3 {
                     sender.send(piece(format!("data: {number}\n\n"))).await.unwrap();
                     seen.notified().await;
-                    // A gap, as a model has that thinks.
-                    hosts::tokio::time::sleep(Duration::from_secs(2)).await;
                 }
             });
             Response::builder().header("content-type", "text/event-stream").body(body).unwrap()

@@ -312,3 +312,30 @@ say(b'GET /' + b'x' * 1000000 + b' HTTP/1.1\r\n\r\n', b'GET / HTTP/1.1\r\n' + b'
         assert!((1..100).contains(&lines), "{lines}");
     });
 }
+
+#[test]
+fn questions_that_nobody_takes_do_not_fill_the_memory_of_the_host() {
+    alone("questions_that_nobody_takes_do_not_fill_the_memory_of_the_host", &[], || {
+        // It accepts, and never reads.
+        let busy = std::net::TcpListener::bind((at("127.66.9.3"), 0)).unwrap();
+        let upstream = format!("http://{}", busy.local_addr().unwrap());
+        let routed = routed(walls()[0], |route| route.upstream = upstream.parse().unwrap());
+        let grown = growth(|| {
+            let script = r#"
+held = []
+for _ in range(12):
+    try:
+        s = dial('127.0.0.1', 8080)
+        held.append(s)
+        s.sendall(b'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n{"model":"m","x":"')
+        for _ in range(59): s.sendall(b'x' * 1000000)
+        s.sendall(b'x' * 999980 + b'"}')
+    except OSError: pass
+time.sleep(1)
+"#;
+            routed.cage.attack(&format!("{SAY}{script}"), &[]);
+        });
+        assert!(!routed.record("model_asked").is_empty(), "some are on their way");
+        assert!(grown < 500 * 1024, "{grown} KiB more");
+    });
+}

@@ -162,7 +162,9 @@ for body in [b'{"model":"evil"}', b'{"model":"good-1","model":"evil"}', b'{"mode
         b'{"model":"good-1","models":["evil"]}', b'{"model":"good-1","fallbacks":["evil"]}', b'{"model":"good-1","api_base":"http://evil"}',
         b'{"model":"good-1","litellm_params":{"model":"evil"}}', b'{"model":"good-1\\u0000evil"}', b'{"model":"evil\\u0000good-1"}', b'{"x":{"model":"good-1"}}',
         b'[{"model":"good-1"}]', b'', b'model=good-1', b'\xff\xfe{\x00', b'{"model":"good-1"} {"model":"evil"}', b'\xef\xbb\xbf{"model":"evil"}', b'{' * 100000,
-        b'{"model":"good-1\xff"}', b'{"model":"good-1","mock_response":"x"}', b'{"model":"good-1","user_config":{}}', b'{"model":"good-1 "}']:
+        b'{"model":"good-1\xff"}', b'{"model":"good-1","mock_response":"x"}', b'{"model":"good-1","user_config":{}}', b'{"model":"good-1 "}',
+        b'{"model":"good-1,evil"}', b'{"model":"good-1,evil","fastest_response":true}', b'{"model":"good-1","context_window_fallback_dict":{"good-1":"evil"}}',
+        b'{"model":"good-1","prompt_id":"evil"}', b'{"model":"good-1","langfuse_host":"http://evil"}']:
     for path in (b'/v1/chat/completions', b'/v1/messages', b'/v1/responses', b'/v1/embeddings', b'/v1/messages/count_tokens'):
         say(post(path, body), timeout=2)
     say(post(b'/v1beta/models/evil:generateContent', body), post(b'/v1beta/models/good-1:generateContent', b'{"model":"models/evil"}'), timeout=2)
@@ -258,8 +260,8 @@ fn a_program_cannot_forge_or_hide_a_call_in_the_record() {
             })
         });
         let script = r#"
-say(post(b'/v1/chat/completions', b'{"model":"a\\",\\"cost_usd\\":0,\\"x\\":\\""}', b'x-model: a litellm_call_id=- litellm_response_cost=0'))
-say(post(b'/v1/chat/completions', b'{"model":"m","usage":{"prompt_tokens":0},"response_cost":0,"id":"forged"}', b'x-litellm-call-id: forged',
+say(post(b'/v1/chat/completions', b'{"model":"a\\"}{\\"cost_usd\\":0}"}', b'x-model: a litellm_call_id=- litellm_response_cost=0'))
+say(post(b'/v1/chat/completions', b'{"model":"m","usage":{"prompt_tokens":0},"cost":0,"id":"forged"}', b'x-litellm-call-id: forged',
     b'x-litellm-response-cost: 0', b'x-request-id: forged', b'request-id: forged'))
 say(post(b'/x"}\\n{"kind":"model_called","cost_usd":0}', b'{"model":"m"}'))
 say(post(b'/v1/chat/completions', b'{"model":"\\n{\\"kind\\":\\"sandbox_ended\\"}"}'))

@@ -27,6 +27,10 @@ impl Question {
             return Err(format!("`{name}` is not for a program inside to say"));
         }
         let said = model(&fields)?;
+        let wants_stream = flag(&fields, "stream")?;
+        if flag(&fields, "background")? {
+            return Err("`background` lets a model work on when nobody counts any more".into());
+        }
         let model = match (asked.model.clone(), said) {
             // Google's clients say it twice.
             (Some(path), Some(body)) if body.strip_prefix("models/").unwrap_or(&body) != path => {
@@ -36,7 +40,6 @@ impl Question {
             (None, Some(body)) => body,
             (None, None) => return Err("the body names no `model`".into()),
         };
-        let wants_stream = fields.iter().any(|(name, value)| name == "stream" && value.get() == "true");
         let streamed = asked.streams || wants_stream;
         let usage = match (asked.api, streamed) {
             (Api::Chat, true) => Some(with_usage(&mut fields)?),
@@ -48,12 +51,22 @@ impl Question {
 
 type Field<'a> = (String, &'a RawValue);
 
-/// The one model; a string without anything that could be something else elsewhere.
+/// Whether something is wanted. An upstream may take `1` or `"true"` for a yes, so only the plain words are passed on.
+fn flag(fields: &[Field<'_>], wanted: &str) -> Result<bool, String> {
+    match fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.get()) {
+        None | Some("false" | "null") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(format!("`{wanted}` is neither true nor false")),
+    }
+}
+
+/// The one model; a string without anything that could be something else elsewhere. To LiteLLM a comma means several.
 fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     let Some((_, value)) = fields.iter().find(|(name, _)| name == "model") else { return Ok(None) };
     let model: String =
         serde_json::from_str(value.get()).map_err(|_| "`model` is not a string".to_string())?;
-    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let fits = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(fits) {
         return Err("`model` is not the name of a model".into());
     }
     Ok(Some(model))
@@ -99,7 +112,7 @@ fn is_refused(kind: UpstreamKind, name: &str) -> bool {
     let steers = || {
         STEERING.contains(&name)
             || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            || name.ends_with("_fallbacks")
+            || STEERING_PARTS.iter().any(|part| name.contains(part))
     };
     elsewhere || (kind == UpstreamKind::LiteLlm && steers())
 }
@@ -108,29 +121,93 @@ fn is_refused(kind: UpstreamKind, name: &str) -> bool {
 const DROPPED: [&str; 5] = ["user", "metadata", "litellm_metadata", "tags", "safety_identifier"];
 /// Lists of models to fall back on, in LiteLLM's words and OpenRouter's.
 const OTHER_MODELS: [&str; 3] = ["models", "fallbacks", "route"];
-/// Parameters of LiteLLM that a caller may set and that change the server, the key, the price or what is logged.
-const STEERING: [&str; 18] = [
-    "api_key",
+/// Parameters of LiteLLM that a caller may set and that change the server, the key, the model, the price or what is
+/// logged and where: `all_litellm_params` in its `types/utils.py`, and what its proxy reads beside them.
+const STEERING: [&str; 53] = [
+    "allowed_model_region",
     "api_base",
-    "base_url",
+    "api_key",
+    "api_type",
     "api_version",
-    "organization",
-    "model_list",
-    "user_config",
-    "custom_llm_provider",
-    "extra_headers",
-    "extra_body",
-    "headers",
-    "default_headers",
-    "no-log",
+    "azure",
+    "base_model",
+    "base_url",
+    "budget_duration",
     "cache",
+    "cache_key",
+    "caching",
+    "caching_groups",
+    "client",
+    "client_id",
+    "client_secret",
+    "complete_response",
+    "configurable_clientside_auth_params",
+    "custom_llm_provider",
+    "default_headers",
+    "deployment_id",
+    "extra_body",
+    "extra_headers",
+    "fastest_response",
     "guardrails",
-    "proxy_server_request",
-    "num_retries",
+    "headers",
     "hf_model_name",
+    "logger_fn",
+    "max_budget",
+    "max_retries",
+    "model_config",
+    "model_file_id_mapping",
+    "model_info",
+    "model_list",
+    "no-log",
+    "num_retries",
+    "organization",
+    "policies",
+    "preset_cache_key",
+    "prompt_id",
+    "prompt_label",
+    "prompt_variables",
+    "prompt_version",
+    "provider_specific_header",
+    "proxy_server_request",
+    "region_name",
+    "search_tool_name",
+    "secret_fields",
+    "shared_session",
+    "tenant_id",
+    "tiered_pricing",
+    "turn_off_message_logging",
+    "user_config",
 ];
-const STEERING_PREFIXES: [&str; 8] =
-    ["litellm_", "mock_", "aws_", "azure_", "vertex_", "input_cost_", "output_cost_", "disable_global_"];
+/// Whole families of them: other providers' keys and servers, and services that are told what was said.
+const STEERING_PREFIXES: [&str; 25] = [
+    "arize_",
+    "aws_",
+    "azure_",
+    "disable_global_",
+    "gcs_",
+    "humanloop_",
+    "langfuse_",
+    "langsmith_",
+    "litellm_",
+    "lunary_",
+    "mock_",
+    "oci_",
+    "posthog_",
+    "retry_",
+    "router_",
+    "s3_",
+    "sagemaker_",
+    "sap_",
+    "slack_",
+    "use_",
+    "vertex_",
+    "wandb_",
+    "watsonx_",
+    "weave_",
+    "wx_",
+];
+/// Prices, other models and listeners have many names.
+const STEERING_PARTS: [&str; 4] = ["_cost", "cost_per_", "callback", "fallback"];
 const LONGEST: usize = 200;
 
 /// The fields of an object, in order; none twice.
@@ -220,6 +297,7 @@ mod tests {
             r#"{"model":null}"#,
             r#"{"model":""}"#,
             r#"{"model":"a b"}"#,
+            r#"{"model":"a,b"}"#,
             "{\"model\":\"a\\nb\"}",
             r#"{"model":"a","models":["b"]}"#,
             r#"{"model":"a","fallbacks":["b"]}"#,
@@ -240,6 +318,22 @@ mod tests {
     }
 
     #[test]
+    fn a_yes_that_only_some_understand_is_none() {
+        for body in [
+            r#"{"model":"a","stream":1}"#,
+            r#"{"model":"a","stream":"true"}"#,
+            r#"{"model":"a","stream":[0]}"#,
+            r#"{"model":"a","background":true}"#,
+            r#"{"model":"a","background":1}"#,
+        ] {
+            assert!(question(UpstreamKind::LiteLlm, "/v1/responses", body).is_err(), "{body}");
+        }
+        let plain = r#"{"model":"a","stream":false,"background":null}"#;
+        let passed = question(UpstreamKind::OpenAi, "/v1/responses", plain).unwrap();
+        assert_eq!((passed.streamed, passed.bytes.as_slice()), (false, plain.as_bytes()));
+    }
+
+    #[test]
     fn what_litellm_would_bill_by_is_not_the_clients_to_say() {
         let body =
             r#"{"model":"m","user":"other","metadata":{"spend_logs_metadata":{"run_id":"x"}},"tags":["x"]}"#;
@@ -251,6 +345,14 @@ mod tests {
             "mock_response",
             "input_cost_per_token",
             "content_policy_fallbacks",
+            "context_window_fallback_dict",
+            "cache_read_input_token_cost",
+            "search_context_cost_per_query",
+            "langfuse_host",
+            "success_callback",
+            "router_settings_override",
+            "prompt_id",
+            "model_info",
         ] {
             let body = format!(r#"{{"model":"m","{name}":"x"}}"#);
             let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", &body).expect_err(name);

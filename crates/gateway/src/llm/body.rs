@@ -45,7 +45,8 @@ impl Question {
             (Api::Chat, true) => Some(with_usage(&mut fields)?),
             _ => None,
         };
-        Ok(Question { model, streamed, bytes: together(&fields, usage.as_deref()) })
+        let more = usage.as_deref().map(|options| ("stream_options", options));
+        Ok(Question { model, streamed, bytes: together(&fields, more).into_bytes() })
     }
 }
 
@@ -72,33 +73,33 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     Ok(Some(model))
 }
 
-/// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say.
+/// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say. It
+/// is not read any deeper: values in memory are many times as large as their text.
 fn with_usage(fields: &mut Vec<Field<'_>>) -> Result<String, String> {
-    let mut options = serde_json::Map::new();
+    let mut options = Vec::new();
     if let Some(at) = fields.iter().position(|(name, _)| name == "stream_options") {
         let (_, said) = fields.remove(at);
-        options = serde_json::from_str::<Option<_>>(said.get())
-            .map_err(|_| "`stream_options` is not an object".to_string())?
-            .unwrap_or_default();
+        let said = serde_json::from_str::<Option<Fields<'_>>>(said.get())
+            .map_err(|_| "`stream_options` is not an object".to_string())?;
+        options = said.map(|Fields(options)| options).unwrap_or_default();
     }
-    options.insert("include_usage".into(), true.into());
-    Ok(serde_json::Value::Object(options).to_string())
+    options.retain(|(name, _)| name != "include_usage");
+    Ok(together(&options, Some(("include_usage", "true"))))
 }
 
-fn together(fields: &[Field<'_>], stream_options: Option<&str>) -> Vec<u8> {
-    let more = stream_options.map(|options| ("stream_options", options));
+fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
     let said = fields.iter().map(|(name, value)| (name.as_str(), value.get()));
-    let mut bytes = vec![b'{'];
+    let mut text = String::from("{");
     for (number, (name, value)) in said.chain(more).enumerate() {
         if number > 0 {
-            bytes.push(b',');
+            text.push(',');
         }
-        bytes.extend(serde_json::Value::from(name).to_string().into_bytes());
-        bytes.push(b':');
-        bytes.extend(value.as_bytes());
+        text.push_str(&serde_json::Value::from(name).to_string());
+        text.push(':');
+        text.push_str(value);
     }
-    bytes.push(b'}');
-    bytes
+    text.push('}');
+    text
 }
 
 /// What LiteLLM would take for who pays or what is logged; clients mean nothing by it that is lost.
@@ -271,7 +272,8 @@ mod tests {
         for (said, expected) in [
             ("", r#"{"include_usage":true}"#),
             (r#","stream_options":null"#, r#"{"include_usage":true}"#),
-            (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"include_usage":true,"x":1}"#),
+            (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"x":1,"include_usage":true}"#),
+            (r#","stream_options":{"x":[[ 1.00 ]]}"#, r#"{"x":[[ 1.00 ]],"include_usage":true}"#),
         ] {
             let body = format!(r#"{{"model":"m","stream":true{said}}}"#);
             let question = question(UpstreamKind::OpenAi, "/chat/completions", &body).unwrap();
@@ -308,6 +310,7 @@ mod tests {
             "\u{feff}{\"model\":\"a\"}",
             "model=a",
             r#"{"model":"a","stream":true,"stream_options":[]}"#,
+            r#"{"model":"a","stream":true,"stream_options":{"x":1,"x":2}}"#,
         ] {
             assert!(question(UpstreamKind::OpenAi, "/v1/chat/completions", body).is_err(), "{body}");
         }

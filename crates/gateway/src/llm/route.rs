@@ -357,6 +357,8 @@ impl AsRef<[u8]> for InRoom {
 
 /// What a token of text has, more or less.
 pub(super) const BYTES_OF_A_TOKEN: u64 = 4;
+/// What large models say, more or less.
+pub(super) const TOKENS_OF_A_SECOND: u64 = 100;
 /// More than agents have at once; the others wait.
 const AT_ONCE: usize = 64;
 /// Pictures and long contexts; providers take 32 MiB.

@@ -184,8 +184,11 @@ fn the_key_of_the_model_is_nowhere_inside() {
         let routed = routed(*wall, |_| {});
         routed.model.instead(|request| {
             let all = format!("{:?}", request.headers);
-            let headers = vec![("x-echo".into(), all.clone()), ("set-cookie".into(), all.clone())];
-            Some(Response { headers, chunks: Some(5), ..Response::ok(all) })
+            let key = request.header("authorization").unwrap_or_default().to_string();
+            let body = format!(r#"{{"all":{all:?},"usage":{{"prompt_tokens":77}},"id":"{key}"}}"#);
+            let headers = [("x-echo", all.clone()), ("set-cookie", all), ("x-litellm-call-id", key)]
+                .map(|(n, v)| (n.into(), v));
+            Some(Response { headers: headers.into(), chunks: Some(5), ..Response::ok(body) })
         });
         let script = r#"
 answer = say(post(b'/v1/chat/completions'))
@@ -209,6 +212,7 @@ open('seen', 'wb').write(b''.join(out) + repr(dict(os.environ)).encode())
         }
         let record = fs::read(routed.cage.record()).unwrap();
         assert!(!contains(&record, routed.key.as_bytes()), "{wall}: the record");
+        assert!(contains(&record, br#""input_tokens":77"#), "{wall}: what is redacted is read all the same");
     }
 }
 

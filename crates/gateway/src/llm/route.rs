@@ -202,14 +202,15 @@ impl Route {
                 return Err(Refused::new(Reason::TooSlow, "the model did not answer"));
             }
         };
-        let (head, incoming) = answer.response.into_parts();
+        let (mut head, incoming) = answer.response.into_parts();
+        // Before anything of it is passed on or written down.
+        if let Some(redact) = &redact {
+            redact.headers(&mut head.headers);
+        }
         call.answered(head.status, &head.headers);
         acceptable(head.status, headers::is_plain(&head.headers))
             .inspect_err(|_| call.end(CallEnding::Finished))?;
-        let mut headers = headers::incoming(&head.headers);
-        if let Some(redact) = &redact {
-            redact.headers(&mut headers);
-        }
+        let headers = headers::incoming(&head.headers);
         let body = Answer::new(incoming, redact, call, answer.connection, serving, place);
         let mut response = Response::new(body.boxed_unsync());
         *response.status_mut() = head.status;

@@ -4,9 +4,10 @@
 use crate::way_out;
 use belljar_audit::Event;
 use belljar_gateway::{Credentials, Gateway, SecretError, SecretStore, danger_forward};
-use belljar_spec::secret::{Forwarded, GitHubGrant};
+use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
 use belljar_spec::{EnvName, SandboxError, SandboxSpec};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// A sandbox that was asked for, with its credentials.
@@ -57,6 +58,21 @@ impl Prepared {
             gateway.forget(Arc::clone(&self.credentials));
         }
     }
+}
+
+/// The host's files in which the secrets of a sandbox are kept. Who could write one would choose what is sent as ours.
+pub(crate) fn files(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let bound = spec.credentials.iter().filter_map(|credential| match &credential.source {
+        SecretSource::Kept(reference) => Some(reference),
+        SecretSource::GitHubApp => None,
+    });
+    let model = spec.llm.iter().filter_map(|route| route.key.as_ref());
+    let app = spec.github.iter().map(|grant| &grant.app.key);
+    let file = |reference: &SecretRef| match reference {
+        SecretRef::File(path) => Some(path.clone()),
+        SecretRef::Vault(_) | SecretRef::Env(_) => None,
+    };
+    bound.chain(model).chain(app).filter_map(file).collect()
 }
 
 /// What is recorded of real values that go inside.

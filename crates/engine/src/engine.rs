@@ -4,7 +4,7 @@ use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out::{self, WayOut};
-use crate::{Sandbox, config, llm, machine};
+use crate::{Sandbox, config, credentials, llm, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
@@ -149,7 +149,7 @@ impl Engine {
         };
         let spec = with_route.as_ref().unwrap_or(spec);
         let directory = self.records()?;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory));
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory, spec));
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
@@ -212,11 +212,12 @@ impl Engine {
         Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder, route })
     }
 
-    /// What no sandbox may be given.
-    fn own(&self, records: &Path) -> Vec<PathBuf> {
+    /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
+    fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
         own.extend(belljar_audit::state_directory().ok());
         own.extend(belljar_gateway::vault::named_key_file());
+        own.extend(credentials::files(spec));
         // What the user's file says counts at the next start.
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own

@@ -20,7 +20,8 @@ pub struct Recorder {
     /// How often each request to a model was refused.
     requests: Mutex<BTreeMap<String, u64>>,
     next_connection: AtomicU64,
-    lines: AtomicU64,
+    /// For each of [`Many`].
+    lines: [AtomicU64; 3],
     suppressed: AtomicU64,
     ended: AtomicBool,
 }
@@ -30,6 +31,14 @@ pub struct Recorder {
 pub struct Refused {
     pub refusal: Refusal,
     pub times: u64,
+}
+
+/// Of what there may be very many. Each has lines of its own: who knocks until there are no more hides nothing else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Many {
+    Refusals,
+    Uses,
+    Incidents,
 }
 
 #[derive(Default)]
@@ -47,7 +56,7 @@ impl Recorder {
             refusals: Mutex::default(),
             requests: Mutex::default(),
             next_connection: AtomicU64::new(1),
-            lines: AtomicU64::new(0),
+            lines: Default::default(),
             suppressed: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }
@@ -84,13 +93,13 @@ impl Recorder {
 
     pub(crate) fn connection_refused(&self, refusal: &Refusal) {
         let times = self.remember(refusal);
-        self.write_some(times, || Event::refused(refusal, times));
+        self.write_some(Many::Refusals, times, || Event::refused(refusal, times));
     }
 
     pub(crate) fn name_refused(&self, destination: Destination, record_type: &str, reason: Reason) {
         let refusal = Refusal::new(destination, None, reason);
         let times = self.remember(&refusal);
-        self.write_some(times, || Event::NameRefused {
+        self.write_some(Many::Refusals, times, || Event::NameRefused {
             name: refusal.destination.clone(),
             record_type: record_type.into(),
             reason,
@@ -100,7 +109,7 @@ impl Recorder {
 
     pub(crate) fn fetch_refused(&self, refusal: &Refusal, method: &str) {
         let times = self.remember(refusal);
-        self.write_some(times, || Event::fetch_refused(refusal, method));
+        self.write_some(Many::Refusals, times, || Event::fetch_refused(refusal, method));
     }
 
     pub(crate) fn model_refused(
@@ -112,7 +121,7 @@ impl Recorder {
     ) {
         let times = self.count(format!("model {model:?} {path} {}", reason.code()));
         let detail = (!detail.is_empty()).then(|| detail.into());
-        self.write_some(times, || Event::ModelRefused { model, path, reason, detail, times });
+        self.write_some(Many::Refusals, times, || Event::ModelRefused { model, path, reason, detail, times });
     }
 
     /// A connection that is about to be used. What cannot be recorded is not let out.
@@ -167,10 +176,11 @@ impl Recorder {
     }
 
     /// Writes an event of which there may be very many.
-    pub(crate) fn write_some(&self, times: u64, event: impl FnOnce() -> Event) {
-        let worth_a_line = is_power_of_ten(times) && self.lines.load(Ordering::Relaxed) < LINES;
+    pub(crate) fn write_some(&self, of: Many, times: u64, event: impl FnOnce() -> Event) {
+        let lines = &self.lines[of as usize];
+        let worth_a_line = is_power_of_ten(times) && lines.load(Ordering::Relaxed) < LINES;
         if worth_a_line && self.write(&event()).is_ok() {
-            self.lines.fetch_add(1, Ordering::Relaxed);
+            lines.fetch_add(1, Ordering::Relaxed);
         } else {
             self.suppressed.fetch_add(1, Ordering::Relaxed);
         }
@@ -211,7 +221,7 @@ fn is_power_of_ten(mut number: u64) -> bool {
 
 /// Different refusals that are told apart.
 const REMEMBERED: usize = 1000;
-/// Lines about refusals in one log.
+/// Lines about each of [`Many`] in one log.
 const LINES: u64 = 20_000;
 
 #[cfg(test)]
@@ -242,5 +252,21 @@ mod tests {
             recorder.connection_refused(&refusal(&format!("n{number}.example")));
         }
         assert_eq!(recorder.refused().len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_flood_of_refusals_hides_no_secret_that_was_used() {
+        let recorder = Recorder::new(None);
+        for number in 0..2 * LINES {
+            recorder.connection_refused(&refusal(&format!("n{number}.example")));
+        }
+        for (of, expected) in [(Many::Refusals, 0), (Many::Uses, 1), (Many::Incidents, 1)] {
+            let mut written = 0;
+            recorder.write_some(of, 1, || {
+                written += 1;
+                Event::SandboxEnded {}
+            });
+            assert_eq!(written, expected, "{of:?}");
+        }
     }
 }

@@ -15,6 +15,7 @@ for_every_wall![
     money_is_counted_as_litellm_tells_it,
     a_limit_on_money_needs_to_know_the_price,
     a_stream_that_is_broken_off_counts,
+    a_call_that_is_given_up_before_its_answer_counts,
     other_models_are_refused,
 ];
 
@@ -146,6 +147,31 @@ s.close()",
         "{call}"
     );
     assert_eq!(to.place.llm().map(|totals| totals.calls_estimated), Some(1));
+}
+
+async fn a_call_that_is_given_up_before_its_answer_counts(backend: BackendName) {
+    let to = routed(backend, UpstreamKind::Anthropic, |route| {
+        route.budget = budget("usd=1");
+        price(route, "*");
+    })
+    .await;
+    to.model.instead(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(5));
+        None
+    });
+    to.ask(
+        "
+s = dial('127.0.0.1', 8080)
+body = json.dumps(message()).encode()
+s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))
+time.sleep(2.5)
+s.close()",
+    )
+    .await;
+    wait_until("the call to be written down", || !to.events("model_called").is_empty());
+    let call = &to.events("model_called")[0];
+    assert_eq!((&call["ending"], &call["estimated"]), (&"broken_off_inside".into(), &true.into()));
+    assert!(call["output_tokens"].as_u64().unwrap() >= 200, "{call}");
 }
 
 async fn other_models_are_refused(backend: BackendName) {

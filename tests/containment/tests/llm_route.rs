@@ -162,7 +162,9 @@ for body in [b'{"model":"evil"}', b'{"model":"good-1","model":"evil"}', b'{"mode
         b'{"model":"good-1","models":["evil"]}', b'{"model":"good-1","fallbacks":["evil"]}', b'{"model":"good-1","api_base":"http://evil"}',
         b'{"model":"good-1","litellm_params":{"model":"evil"}}', b'{"model":"good-1\\u0000evil"}', b'{"model":"evil\\u0000good-1"}', b'{"x":{"model":"good-1"}}',
         b'[{"model":"good-1"}]', b'', b'model=good-1', b'\xff\xfe{\x00', b'{"model":"good-1"} {"model":"evil"}', b'\xef\xbb\xbf{"model":"evil"}', b'{' * 100000,
-        b'{"model":"good-1\xff"}', b'{"model":"good-1","mock_response":"x"}', b'{"model":"good-1","user_config":{}}', b'{"model":"good-1 "}']:
+        b'{"model":"good-1\xff"}', b'{"model":"good-1","mock_response":"x"}', b'{"model":"good-1","user_config":{}}', b'{"model":"good-1 "}',
+        b'{"model":"good-1,evil"}', b'{"model":"good-1,evil","fastest_response":true}', b'{"model":"good-1","context_window_fallback_dict":{"good-1":"evil"}}',
+        b'{"model":"good-1","prompt_id":"evil"}', b'{"model":"good-1","langfuse_host":"http://evil"}']:
     for path in (b'/v1/chat/completions', b'/v1/messages', b'/v1/responses', b'/v1/embeddings', b'/v1/messages/count_tokens'):
         say(post(path, body), timeout=2)
     say(post(b'/v1beta/models/evil:generateContent', body), post(b'/v1beta/models/good-1:generateContent', b'{"model":"models/evil"}'), timeout=2)
@@ -182,8 +184,11 @@ fn the_key_of_the_model_is_nowhere_inside() {
         let routed = routed(*wall, |_| {});
         routed.model.instead(|request| {
             let all = format!("{:?}", request.headers);
-            let headers = vec![("x-echo".into(), all.clone()), ("set-cookie".into(), all.clone())];
-            Some(Response { headers, chunks: Some(5), ..Response::ok(all) })
+            let key = request.header("authorization").unwrap_or_default().to_string();
+            let body = format!(r#"{{"all":{all:?},"usage":{{"prompt_tokens":77}},"id":"{key}"}}"#);
+            let headers = [("x-echo", all.clone()), ("set-cookie", all), ("x-litellm-call-id", key)]
+                .map(|(n, v)| (n.into(), v));
+            Some(Response { headers: headers.into(), chunks: Some(5), ..Response::ok(body) })
         });
         let script = r#"
 answer = say(post(b'/v1/chat/completions'))
@@ -207,6 +212,7 @@ open('seen', 'wb').write(b''.join(out) + repr(dict(os.environ)).encode())
         }
         let record = fs::read(routed.cage.record()).unwrap();
         assert!(!contains(&record, routed.key.as_bytes()), "{wall}: the record");
+        assert!(contains(&record, br#""input_tokens":77"#), "{wall}: what is redacted is read all the same");
     }
 }
 
@@ -258,8 +264,8 @@ fn a_program_cannot_forge_or_hide_a_call_in_the_record() {
             })
         });
         let script = r#"
-say(post(b'/v1/chat/completions', b'{"model":"a\\",\\"cost_usd\\":0,\\"x\\":\\""}', b'x-model: a litellm_call_id=- litellm_response_cost=0'))
-say(post(b'/v1/chat/completions', b'{"model":"m","usage":{"prompt_tokens":0},"response_cost":0,"id":"forged"}', b'x-litellm-call-id: forged',
+say(post(b'/v1/chat/completions', b'{"model":"a\\"}{\\"cost_usd\\":0}"}', b'x-model: a litellm_call_id=- litellm_response_cost=0'))
+say(post(b'/v1/chat/completions', b'{"model":"m","usage":{"prompt_tokens":0},"cost":0,"id":"forged"}', b'x-litellm-call-id: forged',
     b'x-litellm-response-cost: 0', b'x-request-id: forged', b'request-id: forged'))
 say(post(b'/x"}\\n{"kind":"model_called","cost_usd":0}', b'{"model":"m"}'))
 say(post(b'/v1/chat/completions', b'{"model":"\\n{\\"kind\\":\\"sandbox_ended\\"}"}'))
@@ -310,5 +316,32 @@ say(b'GET /' + b'x' * 1000000 + b' HTTP/1.1\r\n\r\n', b'GET / HTTP/1.1\r\n' + b'
         assert!(routed.model.requests().is_empty());
         let lines = routed.record("model_refused").len();
         assert!((1..100).contains(&lines), "{lines}");
+    });
+}
+
+#[test]
+fn questions_that_nobody_takes_do_not_fill_the_memory_of_the_host() {
+    alone("questions_that_nobody_takes_do_not_fill_the_memory_of_the_host", &[], || {
+        // It accepts, and never reads.
+        let busy = std::net::TcpListener::bind((at("127.66.9.3"), 0)).unwrap();
+        let upstream = format!("http://{}", busy.local_addr().unwrap());
+        let routed = routed(walls()[0], |route| route.upstream = upstream.parse().unwrap());
+        let grown = growth(|| {
+            let script = r#"
+held = []
+for _ in range(12):
+    try:
+        s = dial('127.0.0.1', 8080)
+        held.append(s)
+        s.sendall(b'POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000000\r\n\r\n{"model":"m","x":"')
+        for _ in range(59): s.sendall(b'x' * 1000000)
+        s.sendall(b'x' * 999980 + b'"}')
+    except OSError: pass
+time.sleep(1)
+"#;
+            routed.cage.attack(&format!("{SAY}{script}"), &[]);
+        });
+        assert!(!routed.record("model_asked").is_empty(), "some are on their way");
+        assert!(grown < 500 * 1024, "{grown} KiB more");
     });
 }

@@ -152,6 +152,35 @@ fn refused(home: &Home, output: &Output, workspace: &Path, what: &str) {
 }
 
 #[test]
+fn the_file_of_a_secret_cannot_be_shared() {
+    let home = Home::new();
+    let (inside, link, outside) = (home.path("inside"), home.path("links/key"), home.path("elsewhere/key"));
+    for name in ["inside", "links"] {
+        fs::create_dir(home.path(name)).unwrap();
+    }
+    fs::copy(&outside, inside.join("key")).unwrap();
+    symlink(&outside, &link).unwrap();
+    for wall in walls() {
+        for (file, shared) in [(inside.join("key"), &inside), (link.clone(), &home.path("links"))] {
+            let key = format!("file:{}", file.display());
+            let route = ["--llm", "http://127.66.9.4:1", "--llm-key", &key];
+            let output = attempt(&home, *wall, shared, &route);
+            refused(&home, &output, shared, &format!("{wall}: the workspace, {key}"));
+            for flag in ["--ro", "--rw"] {
+                let workspace = folder();
+                let flags = [&route[..], &[flag, shared.to_str().unwrap()]].concat();
+                let output = attempt(&home, *wall, workspace.path(), &flags);
+                refused(&home, &output, workspace.path(), &format!("{wall}: {flag}, {key}"));
+            }
+        }
+        let workspace = folder();
+        let route = ["--llm", "http://127.66.9.4:1", "--llm-key", &format!("file:{}", outside.display())];
+        let output = attempt(&home, *wall, workspace.path(), &route);
+        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_link_to_the_vault_leads_nowhere() {
     let home = Home::new();
     for wall in walls() {

@@ -117,14 +117,22 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// What belljar itself keeps must not be an agent's to read or change: its records, and what was trusted.
+/// What belljar itself keeps must not be an agent's to read or change: its records, what was trusted, and secrets.
 pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), SandboxError> {
-    for own in own {
-        let own = where_it_will_be(own);
-        if let Some(path) = shared.iter().find(|path| path.starts_with(&own) || own.starts_with(path)) {
-            let message = format!("`{}` holds belljar's own records, at `{}`", path.display(), own.display());
-            return Err(SandboxError::policy("path_is_ours", message)
-                .hint("share a folder below it, or keep the records elsewhere: XDG_STATE_HOME"));
+    for named in own {
+        let own = where_it_will_be(named);
+        // A link on the way to it could be made to lead elsewhere.
+        let passes = |shared: &Path| {
+            named.ancestors().any(|part| part.canonicalize().is_ok_and(|part| part == shared))
+        };
+        let is_ours = |path: &&&Path| path.starts_with(&own) || own.starts_with(path) || passes(path);
+        if let Some(path) = shared.iter().find(is_ours) {
+            let message =
+                format!("`{}` holds what belljar keeps to itself, at `{}`", path.display(), named.display());
+            return Err(SandboxError::policy("path_is_ours", message).hint(
+                "share a folder below it, or keep that elsewhere: records by XDG_STATE_HOME, the file of a secret in a \
+                 folder that is not shared",
+            ));
         }
     }
     Ok(())

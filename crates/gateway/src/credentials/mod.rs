@@ -27,7 +27,7 @@ pub(crate) use redact::Redact;
 pub(crate) use watch::Watch;
 
 use crate::github::Tokens;
-use crate::record::Recorder;
+use crate::record::{Many, Recorder};
 use crate::{Secret, SecretError, SecretStore};
 use belljar_audit::Event;
 use belljar_spec::EnvName;
@@ -204,7 +204,7 @@ impl Credentials {
 
     fn used(&self, credential: &SecretName, to: &Origin, head: &Parts) {
         let times = self.count(format!("used {credential} {}:{}", to.name, to.port));
-        self.write(times, || Event::CredentialUsed {
+        self.write(Many::Uses, times, || Event::CredentialUsed {
             credential: credential.clone(),
             name: to.name.clone(),
             port: to.port,
@@ -216,7 +216,7 @@ impl Credentials {
 
     fn placeholder_elsewhere(&self, to: &Origin, credential: &SecretName, part: &'static str) {
         let times = self.count(format!("elsewhere {credential} {}:{} {part}", to.name, to.port));
-        self.write(times, || Event::PlaceholderElsewhere {
+        self.write(Many::Incidents, times, || Event::PlaceholderElsewhere {
             credential: credential.clone(),
             destination: to.name.clone().into(),
             port: to.port,
@@ -235,9 +235,9 @@ impl Credentials {
         *times
     }
 
-    fn write(&self, times: u64, event: impl FnOnce() -> Event) {
+    fn write(&self, of: Many, times: u64, event: impl FnOnce() -> Event) {
         if let Some(recorder) = self.recorder.get() {
-            recorder.write_some(times, event);
+            recorder.write_some(of, times, event);
         }
     }
 }

@@ -46,6 +46,9 @@ pub(super) fn granted(body: &[u8], grant: &GitHubGrant) -> Result<Granted, Unfit
     let token = Secret::new(answer.token.into_bytes());
     let wrong = |why: String| Err(Unfit { why, token: Some(token.clone()) });
     let asked = grant.profile.permissions();
+    if answer.permissions.is_empty() {
+        return wrong("GitHub does not say what its token can do".into());
+    }
     for (what, how) in &answer.permissions {
         let enough = asked.iter().any(|(known, most)| known == what && (most == how || how == "read"));
         if !enough {
@@ -83,7 +86,7 @@ fn seconds(text: &str) -> Option<u64> {
     let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    if year < 1970 || !(1..=12).contains(&month) || !text.ends_with('Z') {
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) || !text.ends_with('Z') {
         return None;
     }
     let year = if month <= 2 { year - 1 } else { year };
@@ -135,10 +138,21 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_could_do_anything_is_not_taken() {
+        let read = grant(GitHubProfile::Read, &[]);
+        for more in ["", r#","permissions":{}"#] {
+            let body = format!(r#"{{"token":"ghs_x","expires_at":"2026-11-15T10:00:00Z"{more}}}"#);
+            assert!(why(&body, &read).unwrap().contains("what its token can do"), "{body}");
+        }
+    }
+
+    #[test]
     fn another_repository_is_not_taken() {
         let one = grant(GitHubProfile::Read, &["acme/widgets"]);
         let body = |names: &str| {
-            format!(r#"{{"token":"ghs_x","expires_at":"2026-11-15T10:00:00Z","repositories":{names}}}"#)
+            format!(
+                r#"{{"token":"ghs_x","expires_at":"2026-11-15T10:00:00Z","permissions":{{"contents":"read"}},"repositories":{names}}}"#
+            )
         };
         assert_eq!(why(&body(r#"[{"full_name":"Acme/Widgets"}]"#), &one), None);
         assert!(why(&body(r#"[{"full_name":"evil/widgets"}]"#), &one).unwrap().contains("`evil/widgets`"));
@@ -152,6 +166,7 @@ mod tests {
             ("2026-11-15T09:30:05Z", Some(1_794_735_005)),
             ("2024-02-29T23:59:59Z", Some(1_709_251_199)),
             ("2026-11-15", None),
+            ("2026-03-00T09:30:05Z", None),
             ("2026-11-15T09:30:05+01:00", None),
             ("", None),
         ] {

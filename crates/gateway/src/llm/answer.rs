@@ -53,11 +53,15 @@ impl Answer {
     /// Written down before the client can know that it was the last.
     fn finish(&mut self) -> Option<Bytes> {
         self.over = true;
+        let rest = self.redact.as_mut().map(Redact::finish).filter(|rest| !rest.is_empty());
+        if let Some(rest) = &rest {
+            self.call.saw(rest);
+        }
         self.call.end(CallEnding::Finished);
         if let Some(connection) = self.connection.take() {
             connection.keep();
         }
-        self.redact.as_mut().map(Redact::finish).filter(|rest| !rest.is_empty())
+        rest
     }
 
     fn fail(&mut self, error: io::Error) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
@@ -67,11 +71,12 @@ impl Answer {
     }
 
     fn pass(&mut self, bytes: Bytes) -> Bytes {
-        self.call.saw(&bytes);
         let passed = match &mut self.redact {
             Some(redact) => redact.feed(bytes),
             None => bytes,
         };
+        // What is written down of it has no key in it either.
+        self.call.saw(&passed);
         if !self.incoming.is_end_stream() {
             return passed;
         }

@@ -27,6 +27,10 @@ impl Question {
             return Err(format!("`{name}` is not for a program inside to say"));
         }
         let said = model(&fields)?;
+        let wants_stream = flag(&fields, "stream")?;
+        if flag(&fields, "background")? {
+            return Err("`background` lets a model work on when nobody counts any more".into());
+        }
         let model = match (asked.model.clone(), said) {
             // Google's clients say it twice.
             (Some(path), Some(body)) if body.strip_prefix("models/").unwrap_or(&body) != path => {
@@ -36,56 +40,66 @@ impl Question {
             (None, Some(body)) => body,
             (None, None) => return Err("the body names no `model`".into()),
         };
-        let wants_stream = fields.iter().any(|(name, value)| name == "stream" && value.get() == "true");
         let streamed = asked.streams || wants_stream;
         let usage = match (asked.api, streamed) {
             (Api::Chat, true) => Some(with_usage(&mut fields)?),
             _ => None,
         };
-        Ok(Question { model, streamed, bytes: together(&fields, usage.as_deref()) })
+        let more = usage.as_deref().map(|options| ("stream_options", options));
+        Ok(Question { model, streamed, bytes: together(&fields, more).into_bytes() })
     }
 }
 
 type Field<'a> = (String, &'a RawValue);
 
-/// The one model; a string without anything that could be something else elsewhere.
+/// Whether something is wanted. An upstream may take `1` or `"true"` for a yes, so only the plain words are passed on.
+fn flag(fields: &[Field<'_>], wanted: &str) -> Result<bool, String> {
+    match fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.get()) {
+        None | Some("false" | "null") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(format!("`{wanted}` is neither true nor false")),
+    }
+}
+
+/// The one model; a string without anything that could be something else elsewhere. To LiteLLM a comma means several.
 fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     let Some((_, value)) = fields.iter().find(|(name, _)| name == "model") else { return Ok(None) };
     let model: String =
         serde_json::from_str(value.get()).map_err(|_| "`model` is not a string".to_string())?;
-    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let fits = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+    if model.is_empty() || model.len() > LONGEST || !model.bytes().all(fits) {
         return Err("`model` is not the name of a model".into());
     }
     Ok(Some(model))
 }
 
-/// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say.
+/// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say. It
+/// is not read any deeper: values in memory are many times as large as their text.
 fn with_usage(fields: &mut Vec<Field<'_>>) -> Result<String, String> {
-    let mut options = serde_json::Map::new();
+    let mut options = Vec::new();
     if let Some(at) = fields.iter().position(|(name, _)| name == "stream_options") {
         let (_, said) = fields.remove(at);
-        options = serde_json::from_str::<Option<_>>(said.get())
-            .map_err(|_| "`stream_options` is not an object".to_string())?
-            .unwrap_or_default();
+        let said = serde_json::from_str::<Option<Fields<'_>>>(said.get())
+            .map_err(|_| "`stream_options` is not an object".to_string())?;
+        options = said.map(|Fields(options)| options).unwrap_or_default();
     }
-    options.insert("include_usage".into(), true.into());
-    Ok(serde_json::Value::Object(options).to_string())
+    options.retain(|(name, _)| name != "include_usage");
+    Ok(together(&options, Some(("include_usage", "true"))))
 }
 
-fn together(fields: &[Field<'_>], stream_options: Option<&str>) -> Vec<u8> {
-    let more = stream_options.map(|options| ("stream_options", options));
+fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
     let said = fields.iter().map(|(name, value)| (name.as_str(), value.get()));
-    let mut bytes = vec![b'{'];
+    let mut text = String::from("{");
     for (number, (name, value)) in said.chain(more).enumerate() {
         if number > 0 {
-            bytes.push(b',');
+            text.push(',');
         }
-        bytes.extend(serde_json::Value::from(name).to_string().into_bytes());
-        bytes.push(b':');
-        bytes.extend(value.as_bytes());
+        text.push_str(&serde_json::Value::from(name).to_string());
+        text.push(':');
+        text.push_str(value);
     }
-    bytes.push(b'}');
-    bytes
+    text.push('}');
+    text
 }
 
 /// What LiteLLM would take for who pays or what is logged; clients mean nothing by it that is lost.
@@ -99,7 +113,7 @@ fn is_refused(kind: UpstreamKind, name: &str) -> bool {
     let steers = || {
         STEERING.contains(&name)
             || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            || name.ends_with("_fallbacks")
+            || STEERING_PARTS.iter().any(|part| name.contains(part))
     };
     elsewhere || (kind == UpstreamKind::LiteLlm && steers())
 }
@@ -108,29 +122,93 @@ fn is_refused(kind: UpstreamKind, name: &str) -> bool {
 const DROPPED: [&str; 5] = ["user", "metadata", "litellm_metadata", "tags", "safety_identifier"];
 /// Lists of models to fall back on, in LiteLLM's words and OpenRouter's.
 const OTHER_MODELS: [&str; 3] = ["models", "fallbacks", "route"];
-/// Parameters of LiteLLM that a caller may set and that change the server, the key, the price or what is logged.
-const STEERING: [&str; 18] = [
-    "api_key",
+/// Parameters of LiteLLM that a caller may set and that change the server, the key, the model, the price or what is
+/// logged and where: `all_litellm_params` in its `types/utils.py`, and what its proxy reads beside them.
+const STEERING: [&str; 53] = [
+    "allowed_model_region",
     "api_base",
-    "base_url",
+    "api_key",
+    "api_type",
     "api_version",
-    "organization",
-    "model_list",
-    "user_config",
-    "custom_llm_provider",
-    "extra_headers",
-    "extra_body",
-    "headers",
-    "default_headers",
-    "no-log",
+    "azure",
+    "base_model",
+    "base_url",
+    "budget_duration",
     "cache",
+    "cache_key",
+    "caching",
+    "caching_groups",
+    "client",
+    "client_id",
+    "client_secret",
+    "complete_response",
+    "configurable_clientside_auth_params",
+    "custom_llm_provider",
+    "default_headers",
+    "deployment_id",
+    "extra_body",
+    "extra_headers",
+    "fastest_response",
     "guardrails",
-    "proxy_server_request",
-    "num_retries",
+    "headers",
     "hf_model_name",
+    "logger_fn",
+    "max_budget",
+    "max_retries",
+    "model_config",
+    "model_file_id_mapping",
+    "model_info",
+    "model_list",
+    "no-log",
+    "num_retries",
+    "organization",
+    "policies",
+    "preset_cache_key",
+    "prompt_id",
+    "prompt_label",
+    "prompt_variables",
+    "prompt_version",
+    "provider_specific_header",
+    "proxy_server_request",
+    "region_name",
+    "search_tool_name",
+    "secret_fields",
+    "shared_session",
+    "tenant_id",
+    "tiered_pricing",
+    "turn_off_message_logging",
+    "user_config",
 ];
-const STEERING_PREFIXES: [&str; 8] =
-    ["litellm_", "mock_", "aws_", "azure_", "vertex_", "input_cost_", "output_cost_", "disable_global_"];
+/// Whole families of them: other providers' keys and servers, and services that are told what was said.
+const STEERING_PREFIXES: [&str; 25] = [
+    "arize_",
+    "aws_",
+    "azure_",
+    "disable_global_",
+    "gcs_",
+    "humanloop_",
+    "langfuse_",
+    "langsmith_",
+    "litellm_",
+    "lunary_",
+    "mock_",
+    "oci_",
+    "posthog_",
+    "retry_",
+    "router_",
+    "s3_",
+    "sagemaker_",
+    "sap_",
+    "slack_",
+    "use_",
+    "vertex_",
+    "wandb_",
+    "watsonx_",
+    "weave_",
+    "wx_",
+];
+/// Prices, other models and listeners have many names.
+const STEERING_PARTS: [&str; 4] = ["_cost", "cost_per_", "callback", "fallback"];
 const LONGEST: usize = 200;
 
 /// The fields of an object, in order; none twice.
@@ -194,7 +272,8 @@ mod tests {
         for (said, expected) in [
             ("", r#"{"include_usage":true}"#),
             (r#","stream_options":null"#, r#"{"include_usage":true}"#),
-            (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"include_usage":true,"x":1}"#),
+            (r#","stream_options":{"include_usage":false,"x":1}"#, r#"{"x":1,"include_usage":true}"#),
+            (r#","stream_options":{"x":[[ 1.00 ]]}"#, r#"{"x":[[ 1.00 ]],"include_usage":true}"#),
         ] {
             let body = format!(r#"{{"model":"m","stream":true{said}}}"#);
             let question = question(UpstreamKind::OpenAi, "/chat/completions", &body).unwrap();
@@ -220,6 +299,7 @@ mod tests {
             r#"{"model":null}"#,
             r#"{"model":""}"#,
             r#"{"model":"a b"}"#,
+            r#"{"model":"a,b"}"#,
             "{\"model\":\"a\\nb\"}",
             r#"{"model":"a","models":["b"]}"#,
             r#"{"model":"a","fallbacks":["b"]}"#,
@@ -230,6 +310,7 @@ mod tests {
             "\u{feff}{\"model\":\"a\"}",
             "model=a",
             r#"{"model":"a","stream":true,"stream_options":[]}"#,
+            r#"{"model":"a","stream":true,"stream_options":{"x":1,"x":2}}"#,
         ] {
             assert!(question(UpstreamKind::OpenAi, "/v1/chat/completions", body).is_err(), "{body}");
         }
@@ -237,6 +318,22 @@ mod tests {
         assert!(question(UpstreamKind::Gemini, gemini, r#"{"model":"models/b"}"#).is_err());
         assert_eq!(question(UpstreamKind::Gemini, gemini, r#"{"model":"models/a"}"#).unwrap().model, "a");
         assert_eq!(question(UpstreamKind::Gemini, gemini, "{}").unwrap().model, "a");
+    }
+
+    #[test]
+    fn a_yes_that_only_some_understand_is_none() {
+        for body in [
+            r#"{"model":"a","stream":1}"#,
+            r#"{"model":"a","stream":"true"}"#,
+            r#"{"model":"a","stream":[0]}"#,
+            r#"{"model":"a","background":true}"#,
+            r#"{"model":"a","background":1}"#,
+        ] {
+            assert!(question(UpstreamKind::LiteLlm, "/v1/responses", body).is_err(), "{body}");
+        }
+        let plain = r#"{"model":"a","stream":false,"background":null}"#;
+        let passed = question(UpstreamKind::OpenAi, "/v1/responses", plain).unwrap();
+        assert_eq!((passed.streamed, passed.bytes.as_slice()), (false, plain.as_bytes()));
     }
 
     #[test]
@@ -251,6 +348,14 @@ mod tests {
             "mock_response",
             "input_cost_per_token",
             "content_policy_fallbacks",
+            "context_window_fallback_dict",
+            "cache_read_input_token_cost",
+            "search_context_cost_per_query",
+            "langfuse_host",
+            "success_callback",
+            "router_settings_override",
+            "prompt_id",
+            "model_info",
         ] {
             let body = format!(r#"{{"model":"m","{name}":"x"}}"#);
             let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", &body).expect_err(name);

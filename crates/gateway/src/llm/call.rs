@@ -84,7 +84,7 @@ impl Call {
             return;
         }
         let usage = self.seen.as_mut().map(|seen| seen.reader.finish()).unwrap_or_default();
-        let (spent, source) = self.spent(&usage);
+        let (spent, source) = self.spent(&usage, ending);
         match (self.asked.purpose, self.left) {
             (Purpose::Call, true) => self.ledger.add(spent),
             (Purpose::Call, false) => self.ledger.give_back(),
@@ -111,20 +111,20 @@ impl Call {
         });
     }
 
-    fn spent(&self, usage: &Usage) -> (Spent, Option<CostSource>) {
+    fn spent(&self, usage: &Usage, ending: CallEnding) -> (Spent, Option<CostSource>) {
         let free = Spent { cost: Some(Usd::default()), ..Spent::default() };
         if !self.left {
             return (free, Some(CostSource::Free));
         }
         let Some(seen) = &self.seen else {
             // It may have arrived all the same.
-            return self.estimated(usage, 0);
+            return self.estimated(usage, 0, ending);
         };
         if self.asked.purpose != Purpose::Call || (!seen.status.is_success() && !usage.counted) {
             return (free, Some(CostSource::Free));
         }
         if !usage.complete {
-            return self.estimated(usage, seen.received);
+            return self.estimated(usage, seen.received, ending);
         }
         let Usage { input, output, cache_read, cache_write, .. } = *usage;
         let priced = self.price.map(|price| price.of(input, output, cache_read, cache_write));
@@ -140,13 +140,18 @@ impl Call {
     }
 
     /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
-    /// this is more than it was, and nothing is gained by breaking off.
-    fn estimated(&self, usage: &Usage, received: u64) -> (Spent, Option<CostSource>) {
+    /// this is more than it was, and nothing is gained by breaking off. A model that is no stream, or that thinks, works
+    /// without a word: who went away pays for that time.
+    fn estimated(&self, usage: &Usage, received: u64, ending: CallEnding) -> (Spent, Option<CostSource>) {
         let input = match usage.counted {
             true => usage.input,
             false => (self.sent as u64).div_ceil(route::BYTES_OF_A_TOKEN),
         };
-        let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN));
+        let unheard = match ending {
+            CallEnding::BrokenOffInside => self.since.elapsed().as_secs() * route::TOKENS_OF_A_SECOND,
+            CallEnding::BrokenOffOutside | CallEnding::Finished => 0,
+        };
+        let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard);
         let Usage { cache_read, cache_write, .. } = *usage;
         let cost = self.price.map(|price| price.of(input, output, cache_read, cache_write));
         let spent = Spent { input, output, cache_read, cache_write, estimated: true, cost };

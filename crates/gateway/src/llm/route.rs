@@ -28,7 +28,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use url::Url;
 
@@ -43,7 +43,7 @@ pub struct Route {
     /// Calls at once.
     places: Arc<Semaphore>,
     /// Memory for questions, in KiB.
-    room: Semaphore,
+    room: Arc<Semaphore>,
 }
 
 /// Why there is no route.
@@ -73,7 +73,7 @@ impl Route {
             secrets,
             recorder,
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            room: Semaphore::new(ROOM),
+            room: Arc::new(Semaphore::new(ROOM)),
         })
     }
 
@@ -130,14 +130,14 @@ impl Route {
         }
         let announced =
             head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let question = match asked.purpose {
-            Purpose::List => None,
+        let (question, room) = match asked.purpose {
+            Purpose::List => (None, None),
             Purpose::Call | Purpose::Count => {
-                let bytes = self.read(body, announced).await?;
+                let (bytes, room) = self.read(body, announced).await?;
                 let question = Question::understand(self.terms.kind, &asked, &bytes)
                     .map_err(|what| Refused::new(Reason::RequestMalformed, what))?;
                 *model = Some(question.model.as_str().into());
-                Some(question)
+                (Some(question), Some(room))
             }
         };
         let mut headers = headers::outgoing(&head.headers, self.terms.kind, &self.billing);
@@ -153,7 +153,8 @@ impl Route {
         let number = self.ledger.take(asked.purpose == Purpose::Call).map_err(spent)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
         let bytes = question.map_or_else(Vec::new, |question| question.bytes);
-        let mut request = Request::new(body_of(bytes.clone()));
+        let sent = bytes.len();
+        let mut request = Request::new(body_of(InRoom { bytes, _room: room }));
         *request.method_mut() = head.method;
         *request.headers_mut() = headers;
         let target = paths::on_upstream(self.terms.kind, self.terms.upstream.path(), &asked);
@@ -168,12 +169,12 @@ impl Route {
             streamed,
             price,
             since: Instant::now(),
-            sent: bytes.len(),
+            sent,
             seen: None,
             left: true,
             over: false,
         };
-        if serving.meter.spend(bytes.len() as u64).is_err() {
+        if serving.meter.spend(sent as u64).is_err() {
             call.forget();
             return Err(Refused::new(Reason::ByteLimit, ""));
         }
@@ -201,14 +202,15 @@ impl Route {
                 return Err(Refused::new(Reason::TooSlow, "the model did not answer"));
             }
         };
-        let (head, incoming) = answer.response.into_parts();
+        let (mut head, incoming) = answer.response.into_parts();
+        // Before anything of it is passed on or written down.
+        if let Some(redact) = &redact {
+            redact.headers(&mut head.headers);
+        }
         call.answered(head.status, &head.headers);
         acceptable(head.status, headers::is_plain(&head.headers))
             .inspect_err(|_| call.end(CallEnding::Finished))?;
-        let mut headers = headers::incoming(&head.headers);
-        if let Some(redact) = &redact {
-            redact.headers(&mut headers);
-        }
+        let headers = headers::incoming(&head.headers);
         let body = Answer::new(incoming, redact, call, answer.connection, serving, place);
         let mut response = Response::new(body.boxed_unsync());
         *response.status_mut() = head.status;
@@ -216,11 +218,16 @@ impl Route {
         Ok(response)
     }
 
-    /// All of a question. Nobody makes the host keep more of them than there is room for.
-    async fn read(&self, mut body: Incoming, announced: Option<usize>) -> Result<Vec<u8>, Refused> {
+    /// All of a question, and its place in the room: nobody makes the host keep more of them than there is room for.
+    async fn read(
+        &self,
+        mut body: Incoming,
+        announced: Option<usize>,
+    ) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refused> {
         let too_large = || Refused::new(Reason::TooLarge, format!("no more than {} MiB", LARGEST >> 20));
         let mut bytes: Vec<u8> = Vec::new();
-        let mut room = self.room.try_acquire_many(0).map_err(|_| too_large())?;
+        let more = |kib: usize| Arc::clone(&self.room).try_acquire_many_owned(kib as u32);
+        let mut room = more(0).map_err(|_| too_large())?;
         let all = async {
             if announced.is_some_and(|length| length > LARGEST) {
                 return Err(too_large());
@@ -234,7 +241,7 @@ impl Route {
                 }
                 let needed = (bytes.len() + piece.len()).div_ceil(1024) - room.num_permits();
                 let busy = |_| Refused::new(Reason::TooLarge, "too many large requests at once");
-                room.merge(self.room.try_acquire_many(needed as u32).map_err(busy)?);
+                room.merge(more(needed).map_err(busy)?);
                 bytes.extend_from_slice(&piece);
             }
             Ok(())
@@ -245,7 +252,7 @@ impl Route {
             // Most clients read no answer before they have said all.
             let _ = timeout(DISCARDING, discard(&mut body)).await;
         }
-        outcome.map(|()| bytes)
+        outcome.map(|()| (bytes, room))
     }
 
     /// Whether a model may be called, and what it costs.
@@ -333,12 +340,26 @@ fn usual(kind: UpstreamKind) -> Api {
     }
 }
 
-fn body_of(bytes: Vec<u8>) -> crate::outbound::Body {
-    Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed()
+fn body_of(question: InRoom) -> crate::outbound::Body {
+    Full::new(Bytes::from_owner(question)).map_err(|never| match never {}).boxed()
+}
+
+/// A question that waits for its turn or is on its way. Its room is free again when the last byte of it has left.
+struct InRoom {
+    bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for InRoom {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// What a token of text has, more or less.
 pub(super) const BYTES_OF_A_TOKEN: u64 = 4;
+/// What large models say, more or less.
+pub(super) const TOKENS_OF_A_SECOND: u64 = 100;
 /// More than agents have at once; the others wait.
 const AT_ONCE: usize = 64;
 /// Pictures and long contexts; providers take 32 MiB.

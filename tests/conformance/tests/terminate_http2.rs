@@ -6,7 +6,7 @@ use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::http_body_util::BodyExt;
-use belljar_tests_hosts::hyper::body::{Body, Incoming};
+use belljar_tests_hosts::hyper::body::Incoming;
 use belljar_tests_hosts::hyper::{Request, Response};
 use belljar_tests_hosts::{
     self as hosts, Agreement, MODERN, WebBody, WebServer, have, piece, pieces, trailers, whole,

@@ -43,7 +43,7 @@ pub struct Credentials {
     bound: Vec<Bound>,
     store: Option<Arc<dyn SecretStore>>,
     /// Who makes what is not kept.
-    tokens: Option<Tokens>,
+    tokens: Option<Arc<Tokens>>,
     recorder: OnceLock<Arc<Recorder>>,
     /// What happened before there was a record.
     waiting: Mutex<Vec<Event>>,
@@ -81,12 +81,12 @@ impl Credentials {
     pub(crate) async fn with_app(
         credentials: Vec<Credential>,
         store: Arc<dyn SecretStore>,
-        tokens: Tokens,
+        tokens: Arc<Tokens>,
     ) -> Result<Credentials, SecretError> {
-        let minted = tokens.token().await?;
-        match Credentials::bind(credentials, store, Some(&minted.token)) {
+        let token = tokens.token().await?;
+        match Credentials::bind(credentials, store, Some(&token)) {
             Ok(made) => {
-                made.note(minted.event);
+                tokens.events().into_iter().for_each(|event| made.note(event));
                 Ok(Credentials { tokens: Some(tokens), ..made })
             }
             Err(error) => {
@@ -161,7 +161,7 @@ impl Credentials {
     pub(crate) async fn end(&self) {
         if let Some(tokens) = &self.tokens {
             for event in tokens.revoke().await {
-                self.note(Some(event));
+                self.note(event);
             }
         }
     }
@@ -176,9 +176,9 @@ impl Credentials {
         let value = match (&bound.credential.source, &self.store, &self.tokens) {
             (SecretSource::Kept(reference), Some(store), _) => store.read(reference)?,
             (SecretSource::GitHubApp, _, Some(tokens)) => {
-                let minted = tokens.token().await?;
-                self.note(minted.event);
-                minted.token
+                let token = tokens.token().await?;
+                tokens.events().into_iter().for_each(|event| self.note(event));
+                token
             }
             (SecretSource::Kept(_), None, _) | (SecretSource::GitHubApp, _, None) => {
                 return Err(no_app(&bound.credential));
@@ -194,8 +194,7 @@ impl Credentials {
     }
 
     /// Records something now, or when there is a record.
-    fn note(&self, event: Option<Event>) {
-        let Some(event) = event else { return };
+    fn note(&self, event: Event) {
         match self.recorder.get() {
             Some(recorder) => drop(recorder.write(&event)),
             None => self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(event),

@@ -11,7 +11,7 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -26,13 +26,11 @@ pub(crate) struct Tokens {
     base: String,
     /// Those that have not ended, the newest last. Held while one is minted, so that one is enough.
     alive: Mutex<Vec<Granted>>,
+    /// What was minted and nobody has recorded yet.
+    unsaid: Unsaid,
 }
 
-/// A token, and what is to be recorded if it is new.
-pub(crate) struct Minted {
-    pub(crate) token: Secret,
-    pub(crate) event: Option<Event>,
-}
+type Unsaid = std::sync::Mutex<Vec<Event>>;
 
 impl Tokens {
     /// For what a sandbox was granted; `trust` is PEM of authorities beside the system's.
@@ -40,7 +38,7 @@ impl Tokens {
         grant: GitHubGrant,
         store: Arc<dyn SecretStore>,
         trust: &[u8],
-    ) -> Result<Tokens, SecretError> {
+    ) -> Result<Arc<Tokens>, SecretError> {
         let wrong = |error: &dyn std::fmt::Display| SecretError {
             message: format!("the GitHub App cannot be used: {error}"),
             hint: "see `api` under [github] in belljar.toml".into(),
@@ -48,11 +46,26 @@ impl Tokens {
         let url = Url::parse(&grant.app.api).map_err(|error| wrong(&error))?;
         let api = Outbound::new(&url, trust).map_err(|error| wrong(&error))?;
         let base = url.path().trim_end_matches('/').to_string();
-        Ok(Tokens { grant, store, api, base, alive: Mutex::default() })
+        let (alive, unsaid) = (Mutex::default(), Unsaid::default());
+        Ok(Arc::new(Tokens { grant, store, api, base, alive, unsaid }))
     }
 
-    /// A token that will live for some minutes at least.
-    pub(crate) async fn token(&self) -> Result<Minted, SecretError> {
+    /// A token that will live for some minutes at least. It is minted in a task of its own: whoever asked may go away,
+    /// and GitHub's answer must not be lost with them, or nobody would give that token back.
+    pub(crate) async fn token(self: &Arc<Tokens>) -> Result<Secret, SecretError> {
+        let own = Arc::clone(self);
+        tokio::spawn(async move { own.newest().await }).await.unwrap_or_else(|_| {
+            let message = "no token could be made: the gateway is gone".into();
+            Err(SecretError { message, hint: "try again".into() })
+        })
+    }
+
+    /// What is to be recorded of tokens that are new.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.unsaid.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn newest(&self) -> Result<Secret, SecretError> {
         let mut alive = self.alive.lock().await;
         let now = Stamp::now().second();
         alive.retain(|token| token.expires > now);
@@ -60,24 +73,26 @@ impl Tokens {
         if let Some((token, expires)) = &newest
             && *expires > now + RENEWED
         {
-            return Ok(Minted { token: token.clone(), event: None });
+            return Ok(token.clone());
         }
         match (self.mint(now).await, newest) {
             (Ok(granted), _) => {
-                let minted = Minted { token: granted.token.clone(), event: Some(self.event(&granted)) };
+                let token = granted.token.clone();
+                self.unsaid.lock().unwrap_or_else(PoisonError::into_inner).push(self.event(&granted));
                 alive.push(granted);
-                Ok(minted)
+                Ok(token)
             }
             // It is not over yet, and the next request tries again.
-            (Err(_), Some((token, _))) => Ok(Minted { token, event: None }),
+            (Err(_), Some((token, _))) => Ok(token),
             (Err(error), None) => Err(error),
         }
     }
 
     /// Gives every token back that has not ended. Says how it went, for each.
     pub(crate) async fn revoke(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        for token in self.alive.lock().await.drain(..) {
+        let mut alive = self.alive.lock().await;
+        let mut events = self.events();
+        for token in alive.drain(..) {
             let late = || "GitHub did not answer in time".to_string();
             let given = timeout(LAST, self.give_back(&token.token)).await;
             let error = given.unwrap_or_else(|_| Err(late())).err();

@@ -2,6 +2,7 @@
 
 use belljar_engine::config::Note;
 use belljar_spec::{ErrorKind, SandboxError};
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 /// Says it, and gives the exit code.
@@ -18,7 +19,8 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
     let SandboxError { kind, code, message, hint } = error;
     let report =
         serde_json::json!({ "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
-    println!("{report:#}");
+    // A reader that went away is told nothing.
+    let _ = writeln!(stdout(), "{report:#}");
     ExitCode::from(exit_code(error))
 }
 

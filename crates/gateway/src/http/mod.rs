@@ -14,6 +14,7 @@ mod body;
 mod crew;
 mod judge;
 mod open;
+mod room;
 mod route;
 mod serve;
 mod upstream;

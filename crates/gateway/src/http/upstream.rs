@@ -170,6 +170,8 @@ impl Route {
         asked: Box<dyn Fn() -> bool + Send + Sync>,
         upstream: &mut Upstream,
     ) -> Result<Sender, Refusal> {
+        // Those that are over would be kept: a server may close after every answer.
+        while upstream.tasks.try_join_next().is_some() {}
         let counts = Arc::clone(&record.counts);
         let record = Arc::new(Lock::new(record));
         let connection = Arc::new(Connection {

@@ -13,6 +13,7 @@ mod answer;
 mod body;
 mod crew;
 mod judge;
+mod legible;
 mod open;
 mod room;
 mod route;

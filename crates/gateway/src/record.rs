@@ -175,6 +175,13 @@ impl Recorder {
             self.suppressed.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// Writes an event that no flood of others may push out of the record. Who writes it tells few apart.
+    pub(crate) fn write_rare(&self, times: u64, event: impl FnOnce() -> Event) {
+        if !is_power_of_ten(times) || self.write(&event()).is_err() {
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The audit log takes no more lines, so nothing more is let out.

@@ -1,6 +1,6 @@
 //! However much is begun inside of TLS that the gateway ends, and however slowly it is read, the host's memory stays small.
 //!
-//! Each test has a process of its own: what is measured is all that serves its sandboxes.
+//! What is measured is all that serves the sandboxes of a test, so such a test has a process of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,6 +10,8 @@ use belljar_tests_containment::*;
 use belljar_tests_hosts::hyper::{Request, Response as WebResponse, body::Incoming};
 use belljar_tests_hosts::{Authority, Dns, MODERN, WebServer, whole};
 use std::future::pending;
+use std::thread::sleep;
+use std::time::Duration;
 
 fn names() -> Dns {
     Dns::start(|query| if query.name == "good.test" { vec![at("127.66.9.1")] } else { Vec::new() })
@@ -148,4 +150,43 @@ print('still there' if b'here' in reply(s, 3) else 'gone')
             assert!(grown < 100 << 10, "{wall}: {grown} KiB");
         }
     });
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_connection_along() {
+    let (dns, authority) = (names(), Authority::new());
+    let leaf = authority.leaf(["good.test"]);
+    let server = WebServer::start(at("127.66.9.1"), &leaf, MODERN, |request: Request<Incoming>| async {
+        let _unanswered = request;
+        pending::<()>().await;
+        WebResponse::new(whole("never"))
+    });
+    for wall in walls().iter().copied() {
+        let cage = cage(wall, &inspected(&dns, &authority, server.port()));
+        let script = r#"
+def begin(number):
+    if number % 2:
+        s = session(sys.argv[1])
+        s.sendall(frame(1, 5, 1, fields(b'GET')))
+    else:
+        s = ssl.create_default_context().wrap_socket(dial('good.test', sys.argv[1]), server_hostname='good.test')
+        s.sendall(b'GET / HTTP/1.1\r\nhost: good.test:%s\r\n\r\n' % sys.argv[1].encode())
+    time.sleep(0.05)
+    return s
+for number in range(6):
+    s = begin(number)
+    if number % 3 == 0:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    s.close()
+"#;
+        cage.attack(&format!("{SESSIONS}{script}"), &[&server.port().to_string()]);
+        let closed =
+            || cage.lines().iter().filter(|line| line.contains(r#""kind":"connection_closed""#)).count();
+        let mut patience = 100;
+        while closed() < 6 && patience > 0 {
+            sleep(Duration::from_millis(100));
+            patience -= 1;
+        }
+        assert_eq!((cage.opened(), closed()), (6, 6), "{wall}");
+    }
 }

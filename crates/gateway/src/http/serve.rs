@@ -24,8 +24,9 @@ impl Route {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(HEAD);
-        // A client that has said all still waits for its answer.
-        builder.half_close(true);
+        // In the clear, a client that has said all may still wait for its answer. By TLS nobody says it like that: who closes
+        // is gone, and a server that takes long to answer would keep the connection for nobody.
+        builder.half_close(!self.to.secure);
         // An error here is a client that went away or does not speak HTTP; both are over.
         let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
         self.finish().await;

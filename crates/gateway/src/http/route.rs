@@ -13,7 +13,7 @@ use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONNECTION, EXPECT, HOST, HeaderName, UPGRADE};
+use hyper::header::{CONNECTION, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
@@ -135,11 +135,16 @@ impl Route {
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
-        if !web_socket && head.version < Version::HTTP_2 {
+        if head.version < Version::HTTP_2 {
             // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
             for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
                 head.headers.remove(header);
             }
+        }
+        if web_socket {
+            // Written anew: other words there tell the servers on the way which headers to drop.
+            head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
         if web_socket && screened.response.is_some() {
             // What is compressed cannot be looked at.

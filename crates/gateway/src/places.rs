@@ -54,11 +54,20 @@ impl Table {
 
     /// How much may wait at a socket of the latest connection; nothing while there are few, and the kernel knows best.
     pub(crate) fn buffer(&self) -> Option<usize> {
+        match self.crowd() {
+            Crowd::Few => None,
+            Crowd::Many => Some(BUFFER),
+            Crowd::VeryMany => Some(SMALL_BUFFER),
+        }
+    }
+
+    /// How many there are by now.
+    pub(crate) fn crowd(&self) -> Crowd {
         let (own, all) = (self.taken(), self.places.taken.load(Ordering::Relaxed));
         match own {
-            ..=FEW if all <= FEW_OF_ALL => None,
-            ..=MANY => Some(BUFFER),
-            _ => Some(SMALL_BUFFER),
+            ..=FEW if all <= FEW_OF_ALL => Crowd::Few,
+            ..=MANY => Crowd::Many,
+            _ => Crowd::VeryMany,
         }
     }
 
@@ -66,6 +75,14 @@ impl Table {
     pub(crate) fn taken(&self) -> u32 {
         self.taken.load(Ordering::Relaxed)
     }
+}
+
+/// How many connections there are: the more, the less may wait at the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crowd {
+    Few,
+    Many,
+    VeryMany,
 }
 
 /// One connection's place, until it is dropped.

@@ -6,7 +6,7 @@ use crate::decide::{self, Allowed, Permit};
 use crate::dial;
 use crate::gateway::Terms;
 use crate::names::{Families, Names};
-use crate::places::{Places, Seat, Table};
+use crate::places::{Crowd, Places, Seat, Table};
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
@@ -103,6 +103,11 @@ impl Serving {
             let _ = sockopt::set_socket_recv_buffer_size(stream, size);
             let _ = sockopt::set_socket_send_buffer_size(stream, size);
         }
+    }
+
+    /// Whether there are so many connections that each has to do with less.
+    pub(crate) fn crowd(&self) -> Crowd {
+        self.table.crowd()
     }
 
     /// How many connections there are.

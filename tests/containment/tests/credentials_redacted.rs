@@ -48,7 +48,7 @@ fn a_secret_that_is_echoed_in_any_two_segments_does_not_come_back() {
         let body = format!("<<{key}>>");
         let (one, two) = body.split_at(cut.min(body.len()));
         let _ = stream.write_all(
-            format!("HTTP/1.1 500 Oops\r\nContent-Length: {}\r\n\r\n{one}", body.len()).as_bytes(),
+            format!("HTTP/1.1 500 No {key} here\r\nContent-Length: {}\r\n\r\n{one}", body.len()).as_bytes(),
         );
         let _ = stream.flush();
         sleep(Duration::from_millis(10));
@@ -150,8 +150,9 @@ with open('/workspace/loot', 'wb') as loot:
 fn a_response_that_cannot_be_looked_at_does_not_come_back() {
     let (dns, authority) = (names(), Authority::new());
     let server = HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |request| {
-        let coding = request.target.rsplit('/').next().unwrap_or_default().to_string();
-        Response { headers: vec![("content-encoding".into(), coding)], ..Response::ok("PACKED") }
+        let said = request.target.strip_prefix("/v1/").unwrap_or_default();
+        let (name, value) = said.split_once('/').unwrap_or_default();
+        Response { headers: vec![(name.into(), value.replace('!', ";"))], ..Response::ok("PACKED") }
     });
     for wall in walls() {
         let port = server.port();
@@ -160,17 +161,23 @@ fn a_response_that_cannot_be_looked_at_does_not_come_back() {
             &format!(
                 r#"{ASK}
 with open('/workspace/loot', 'wb') as loot:
-    for coding in ('gzip', 'br', 'zstd', 'deflate', 'x-anything', 'identity,gzip'):
-        loot.write(ask('good.test', sys.argv[1], target='/v1/' + coding, headers=[('x-api-key', KEY), ('Accept-Encoding', coding)]))
+    for said in ('content-encoding/gzip', 'content-encoding/br', 'content-encoding/zstd', 'content-encoding/deflate',
+        'content-encoding/x-anything', 'content-encoding/identity,gzip', 'grpc-encoding/gzip',
+        'content-type/text/plain!charset=utf-16', 'content-type/text/plain!charset=ibm037'):
+        asked = [(name, said.split('/', 1)[1]) for name in ('Accept-Encoding', 'Accept-Charset', 'grpc-accept-encoding')]
+        loot.write(ask('good.test', sys.argv[1], target='/v1/' + said, headers=[('x-api-key', KEY)] + asked))
 "#
             ),
             &[&port.to_string()],
         );
         let loot = loot(&cage);
         assert!(!loot.contains("PACKED"), "{wall}: {loot}");
-        assert!(loot.contains("encoded_response"), "{wall}: {loot}");
+        assert_eq!(loot.matches("\"encoded_response\"").count(), 9, "{wall}: {loot}");
         let asked = server.requests();
         assert!(asked.iter().all(|request| request.header("accept-encoding") == Some("identity")), "{wall}");
+        for name in ["accept-charset", "grpc-accept-encoding"] {
+            assert!(asked.iter().all(|request| request.header(name).is_none()), "{wall}: {name}");
+        }
     }
 }
 

@@ -137,6 +137,28 @@ for head, body in [
 }
 
 #[test]
+fn no_client_says_which_headers_are_dropped_on_the_way() {
+    let (dns, authority) = (names(), Authority::new());
+    let leaf = authority.leaf(["good.test"]);
+    let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
+    let port = server.port().to_string();
+    for wall in walls().iter().copied() {
+        let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
+        let before = server.requests().len();
+        let script = r#"
+for more in (b'', b'upgrade: websocket\r\n', b'upgrade: h2c\r\n'):
+    say(sys.argv[1], b'GET /in/x HTTP/1.1\r\nhost: good.test:PORT\r\nconnection: upgrade, x-forwarded-for\r\n' + more + b'\r\n')
+"#;
+        cage.attack(&format!("{TLS}{script}"), &[&port]);
+        let arrived: Vec<Option<String>> = server.requests()[before..]
+            .iter()
+            .map(|request| request.header("connection").map(str::to_string))
+            .collect();
+        assert_eq!(arrived, [None, Some("upgrade".into()), None], "{wall}");
+    }
+}
+
+#[test]
 fn a_request_for_another_host_does_not_arrive() {
     let (dns, authority) = (names(), Authority::new());
     let leaf = authority.leaf(["good.test"]);

@@ -176,7 +176,7 @@ fn parameters(uri: &Uri) -> impl Iterator<Item = Parameter<'_>> {
 }
 
 fn pair(name: &str, value: &[u8]) -> Zeroizing<String> {
-    let value = Zeroizing::new(percent_encoded(value, false));
+    let value = Zeroizing::new(percent_encoded(value));
     Zeroizing::new(format!("{name}={}", String::from_utf8_lossy(&value)))
 }
 

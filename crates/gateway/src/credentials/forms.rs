@@ -1,5 +1,5 @@
-//! The shapes in which a value may turn up in text: as it is, percent-encoded, escaped as JSON does it, and inside
-//! base64, wherever it begins there. Pure.
+//! The shapes in which a value may turn up in text: as it is, percent-encoded, escaped as JSON and HTML do it, and inside
+//! base64, wherever it begins there. Most values have no letter that anybody escapes, and only the last few shapes. Pure.
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, Encoding};
 use memchr::memmem;
@@ -34,9 +34,9 @@ impl Forms {
         };
         let mask = filled(mask, value.len());
         add(value.to_vec(), mask.clone());
-        add(percent_encoded(value, false), mask.clone());
-        add(percent_encoded(value, true), mask.clone());
-        add(json_escaped(value), mask.clone());
+        for escape in ESCAPES {
+            add(escaped(value, escape), mask.clone());
+        }
         for alphabet in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
             for before in 0..3 {
                 add(within_base64(value, before, alphabet), within_base64(&mask, before, alphabet));
@@ -97,27 +97,62 @@ pub(crate) fn filled(text: &[u8], length: usize) -> Vec<u8> {
 }
 
 /// Everything but unreserved letters as `%XX` (RFC 3986, 2.1).
-pub(crate) fn percent_encoded(value: &[u8], lower: bool) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(value.len());
-    for byte in value {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(*byte),
-            _ if lower => encoded.extend_from_slice(format!("%{byte:02x}").as_bytes()),
-            _ => encoded.extend_from_slice(format!("%{byte:02X}").as_bytes()),
-        }
-    }
-    encoded
+pub(crate) fn percent_encoded(value: &[u8]) -> Vec<u8> {
+    escaped(value, |byte| percent(byte, b""))
 }
 
-fn json_escaped(value: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(value.len());
+/// How a program writes a letter that means something where it writes it; `None` for one that it writes as it is.
+type Escape = fn(u8) -> Option<String>;
+
+/// As programs differ: in a parameter, in lower case, in a path by Python and by browsers; in JSON by most, by PHP, by Go and
+/// by .NET; in HTML by most, by Python and by Go.
+const ESCAPES: [Escape; 11] = [
+    |byte| percent(byte, b""),
+    |byte| percent(byte, b"").map(|code| code.to_ascii_lowercase()),
+    |byte| percent(byte, b"/"),
+    |byte| percent(byte, b"/:@!$&'()*+,;="),
+    json,
+    |byte| json(byte).or_else(|| (byte == b'/').then(|| r"\/".into())),
+    |byte| json(byte).or_else(|| b"<>&".contains(&byte).then(|| format!(r"\u{byte:04x}"))),
+    |byte| match byte {
+        b'"' | b'&' | b'\'' | b'+' | b'<' | b'>' | b'`' => Some(format!(r"\u{byte:04X}")),
+        _ => json(byte),
+    },
+    |byte| html(byte, "&quot;", "&#39;"),
+    |byte| html(byte, "&quot;", "&#x27;"),
+    |byte| html(byte, "&#34;", "&#39;").or_else(|| (byte == b'+').then(|| "&#43;".into())),
+];
+
+fn escaped(value: &[u8], escape: impl Fn(u8) -> Option<String>) -> Vec<u8> {
+    let mut text = Vec::with_capacity(value.len());
     for byte in value {
-        if matches!(byte, b'"' | b'\\' | b'/') {
-            escaped.push(b'\\');
+        match escape(*byte) {
+            Some(code) => text.extend_from_slice(code.as_bytes()),
+            None => text.push(*byte),
         }
-        escaped.push(*byte);
     }
-    escaped
+    text
+}
+
+fn percent(byte: u8, kept: &[u8]) -> Option<String> {
+    let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte);
+    (!plain).then(|| format!("%{byte:02X}"))
+}
+
+fn json(byte: u8) -> Option<String> {
+    matches!(byte, b'"' | b'\\').then(|| format!("\\{}", char::from(byte)))
+}
+
+fn html(byte: u8, quote: &str, apostrophe: &str) -> Option<String> {
+    let code = match byte {
+        b'&' => "&amp;",
+        b'<' => "&lt;",
+        b'>' => "&gt;",
+        b'"' => quote,
+        b'\'' => apostrophe,
+        _ => return None,
+    };
+    Some(code.into())
 }
 
 /// The letters of base64 that depend on the value alone, with so many bytes (mod 3) before it: whatever the user in
@@ -152,11 +187,24 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_found_encoded_and_escaped() {
-        let forms = Forms::of(b"a/b+c=\"d\"efgh", b"z/y+x=\"w\"vuts");
-        for text in ["a%2Fb%2Bc%3D%22d%22efgh", "a%2fb%2bc%3d%22d%22efgh", r#"a\/b+c=\"d\"efgh"#] {
+    fn a_value_is_found_as_programs_write_it() {
+        let forms = Forms::of(b"a/b+c=\"d\"<e>'f&", b"z/y+x=\"w\"<v>'u&");
+        for text in [
+            "a%2Fb%2Bc%3D%22d%22%3Ce%3E%27f%26",
+            "a%2fb%2bc%3d%22d%22%3ce%3e%27f%26",
+            "a/b%2Bc%3D%22d%22%3Ce%3E%27f%26",
+            "a/b+c=%22d%22%3Ce%3E'f&",
+            r#"a/b+c=\"d\"<e>'f&"#,
+            r#"a\/b+c=\"d\"<e>'f&"#,
+            r#"a/b+c=\"d\"\u003ce\u003e'f\u0026"#,
+            r#"a/b\u002Bc=\u0022d\u0022\u003Ce\u003E\u0027f\u0026"#,
+            "a/b+c=&quot;d&quot;&lt;e&gt;&#39;f&amp;",
+            "a/b+c=&quot;d&quot;&lt;e&gt;&#x27;f&amp;",
+            "a/b&#43;c=&#34;d&#34;&lt;e&gt;&#39;f&amp;",
+        ] {
             assert!(forms.is_in(text.as_bytes()), "{text}");
         }
+        assert_eq!(Forms::of(VALUE, MASK).len(), 4, "a plain value is looked for plainly, and in base64");
     }
 
     #[test]

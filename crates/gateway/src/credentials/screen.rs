@@ -10,7 +10,9 @@ use crate::SecretError;
 use belljar_spec::egress::{Protocol, Reason, Refusal};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
-use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE};
+use hyper::header::{
+    ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE,
+};
 use hyper::http::request::Parts;
 use percent_encoding::percent_decode;
 
@@ -129,7 +131,7 @@ impl Origin {
 /// What is compressed cannot be looked at, and half of an answer may hold half of a value.
 fn ask_for_the_whole(headers: &mut HeaderMap) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    for other in [RANGE, IF_RANGE, DELTA] {
+    for other in [RANGE, IF_RANGE, DELTA, ACCEPT_CHARSET, GRPC_ACCEPT_ENCODING, CONNECT_ACCEPT_ENCODING] {
         headers.remove(other);
     }
     // A transfer may be compressed as well (RFC 9110, 10.1.4); gRPC says `trailers`, and means nothing else.
@@ -189,5 +191,8 @@ fn is_written(text: &[u8], sought: &Forms) -> bool {
 
 /// Asks for differences, compressed or not (RFC 3229).
 const DELTA: HeaderName = HeaderName::from_static("a-im");
+/// How each message of a stream may be compressed.
+const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const CONNECT_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("connect-accept-encoding");
 /// Servers behind servers decode again.
 const DECODINGS: usize = 3;

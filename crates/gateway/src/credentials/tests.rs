@@ -279,3 +279,33 @@ fn every_sandbox_has_its_own_placeholders() {
     assert!(!one.covers(&"api.example.com".parse().unwrap(), 80));
     assert!(Credentials::none().is_empty());
 }
+
+#[test]
+fn no_flood_of_refusals_hides_what_became_of_a_credential() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = belljar_spec::SandboxId::from_random([7; 8]);
+    let log = belljar_audit::Log::create(folder.path(), id).unwrap();
+    let recorder = Arc::new(Recorder::new(Some(log)));
+    let credentials = credentials(&both());
+    credentials.record_in(&recorder);
+    for number in 0..25_000 {
+        let name: HostName = format!("n{number}.example").parse().unwrap();
+        recorder.connection_refused(&Refusal::new(name, Some(443), Reason::NameNotAllowed));
+    }
+    let key = held(&credentials, "model").to_string();
+    screen(&credentials, &api(), &mut request("GET", "/v1/x", &[("x-api-key", &key)])).ok().unwrap();
+    // Elsewhere, by more names than are told apart.
+    for number in 0..3000 {
+        let other = origin(&format!("n{number}.example"), 443, true);
+        assert!(screen(&credentials, &other, &mut request("GET", "/", &[("x-api-key", &key)])).is_err());
+    }
+    let path = folder.path().join(format!("{id}.jsonl"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = |kind: &str| text.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
+    assert_eq!(lines("credential_used"), 1);
+    assert_eq!(
+        lines("placeholder_elsewhere"),
+        REMEMBERED - 1 + 4,
+        "those beyond: the 1st, 10th, 100th, 1000th"
+    );
+}

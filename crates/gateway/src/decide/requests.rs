@@ -122,6 +122,21 @@ mod tests {
     }
 
     #[test]
+    fn a_credential_does_not_undo_a_rule_about_requests() {
+        let source = RuleSource::Credential("key".parse().expect("a name"));
+        let of_credential = |line: &str| Rule::allow(line, source.clone()).expect(line);
+        let strict = policy(Mode::Strict)
+            .allow(of_credential("=api.x.com:443/tls"))
+            .allow(of_credential("=z.com:443/tls"));
+        let judged = |name: &str, method: &str| {
+            request(&strict, &host(name), 443, Protocol::Tls, method, "/repos/a").map(|rule| rule.to_string())
+        };
+        assert_eq!(judged("api.x.com", "PUT"), Err(Reason::RequestNotAllowed));
+        assert!(judged("api.x.com", "GET").is_ok());
+        assert_eq!(judged("z.com", "PUT"), Ok("`=z.com:443/tls` (credential key)".into()));
+    }
+
+    #[test]
     fn an_authority_is_needed_for_tls_that_is_looked_into() {
         assert!(needs_authority(&policy(Mode::Strict), &[]));
         assert!(!needs_authority(&policy(Mode::None), &[]));

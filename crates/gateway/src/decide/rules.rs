@@ -98,18 +98,17 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
 }
 
 /// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the
-/// same is the one that is recorded. At a port where a rule is about requests, the mode says nothing: whoever wrote that
-/// rule did not mean "and any other request".
+/// same is the one that is recorded. At a port where a rule is about requests, the mode says nothing, and neither does the
+/// rule that comes with a credential: whoever wrote that rule did not mean "and any other request".
 pub(super) fn granting<'a>(
     policy: &'a EgressPolicy,
     name: &'a HostName,
     port: Option<u16>,
 ) -> impl Iterator<Item = Granting<'a>> {
     let rules = || policy.allow.iter().filter(|rule| rule.host.matches(name));
-    let narrowed = || {
-        rules().any(|rule| rule.requests.is_some() && port.is_some_and(|port| rule.matches(name, Some(port))))
-    };
-    let open = (policy.mode == Mode::Open && !narrowed()).then(|| Granting {
+    let is_narrowed = port
+        .is_some_and(|port| rules().any(|rule| rule.requests.is_some() && rule.matches(name, Some(port))));
+    let open = (policy.mode == Mode::Open && !is_narrowed).then(|| Granting {
         label: &OPEN.0,
         openings: &OPEN.1,
         requests: None,
@@ -119,7 +118,9 @@ pub(super) fn granting<'a>(
         openings: &rule.openings,
         requests: rule.requests.as_ref(),
     };
-    rules().map(granting).chain(open)
+    let counts =
+        move |rule: &&Rule| !is_narrowed || !matches!(rule.label.source(), RuleSource::Credential(_));
+    rules().filter(counts).map(granting).chain(open)
 }
 
 pub(super) struct Granting<'a> {

@@ -3,6 +3,7 @@
 use super::answer;
 use super::body::{Body, BodyError, Passing, Redacted, Watched, drain};
 use super::judge::{is_web_socket, judge};
+use super::legible::is_legible;
 use super::upstream::{Sender, Start, Upstream};
 use crate::credentials::{Origin, Redact, Screened};
 use crate::decide;
@@ -11,7 +12,8 @@ use crate::serving::{Alive, Serving};
 use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HOST, HeaderMap, HeaderName, UPGRADE};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONNECTION, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
@@ -133,11 +135,16 @@ impl Route {
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
-        if !web_socket && head.version < Version::HTTP_2 {
+        if head.version < Version::HTTP_2 {
             // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
             for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
                 head.headers.remove(header);
             }
+        }
+        if web_socket {
+            // Written anew: other words there tell the servers on the way which headers to drop.
+            head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
         if web_socket && screened.response.is_some() {
             // What is compressed cannot be looked at.
@@ -182,6 +189,7 @@ impl Route {
                 let (open, redact) = (self.keep(record), screened.response);
                 if let Some(redact) = &redact {
                     redact.headers(response.headers_mut());
+                    response.extensions_mut().remove::<ReasonPhrase>();
                 }
                 sender.is_used = true;
                 self.upstream.lock().await.tasks.spawn(async move {
@@ -245,10 +253,12 @@ impl Route {
     ) -> Result<Response<Body>, Refusal> {
         let Some(redact) = redact else { return Ok(passed(response)) };
         let (mut head, body) = response.into_parts();
-        if is_encoded(&head.headers) && !body.is_end_stream() {
+        if !is_legible(&head.headers) && !body.is_end_stream() {
             return Err(self.to.refusal(Reason::EncodedResponse));
         }
         redact.headers(&mut head.headers);
+        // Words of the server's own, which the library would write on. The status has words of its own.
+        head.extensions.remove::<ReasonPhrase>();
         let body = Redacted::new(Passing::new(body, head.version), redact);
         Ok(Response::from_parts(head, body.boxed_unsync()))
     }
@@ -266,11 +276,6 @@ impl Route {
 fn passed(response: Response<Incoming>) -> Response<Body> {
     let version = response.version();
     response.map(|body| Passing::new(body, version).boxed_unsync())
-}
-
-fn is_encoded(headers: &HeaderMap) -> bool {
-    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
-    encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 /// What a client adds that would go on in HTTP/2 (RFC 7540, 3.2.1).

@@ -2,6 +2,7 @@
 
 use super::HEAD;
 use super::crew::Crew;
+use super::room::Room;
 use super::route::Route;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -23,8 +24,9 @@ impl Route {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER).max_buf_size(HEAD);
-        // A client that has said all still waits for its answer.
-        builder.half_close(true);
+        // In the clear, a client that has said all may still wait for its answer. By TLS nobody says it like that: who closes
+        // is gone, and a server that takes long to answer would keep the connection for nobody.
+        builder.half_close(!self.to.secure);
         // An error here is a client that went away or does not speak HTTP; both are over.
         let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
         self.finish().await;
@@ -43,14 +45,15 @@ impl Route {
             let route = Arc::clone(&route);
             async move { route.answer(request).await }
         });
+        let room = Room::among(self.serving.crowd());
         let mut builder = http2::Builder::new(crew);
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_concurrent_streams(room.streams)
+            .initial_stream_window_size(room.stream)
+            .initial_connection_window_size(room.connection)
             .max_header_list_size(HEAD as u32)
-            .max_send_buf_size(SEND_BUFFER)
+            .max_send_buf_size(room.unsent)
             .max_pending_accept_reset_streams(RESETS)
             .max_local_error_reset_streams(ERRORS);
         let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -68,13 +71,6 @@ impl Route {
 }
 
 const HEADER: Duration = Duration::from_secs(30);
-/// Requests at once: as many as servers usually allow.
-const STREAMS: u32 = 128;
-/// What may wait for a server that reads slowly: of one stream, and of all of a connection.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// What may wait for a client that reads slowly, of one stream.
-const SEND_BUFFER: usize = 256 * 1024;
 /// Streams that were opened and reset before anybody looked (CVE-2023-44487), and errors that a client made us reset
 /// (CVE-2025-8671): the library's own numbers, named so that nobody has to trust them to stay.
 const RESETS: usize = 20;

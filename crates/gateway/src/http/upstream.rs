@@ -4,6 +4,7 @@ use super::HEAD;
 use super::body::Body;
 use super::crew::Crew;
 use super::open::Open;
+use super::room::Room;
 use super::route::Route;
 use crate::connection::open;
 use crate::decide;
@@ -169,6 +170,8 @@ impl Route {
         asked: Box<dyn Fn() -> bool + Send + Sync>,
         upstream: &mut Upstream,
     ) -> Result<Sender, Refusal> {
+        // Those that are over would be kept: a server may close after every answer.
+        while upstream.tasks.try_join_next().is_some() {}
         let counts = Arc::clone(&record.counts);
         let record = Arc::new(Lock::new(record));
         let connection = Arc::new(Connection {
@@ -182,12 +185,13 @@ impl Route {
         let over = Arc::clone(&connection);
         let requests = match upstream.alpn {
             Some(Alpn::Http2) => {
+                let room = Room::among(self.serving.crowd());
                 let mut client = http2::Builder::new(upstream.crew.clone());
                 client
-                    .initial_stream_window_size(STREAM_WINDOW)
-                    .initial_connection_window_size(CONNECTION_WINDOW)
+                    .initial_stream_window_size(room.stream)
+                    .initial_connection_window_size(room.connection)
                     .max_header_list_size(HEAD as u32)
-                    .max_send_buf_size(SEND_BUFFER);
+                    .max_send_buf_size(room.unsent);
                 let (requests, driven) = client.handshake(stream).await.map_err(failed)?;
                 upstream.tasks.spawn(async move {
                     open.until_closed(driven).await;
@@ -211,9 +215,3 @@ impl Route {
         Open { record, serving, limit: self.to.refusal(Reason::ByteLimit), _alive: self.alive.clone() }
     }
 }
-
-/// What may wait for a client that reads slowly: of one stream, and of all of a connection.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-/// What may wait for a server that reads slowly, of one stream.
-const SEND_BUFFER: usize = 256 * 1024;

@@ -26,6 +26,7 @@ impl PathReadings {
         }
         let mut found = BTreeSet::from([path.as_bytes().to_vec()]);
         let mut waiting = vec![path.as_bytes().to_vec()];
+        let mut bytes = path.len();
         while let Some(reading) = waiting.pop() {
             // Two bytes that say "slash" in an encoding that was never right; a line's end, or a string's.
             match std::str::from_utf8(&reading) {
@@ -36,10 +37,11 @@ impl PathReadings {
             for step in STEPS {
                 let next = step(&reading);
                 if next != reading && found.insert(next.clone()) {
+                    bytes += next.len();
                     waiting.push(next);
                 }
             }
-            if found.len() > MOST {
+            if found.len() > MOST || bytes > ROOM {
                 return Err(UnclearPath::TooManyReadings);
             }
         }
@@ -189,6 +191,8 @@ fn resolved(path: &[u8]) -> Vec<u8> {
 const MAX: usize = 8 * 1024;
 /// A path of any honest client has one reading, or a handful.
 const MOST: usize = 64;
+/// All of them together. Whoever judges a request does nothing else meanwhile, for any sandbox.
+const ROOM: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -265,5 +269,9 @@ mod tests {
         let deep = format!("/a%{}2e", "25".repeat(200));
         assert_eq!(PathReadings::of(&deep), Err(UnclearPath::TooManyReadings));
         assert!(PathReadings::of("/100%25/of").is_ok(), "an encoded percent sign is one");
+        let long = "/b".repeat(4000);
+        assert!(PathReadings::of(&long).is_ok() && PathReadings::of(&format!("{long}/%20")).is_ok());
+        let costly = format!("{long}/%3b%2e%2e/./%252e.;x");
+        assert_eq!(PathReadings::of(&costly), Err(UnclearPath::TooManyReadings));
     }
 }

@@ -6,6 +6,7 @@ use belljar_spec::egress::HostName;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::ServerSessionMemoryCache;
 use std::sync::Arc;
 use time::Duration;
 
@@ -33,10 +34,13 @@ pub(super) fn server(
             vec![certificate.der().clone()],
             PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
         )?;
+    // Sessions are taken up again by few connections at once; the library would keep as many for each name.
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     config.alpn_protocols = alpn.map(|alpn| alpn.name().to_vec()).into_iter().collect();
     Ok(config)
 }
 
 const DAY: Duration = Duration::hours(24);
+const SESSIONS: usize = 16;
 /// RFC 5280, appendix A: ub-common-name.
 const COMMON_NAME: usize = 64;

@@ -17,6 +17,7 @@ use belljar_engine::config::CredentialFlags;
 use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
 use belljar_spec::secret::SecretName;
+use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -395,6 +396,9 @@ pub(crate) fn spec(
         backend: sandbox.backend,
         at_least: sandbox.at_least,
         workspace: Some(workspace),
+        mode: WorkspaceMode::Bind,
+        protected: Vec::new(),
+        pushes: None,
         workspace_path: match sandbox.workspace_path {
             Where::Standard => WorkspacePath::Standard,
             Where::Same => WorkspacePath::SameAsHost,

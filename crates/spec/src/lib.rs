@@ -7,12 +7,14 @@ mod backend;
 mod command;
 pub mod egress;
 mod error;
+pub mod git;
 mod id;
 mod limits;
 pub mod llm;
 mod quantity;
 mod sandbox;
 pub mod secret;
+pub mod workspace;
 
 pub use assurance::{Assurance, UnknownAssurance};
 pub use backend::{BackendChoice, BackendName, UnknownBackend};

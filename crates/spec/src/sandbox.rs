@@ -1,8 +1,10 @@
 //! A sandbox to make.
 
 use crate::egress::EgressPolicy;
+use crate::git::RefPolicy;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
+use crate::workspace::{ProtectedPath, WorkspaceMode};
 use crate::{Assurance, BackendChoice, LimitsSpec};
 use std::ffi::OsString;
 use std::fmt;
@@ -18,6 +20,13 @@ pub struct SandboxSpec {
     pub at_least: Option<Assurance>,
     /// The folder to work on; without one the workspace is empty and goes away with the sandbox.
     pub workspace: Option<PathBuf>,
+    /// How its files get in and its changes out.
+    pub mode: WorkspaceMode,
+    /// More paths below it that nobody inside may change.
+    pub protected: Vec<ProtectedPath>,
+    /// What may be pushed, to the host's repository and to hosts that are looked into; nothing said means the defaults of
+    /// each.
+    pub pushes: Option<RefPolicy>,
     /// Where the workspace is seen inside.
     pub workspace_path: WorkspacePath,
     /// More of the host, at the same paths inside.

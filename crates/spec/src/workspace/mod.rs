@@ -1,0 +1,9 @@
+//! The files that are worked on: how they reach a sandbox, and what of them nobody inside may change.
+
+mod mode;
+mod protected;
+mod view;
+
+pub use mode::{CloneSpec, WorkspaceMode};
+pub use protected::{ProtectedPath, ProtectedPathError};
+pub use view::{Layer, LinkedGit, Shield, Shielded, View};

@@ -1,0 +1,28 @@
+//! How files reach a sandbox and how changes come back.
+
+use crate::git::BranchName;
+
+/// How files reach a sandbox and how changes come back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum WorkspaceMode {
+    /// The folder itself.
+    #[default]
+    Bind,
+    /// The folder untouched; changes in a layer that is applied or discarded.
+    Overlay,
+    /// A clone that belljar keeps, with a worktree for this branch; without a name, the one checked out on the host.
+    Shelf { branch: Option<BranchName> },
+    /// A fresh clone that the host makes.
+    Clone(CloneSpec),
+}
+
+/// What the host clones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CloneSpec {
+    /// Where from: a URL that git understands, or a path.
+    pub url: String,
+    /// Which branch; without a name, the remote's own choice.
+    pub branch: Option<BranchName>,
+    /// How many commits back; without a number, all.
+    pub depth: Option<u32>,
+}

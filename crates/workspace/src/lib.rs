@@ -1,0 +1,6 @@
+//! How files get into a sandbox and changes out of it: layers, shelves, clones, and git that cannot bite.
+//!
+//! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
+//! agent wrote: git is only started by [`inert`].
+
+pub mod inert;

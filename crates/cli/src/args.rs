@@ -16,6 +16,7 @@ use crate::failure::say_notes;
 use belljar_engine::config::CredentialFlags;
 use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
+use belljar_spec::git::PushRules;
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{
@@ -398,7 +399,7 @@ pub(crate) fn spec(
         workspace: Some(workspace),
         mode: WorkspaceMode::Bind,
         protected: Vec::new(),
-        pushes: None,
+        pushes: PushRules::default(),
         workspace_path: match sandbox.workspace_path {
             Where::Standard => WorkspacePath::Standard,
             Where::Same => WorkspacePath::SameAsHost,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::*;
 use std::collections::BTreeSet;
 use std::fs;
@@ -245,4 +246,49 @@ time.sleep(1000)";
         child.wait().unwrap();
         assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
     }
+}
+
+/// Where there is no wall, no namespace ends with the guest.
+#[test]
+fn a_command_does_not_outlive_its_guest_without_a_wall_either() {
+    let marker = canary("keeperless");
+    let workspace = folder();
+    // One in front, and one that left the session and lost its parent; both ignore what can be ignored.
+    let script = "import os, signal, sys, time
+for s in range(1, 65):
+    try: signal.signal(s, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0: os._exit(0)
+open(os.path.join(sys.argv[2], f'up{os.getpid()}'), 'w')
+time.sleep(1000)";
+    let mut child = Command::new(belljar())
+        .args(["run", "--backend", "host", "--workspace"])
+        .arg(workspace.path())
+        .args(["--", "/usr/bin/python3", "-c", script, &marker])
+        .arg(workspace.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_up = || fs::read_dir(workspace.path()).unwrap().count() == 2;
+    assert!(eventually(is_up), "the command did not start");
+    let below = |parent: u32| -> Vec<u32> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| name_and_parent(*pid).is_some_and(|(_, found)| found == parent)).collect()
+    };
+    let guests = below(child.id());
+    let supervisors: Vec<u32> = guests.iter().flat_map(|guest| below(*guest)).collect();
+    assert_eq!((guests.len(), supervisors.len()), (1, 1), "a guest and its supervisor");
+    for guest in guests {
+        kill_process(Pid::from_raw(guest as i32).unwrap(), Signal::KILL).unwrap();
+    }
+    assert!(!child.wait().unwrap().success(), "a lost command is no success");
+    let left = || -> Vec<u32> {
+        let supervisors = supervisors.iter().copied().filter(|pid| name_and_parent(*pid).is_some());
+        processes_with(&marker).into_iter().chain(supervisors).collect()
+    };
+    assert!(eventually(|| left().is_empty()), "{:?}", left());
 }

@@ -5,6 +5,7 @@
 
 pub mod inert;
 pub mod inside;
+pub mod pack_judge;
 pub mod protect;
 mod settings;
 

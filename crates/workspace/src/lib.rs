@@ -4,3 +4,8 @@
 //! agent wrote: git is only started by [`inert`].
 
 pub mod inert;
+pub mod inside;
+pub mod protect;
+mod settings;
+
+pub use settings::HostFiles;

@@ -5,3 +5,5 @@
 
 pub mod inert;
 pub mod pack_judge;
+pub mod quarantine;
+pub mod relay;

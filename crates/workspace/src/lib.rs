@@ -7,6 +7,8 @@ pub mod inert;
 pub mod inside;
 pub mod pack_judge;
 pub mod protect;
+pub mod quarantine;
+pub mod relay;
 mod settings;
 
 pub use settings::HostFiles;

@@ -3,4 +3,6 @@
 //! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
 //! agent wrote: git is only started by [`inert`].
 
+pub mod foreign;
 pub mod inert;
+pub mod shelf;

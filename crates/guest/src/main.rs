@@ -5,10 +5,13 @@
 //! of process 1 cannot be signalled from inside, and nothing here is dumpable. When the door closes, the host is
 //! gone, and so are we and everything we started.
 //!
+//! Called as `git` it is none of that, but the guard that stands in front of git inside.
+//!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
 mod exec;
 mod files;
+mod guard;
 mod intake;
 mod relay;
 mod seal;
@@ -20,6 +23,10 @@ mod tree;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // The same program serves inside under another name: one file to embed, and none to copy.
+    if guard::is_wanted() {
+        return guard::run();
+    }
     match serve::serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -45,6 +45,18 @@ pub struct Provisioned {
     pub hold: Hold,
 }
 
+impl Provisioned {
+    /// Does the host have the branch's last commit? One without a commit has nothing to bring.
+    pub fn is_on_host(&self) -> Result<bool, ShelfError> {
+        let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
+        let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
+        match repo.branch(&self.branch).map_err(spoiled)? {
+            None => Ok(true),
+            Some(commit) => Ok(on_host(&Git::find()?, &self.host, Some(&commit))),
+        }
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {

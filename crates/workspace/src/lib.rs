@@ -4,3 +4,4 @@
 //! agent wrote: git is only started by [`inert`].
 
 pub mod inert;
+pub mod layer;

@@ -6,6 +6,7 @@
 pub mod foreign;
 pub mod inert;
 pub mod inside;
+pub mod layer;
 pub mod pack_judge;
 pub mod protect;
 pub mod quarantine;

@@ -4,5 +4,8 @@
 //! agent wrote: git is only started by [`inert`].
 
 pub mod foreign;
+mod hold;
 pub mod inert;
 pub mod shelf;
+
+pub use hold::Hold;

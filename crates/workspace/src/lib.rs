@@ -3,6 +3,7 @@
 //! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
 //! agent wrote: git is only started by [`inert`].
 
+pub mod clone;
 pub mod foreign;
 mod hold;
 pub mod inert;

@@ -35,7 +35,7 @@ pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + S
 pub struct WayOut {
     /// The sockets that the guest makes and hands over.
     pub intake: Intake,
-    /// Where names are asked, inside; nowhere if there is nothing but the route to a model.
+    /// Where names are asked, inside; nowhere if there is nothing but routes.
     pub resolver: Option<IpAddr>,
 }
 

@@ -3,7 +3,7 @@
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
-use crate::way_out::{self, WayOut};
+use crate::way_out;
 use crate::{Sandbox, config, credentials, llm, machine};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::vault::HostSecrets;
@@ -154,7 +154,9 @@ impl Engine {
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
-        if let Some(way_out) = policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref())) {
+        if let Some(way_out) =
+            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), None))
+        {
             plan = plan.with_way_out(way_out);
         }
         let authority =
@@ -191,7 +193,7 @@ impl Engine {
             None => None,
         };
         // The first command is running by now. What it dials waits until somebody serves it.
-        let (served, way_out) = match &policy {
+        let way_out::Open { served, way_out, relay } = match &policy {
             Some(policy) => {
                 let credentials = Arc::clone(&prepared.credentials);
                 way_out::serve(
@@ -204,8 +206,10 @@ impl Engine {
                     route.clone(),
                 )?
             }
-            None => (None, WayOut::Absent),
+            None => way_out::Open::NOTHING,
         };
+        // Nobody asks for it yet.
+        drop(relay);
         // The state directory is there by now. Once a process: the next one starts sooner.
         static KEPT: OnceLock<()> = OnceLock::new();
         KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -79,8 +79,8 @@ pub enum Step {
 pub struct Intake {
     /// What is dialled by name, if anything may be.
     pub catch: Option<Catch>,
-    /// The port of the loopback addresses where programs find the model, if there is one.
-    pub route: Option<u16>,
+    /// The ports of the loopback addresses where programs find what the host serves to them: a model, its repository.
+    pub routes: Vec<u16>,
 }
 
 /// How whatever is dialled arrives at the host.
@@ -96,14 +96,14 @@ pub struct Catch {
 }
 
 /// What became of an intake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntakeReport {
     pub families: Families,
     pub caught: Caught,
     /// So many of the descriptors are TCP listeners; behind them are UDP sockets that names are asked at.
     pub listeners: u16,
-    /// So many at the end are TCP listeners of the route to the model.
-    pub routes: u16,
+    /// At the end are the TCP listeners of the routes: so many for each port, in the order in which they were asked for.
+    pub routes: Vec<u16>,
 }
 
 /// Which addresses the sandbox's network has.
@@ -122,7 +122,7 @@ pub enum Caught {
     EveryPort,
     /// Those to some ports; the socket's own address is the destination.
     SomePorts,
-    /// None: only the route to the model is open.
+    /// None: only routes are open.
     Nothing,
 }
 
@@ -212,7 +212,7 @@ pub enum SetupReply {
 }
 
 /// What the guest could close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     /// The Landlock ABI in force; 0 means that the kernel has none.
     pub landlock_abi: u32,
@@ -439,24 +439,28 @@ mod tests {
         );
         assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
         assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: None })), [0, 7, 0]);
-        let intake =
-            IntakeReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: 2 };
+        let intake = IntakeReport {
+            families: Families::Both,
+            caught: Caught::Nothing,
+            listeners: 0,
+            routes: vec![2, 1],
+        };
         assert_eq!(
             encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: Some(intake) })),
-            [0, 7, 1, 1, 2, 0, 2]
+            [0, 7, 1, 1, 2, 0, 2, 2, 1]
         );
     }
 
     #[test]
     fn golden_bytes_of_an_intake() {
-        let route = Intake { catch: None, route: Some(8080) };
-        assert_eq!(encode(&Step::OpenIntake(route)), [17, 0, 1, 0x90, 0x3f]);
+        let routes = Intake { catch: None, routes: vec![8080, 9418] };
+        assert_eq!(encode(&Step::OpenIntake(routes)), [17, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
         let catch =
             Catch { ipv4: [198, 18, 0, 1], ipv6: [6; 16], port: 1, ports_without_netfilter: vec![443] };
         let mut expected = vec![17, 1, 198, 18, 0, 1];
         expected.extend([6; 16]);
         expected.extend([1, 1, 0xbb, 0x03, 0]);
-        assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), route: None })), expected);
+        assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), routes: Vec::new() })), expected);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout, USER_ID};
 use crate::native::DEVICES;
 use belljar_wire::message::Source;
 
-/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says which process the guest is. What has
-/// to lie over the guest's own mounts, and devices, is staged where the guest finds it; `sources` are changed to say
-/// so.
+/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says
+/// which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
+/// devices, is staged where the guest finds it; `sources` are changed to say so.
 pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
     let id = USER_ID.to_string();
     let mut args: Vec<String> = [

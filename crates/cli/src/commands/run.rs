@@ -21,7 +21,14 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.cwd = options.cwd;
     command.max_output = options.limits.output();
     command.timeout = options.limits.timeout();
-    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
+    let spec = args::spec(
+        options.sandbox,
+        options.workspace,
+        options.egress,
+        options.secrets,
+        options.llm,
+        &options.limits,
+    )?;
     say_forwarded(&spec);
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");

@@ -1,7 +1,7 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::Layout;
+use crate::layout::{GitInside, Layout};
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
 };
@@ -25,6 +25,7 @@ pub struct Plan {
     authority: Option<String>,
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
+    git: Option<GitInside>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -61,6 +62,7 @@ impl Plan {
             authority: None,
             own: Vec::new(),
             kept_program: None,
+            git: None,
             layout: OnceLock::new(),
         }
     }
@@ -93,6 +95,12 @@ impl Plan {
     /// The same, with a directory where the guest's program may have been kept by an earlier start.
     pub fn with_kept_program(mut self, directory: PathBuf) -> Plan {
         self.kept_program = Some(directory);
+        self
+    }
+
+    /// The same, with what git is told inside, and a guard in front of it.
+    pub fn with_git(mut self, git: GitInside) -> Plan {
+        self.git = Some(git);
         self
     }
 
@@ -132,7 +140,15 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                Layout::for_host_root(self.id, &self.spec, resolver, self.authority.as_deref(), &self.own)
+                let git = self.git.as_ref().map(|git| (git, self.kept_program()));
+                Layout::for_host_root(
+                    self.id,
+                    &self.spec,
+                    resolver,
+                    self.authority.as_deref(),
+                    &self.own,
+                    git,
+                )
             }
             Wall::Absent => Layout::without_root(&self.spec),
         };

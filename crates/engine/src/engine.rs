@@ -5,11 +5,12 @@ use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::{Sandbox, config, credentials, llm, machine};
-use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_workspace::inside::{self, Person};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -150,6 +151,10 @@ impl Engine {
         let spec = with_route.as_ref().unwrap_or(spec);
         let directory = self.records()?;
         let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory, spec));
+        if wall == Wall::Own {
+            let config = inside::config(&Person::of_host(None), None);
+            plan = plan.with_git(GitInside { config });
+        }
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());

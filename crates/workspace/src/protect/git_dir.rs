@@ -33,7 +33,7 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
         return Ok(());
     }
     let names = names(shields, &all);
-    if names.len() > MOST_APART {
+    if names.len() > MOST_WORKTREES_APART {
         shields.protect(&all, Missing::Nothing)?;
     }
     for name in &names {
@@ -108,6 +108,8 @@ const HELD: [(&str, Missing); 5] = [
 ];
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
-/// More worktrees or submodules than this are held together.
+/// More worktrees than this are held together.
+const MOST_WORKTREES_APART: usize = 256;
+/// More submodules than this are held together.
 const MOST_APART: usize = 16;
 const MOST_SEEN: usize = 256;

@@ -133,7 +133,7 @@ fn many_worktrees_are_held_together() {
     let place = Place::new();
     place.repository("main");
     place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
-    for number in 0..40 {
+    for number in 0..300 {
         fs::create_dir(place.path(&format!("main/.git/worktrees/x{number}"))).unwrap();
     }
     let shields = place.view("one").unwrap().git.unwrap().shields;

@@ -1,7 +1,7 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::Layout;
+use crate::layout::{GitInside, Layout};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
@@ -27,6 +27,7 @@ pub struct Plan {
     authority: Option<String>,
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
+    git: Option<GitInside>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -64,6 +65,7 @@ impl Plan {
             authority: None,
             own: Vec::new(),
             kept_program: None,
+            git: None,
             layout: OnceLock::new(),
         }
     }
@@ -105,6 +107,12 @@ impl Plan {
         self
     }
 
+    /// The same, with what git is told inside, and a guard in front of it.
+    pub fn with_git(mut self, git: GitInside) -> Plan {
+        self.git = Some(git);
+        self
+    }
+
     pub(crate) fn kept_program(&self) -> Option<&Path> {
         self.kept_program.as_deref()
     }
@@ -141,8 +149,9 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
+                let git = self.git.as_ref().map(|git| (git, self.kept_program()));
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
-                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own)
+                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
             }
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };

@@ -6,12 +6,13 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, config, credentials, llm, machine, relay};
-use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_workspace::inside::{self, Person, Remote};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -107,8 +108,8 @@ impl Engine {
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
         // Before anything is started: a secret that cannot be read starts nothing.
-        let mut prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
-        let outcome = self.make_in_workspace(&mut prepared, first);
+        let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
+        let outcome = self.make_in_workspace(&prepared, first);
         if outcome.is_err() {
             prepared.give_back(&self.gateway);
         }
@@ -117,13 +118,10 @@ impl Engine {
 
     fn make_in_workspace(
         &self,
-        prepared: &mut Prepared,
+        prepared: &Prepared,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
         let workspace = Workspace::prepare(&prepared.spec, || self.state())?;
-        if let Some(folder) = workspace.elsewhere() {
-            prepared.spec.workspace = Some(folder.clone());
-        }
         match self.make_with(prepared, &workspace, first) {
             Ok(sandbox) => {
                 sandbox.keep(workspace);
@@ -191,11 +189,6 @@ impl Engine {
         let id = new_id()?;
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
-        if wall == Wall::Absent && workspace.needs_wall() {
-            let message = format!("the backend {} has no wall that could keep changes apart", backend.name());
-            return Err(SandboxError::unavailable("overlay_without_wall", message)
-                .hint("leave `--overlay` away, or use `--backend native`"));
-        }
         let secrets = spec.llm.as_ref().map(|_| self.secrets());
         let with_route = match (&spec.llm, &secrets) {
             (Some(route), Some(secrets)) => {
@@ -210,11 +203,17 @@ impl Engine {
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
-        if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()).filter(|_| wall == Wall::Own) {
+        if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());
         }
         let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
         let relay = repository.map(|_| relay::PORT);
+        if wall == Wall::Own {
+            let person = Person::of_host(workspace.view.as_ref());
+            let branch = repository.map(|repository| repository.branch.clone());
+            let remote = repository.map(|_| Remote { port: relay::PORT, branch });
+            plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
+        }
         if let Some(way_out) =
             policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
         {

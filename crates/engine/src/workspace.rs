@@ -77,19 +77,6 @@ impl Workspace {
         }
     }
 
-    /// The folder that is worked in, where it is not the one that was named.
-    pub(crate) fn elsewhere(&self) -> Option<&PathBuf> {
-        match self.held {
-            What::Folder | What::Layer(_) => None,
-            What::Shelf(_) => self.view.as_ref().map(|view| &view.folder),
-        }
-    }
-
-    /// Whether changes come in at all without a wall.
-    pub(crate) fn needs_wall(&self) -> bool {
-        matches!(self.held, What::Layer(_))
-    }
-
     /// Whether the sandbox has to be gone, to its last process, before it is put in order.
     pub(crate) fn has_an_end(&self) -> bool {
         !matches!(self.held, What::Folder)

@@ -121,7 +121,7 @@ impl Engine {
         prepared: &Prepared,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
-        let workspace = Workspace::prepare(&prepared.spec, || self.state())?;
+        let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
         match self.make_with(prepared, &workspace, first) {
             Ok(sandbox) => {
                 sandbox.keep(workspace);

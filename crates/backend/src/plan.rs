@@ -27,6 +27,7 @@ pub struct Plan {
     authority: Option<String>,
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
+    stubs: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -64,6 +65,7 @@ impl Plan {
             authority: None,
             own: Vec::new(),
             kept_program: None,
+            stubs: None,
             layout: OnceLock::new(),
         }
     }
@@ -103,6 +105,16 @@ impl Plan {
     pub fn with_kept_program(mut self, directory: PathBuf) -> Plan {
         self.kept_program = Some(directory);
         self
+    }
+
+    /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
+    pub fn with_stubs(mut self, directory: PathBuf) -> Plan {
+        self.stubs = Some(directory);
+        self
+    }
+
+    pub(crate) fn stubs(&self) -> Option<&Path> {
+        self.stubs.as_deref()
     }
 
     pub(crate) fn kept_program(&self) -> Option<&Path> {

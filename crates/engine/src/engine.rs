@@ -6,7 +6,7 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, config, credentials, llm, machine, relay};
-use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
@@ -203,6 +203,10 @@ impl Engine {
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
+        let stubs = belljar_audit::state_directory().ok().map(|state| state.join("stubs"));
+        if let Some(directory) = &stubs {
+            plan = plan.with_stubs(directory.clone());
+        }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());
         }
@@ -241,8 +245,11 @@ impl Engine {
                 let _ = way_out::start(&self.gateway);
             }
             // The first start of a process also takes away what earlier ones left, however they ended.
-            static SWEPT: OnceLock<usize> = OnceLock::new();
-            SWEPT.get_or_init(sweep);
+            static SWEPT: OnceLock<()> = OnceLock::new();
+            SWEPT.get_or_init(|| {
+                sweep();
+                stubs.iter().for_each(|directory| sweep_stubs(directory, kept_program.as_deref()));
+            });
             Ok(())
         });
         let mut guest =

@@ -2,6 +2,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::layout::Layout;
+use belljar_spec::workspace::View;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
 };
@@ -19,6 +20,7 @@ pub struct Plan {
     pub(crate) id: SandboxId,
     pub(crate) limits: Limits,
     spec: SandboxSpec,
+    view: Option<View>,
     wall: Wall,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
@@ -35,7 +37,7 @@ pub type FirstRequest = Box<dyn Fn(&[(OsString, OsString)], &str) -> Vec<u8> + S
 pub struct WayOut {
     /// The sockets that the guest makes and hands over.
     pub intake: Intake,
-    /// Where names are asked, inside; nowhere if there is nothing but the route to a model.
+    /// Where names are asked, inside; nowhere if there is nothing but routes.
     pub resolver: Option<IpAddr>,
 }
 
@@ -55,6 +57,7 @@ impl Plan {
             id,
             limits,
             spec,
+            view: None,
             wall,
             first: None,
             way_out: None,
@@ -69,6 +72,12 @@ impl Plan {
     /// the environment and the workspace.
     pub fn with_first(mut self, request: FirstRequest) -> Plan {
         self.first = Some(request);
+        self
+    }
+
+    /// The same, with its workspace shown like this, instead of the plain folder that the specification names.
+    pub fn with_workspace(mut self, view: View) -> Plan {
+        self.view = Some(view);
         self
     }
 
@@ -132,9 +141,10 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                Layout::for_host_root(self.id, &self.spec, resolver, self.authority.as_deref(), &self.own)
+                let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
+                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own)
             }
-            Wall::Absent => Layout::without_root(&self.spec),
+            Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
     }

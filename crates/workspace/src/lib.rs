@@ -7,6 +7,14 @@ pub mod clone;
 pub mod foreign;
 mod hold;
 pub mod inert;
+pub mod inside;
+pub mod layer;
+pub mod pack_judge;
+pub mod protect;
+pub mod quarantine;
+pub mod relay;
+mod settings;
 pub mod shelf;
 
 pub use hold::Hold;
+pub use settings::HostFiles;

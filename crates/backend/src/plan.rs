@@ -2,6 +2,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::layout::{GitInside, Layout};
+use belljar_spec::workspace::View;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
 };
@@ -19,6 +20,7 @@ pub struct Plan {
     pub(crate) id: SandboxId,
     pub(crate) limits: Limits,
     spec: SandboxSpec,
+    view: Option<View>,
     wall: Wall,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
@@ -56,6 +58,7 @@ impl Plan {
             id,
             limits,
             spec,
+            view: None,
             wall,
             first: None,
             way_out: None,
@@ -71,6 +74,12 @@ impl Plan {
     /// the environment and the workspace.
     pub fn with_first(mut self, request: FirstRequest) -> Plan {
         self.first = Some(request);
+        self
+    }
+
+    /// The same, with its workspace shown like this, instead of the plain folder that the specification names.
+    pub fn with_workspace(mut self, view: View) -> Plan {
+        self.view = Some(view);
         self
     }
 
@@ -140,17 +149,11 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
+                let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 let git = self.git.as_ref().map(|git| (git, self.kept_program()));
-                Layout::for_host_root(
-                    self.id,
-                    &self.spec,
-                    resolver,
-                    self.authority.as_deref(),
-                    &self.own,
-                    git,
-                )
+                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
             }
-            Wall::Absent => Layout::without_root(&self.spec),
+            Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
     }

@@ -9,6 +9,7 @@ use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, Recorder, SecretStore};
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use belljar_workspace::inside::{self, Person};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub struct Engine {
     records: Option<PathBuf>,
     /// Where values of secrets come from, if not from where everybody keeps them.
     secrets: Option<Arc<dyn SecretStore>>,
+    /// How workspaces are shown, if not as their specification says.
+    view: Option<View>,
 }
 
 /// Whether a wall works here.
@@ -51,6 +54,15 @@ impl Engine {
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretStore>) -> Engine {
         self.secrets = Some(secrets);
+        self
+    }
+
+    /// Shows the workspaces of its sandboxes like this, whatever their specification says of modes and protected paths. For
+    /// tests of walls.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_view(mut self, view: View) -> Engine {
+        self.view = Some(view);
         self
     }
 
@@ -158,6 +170,9 @@ impl Engine {
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
+        }
+        if let Some(view) = &self.view {
+            plan = plan.with_workspace(view.clone());
         }
         if let Some(way_out) =
             policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), None))

@@ -149,8 +149,8 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 let git = self.git.as_ref().map(|git| (git, self.kept_program()));
+                let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
             }
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),

@@ -4,10 +4,10 @@ use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out;
-use crate::{Sandbox, config, credentials, llm, machine};
+use crate::{Sandbox, config, credentials, llm, machine, pushes};
 use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
 use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore};
+use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::{Path, PathBuf};
@@ -195,16 +195,15 @@ impl Engine {
         // The first command is running by now. What it dials waits until somebody serves it.
         let way_out::Open { served, way_out, relay } = match &policy {
             Some(policy) => {
-                let credentials = Arc::clone(&prepared.credentials);
-                way_out::serve(
-                    &self.gateway,
-                    &mut guest,
-                    policy,
-                    &recorder,
-                    credentials,
+                let terms = Terms {
+                    policy: policy.clone(),
+                    recorder: Arc::clone(&recorder),
+                    llm: route.clone(),
+                    credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    route.clone(),
-                )?
+                    pushes: Some(pushes::pushes(spec, &directory)),
+                };
+                way_out::serve(&self.gateway, &mut guest, terms)?
             }
             None => way_out::Open::NOTHING,
         };

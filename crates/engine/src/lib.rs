@@ -26,6 +26,7 @@ mod faults;
 mod files;
 mod llm;
 mod machine;
+mod pushes;
 mod sandbox;
 mod spend;
 mod stream;

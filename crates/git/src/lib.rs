@@ -6,8 +6,10 @@
 pub mod advertisement;
 mod capabilities;
 pub mod daemon;
+pub mod fetch;
 pub mod judge;
 mod object_id;
+mod pack_judge;
 pub mod pkt;
 pub mod push;
 mod ref_name;
@@ -16,5 +18,6 @@ pub mod report;
 
 pub use capabilities::Capabilities;
 pub use object_id::{NotAnObjectId, ObjectFormat, ObjectId};
+pub use pack_judge::{PackJudge, TakenPack};
 pub use ref_name::{NotARefName, RefName};
 pub use refusal::PushRefusal;

@@ -5,10 +5,10 @@ use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, config, credentials, llm, machine, relay};
+use crate::{Sandbox, config, credentials, llm, machine, pushes, relay};
 use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore};
+use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -262,16 +262,15 @@ impl Engine {
         // The first command is running by now. What it dials waits until somebody serves it.
         let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {
-                let credentials = Arc::clone(&prepared.credentials);
-                way_out::serve(
-                    &self.gateway,
-                    &mut guest,
-                    policy,
-                    &recorder,
-                    credentials,
+                let terms = Terms {
+                    policy: policy.clone(),
+                    recorder: Arc::clone(&recorder),
+                    llm: route.clone(),
+                    credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    route.clone(),
-                )?
+                    pushes: Some(pushes::pushes(spec, &directory)),
+                };
+                way_out::serve(&self.gateway, &mut guest, terms)?
             }
             None => way_out::Open::NOTHING,
         };

@@ -27,6 +27,7 @@ mod files;
 mod llm;
 mod machine;
 mod publish;
+mod pushes;
 mod relay;
 mod sandbox;
 mod spend;

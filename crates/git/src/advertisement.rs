@@ -109,12 +109,17 @@ fn of_lines(service: Option<Service>, lines: &[Vec<u8>]) -> Result<Advertisement
             None => (trimmed(line), None),
         };
         match words {
-            Some(words) if index == 0 => capabilities = Capabilities::parse(words),
+            Some(words) if index == 0 && lines[0].len() < FIRST && std::str::from_utf8(words).is_ok() => {
+                capabilities = Capabilities::parse(words);
+            }
             None if index > 0 => {}
             _ => return Err(AdvertisementError::Malformed),
         }
         let space = line.iter().position(|byte| *byte == b' ').ok_or(AdvertisementError::Malformed)?;
         let id = ObjectId::parse(&line[..space]).map_err(|_| AdvertisementError::Malformed)?;
+        if index > 0 && id.format() != format {
+            return Err(AdvertisementError::Malformed);
+        }
         format = id.format();
         let name = line[space + 1..].to_vec();
         if name != NO_REFS {
@@ -184,6 +189,8 @@ impl AddCapability {
 }
 
 const SERVICE: &[u8] = b"# service=";
+/// With room for what is added when it is written again.
+const FIRST: usize = pkt::MOST_DATA - 16;
 const NO_REFS: &[u8] = b"capabilities^{}";
 /// The service, a version and the first ref.
 const BEGINNING: usize = 3 * (pkt::MOST_DATA + 4);

@@ -1,5 +1,6 @@
 //! Why a push does not arrive.
 
+use crate::RefName;
 use belljar_spec::ByteSize;
 use belljar_spec::git::{BranchName, RefPattern};
 use std::fmt;
@@ -32,6 +33,14 @@ pub enum PushRefusal {
     Pack { detail: String },
     /// The ref is not where the client thinks.
     Stale,
+    /// A ref whose name is the beginning of this one's, or the other way around.
+    InTheWay { other: String },
+    /// The name stands for another one.
+    Symbolic,
+    /// Somebody on the host works on the branch that would go away.
+    InUse,
+    /// What landed beside a branch in use is not in this push.
+    NotTaken { landed: RefName },
     /// The commands are not what a git client writes.
     Malformed { detail: String },
     /// Another ref of the same push was refused.
@@ -56,6 +65,10 @@ impl PushRefusal {
             PushRefusal::Objects { .. } => "push_objects",
             PushRefusal::Pack { .. } => "push_pack",
             PushRefusal::Stale => "push_stale",
+            PushRefusal::InTheWay { .. } => "push_in_the_way",
+            PushRefusal::Symbolic => "push_symbolic",
+            PushRefusal::InUse => "push_in_use",
+            PushRefusal::NotTaken { .. } => "push_not_taken",
             PushRefusal::Malformed { .. } => "push_malformed",
             PushRefusal::Together => "push_together",
             PushRefusal::Failed { .. } => "push_failed",
@@ -77,6 +90,10 @@ impl PushRefusal {
             PushRefusal::NotABranch
             | PushRefusal::Pack { .. }
             | PushRefusal::Stale
+            | PushRefusal::InTheWay { .. }
+            | PushRefusal::Symbolic
+            | PushRefusal::InUse
+            | PushRefusal::NotTaken { .. }
             | PushRefusal::Malformed { .. }
             | PushRefusal::Together
             | PushRefusal::Failed { .. } => None,
@@ -107,6 +124,14 @@ impl PushRefusal {
             PushRefusal::Objects { most } => format!("more than {most} objects"),
             PushRefusal::Pack { detail } => format!("bad pack: {detail}"),
             PushRefusal::Stale => "it moved meanwhile: fetch, then push again".to_string(),
+            PushRefusal::InTheWay { other } => format!("`{other}` is in the way: choose another name"),
+            PushRefusal::Symbolic => "it stands for another ref: push to that one".to_string(),
+            PushRefusal::InUse => "it is checked out on the host".to_string(),
+            PushRefusal::NotTaken { landed } => {
+                format!(
+                    "earlier commits wait at {landed} on the host and are not in this push: build on them"
+                )
+            }
             PushRefusal::Malformed { detail } => format!("not understood: {detail}"),
             PushRefusal::Together => "refused with another ref of the same push".to_string(),
             PushRefusal::Failed { detail } => format!("belljar failed: {detail}"),

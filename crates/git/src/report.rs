@@ -1,13 +1,21 @@
 //! What receive-pack answers: did the objects arrive, and what became of each ref (gitprotocol-pack(5), "Report Status").
 
-use crate::push::Push;
+use crate::push::{Push, Update};
 use crate::{PushRefusal, RefName, pkt};
 
 /// What became of one ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub name: RefName,
-    pub result: Result<(), PushRefusal>,
+    pub result: Result<Arrived, PushRefusal>,
+}
+
+/// Where an update went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrived {
+    AsAsked,
+    /// To another ref, which the client is told if it understands that (`report-status-v2`).
+    Elsewhere(Update),
 }
 
 /// An answer to a push.
@@ -34,7 +42,7 @@ impl Report {
     pub fn bytes(&self, push: &Push) -> Vec<u8> {
         let can = |name: &str| push.capabilities.has(name);
         let status = match can("report-status") || can("report-status-v2") {
-            true => self.status(),
+            true => self.status(can("report-status-v2")),
             false => Vec::new(),
         };
         if !can("side-band-64k") {
@@ -47,16 +55,22 @@ impl Report {
         bytes
     }
 
-    fn status(&self) -> Vec<u8> {
+    fn status(&self, with_options: bool) -> Vec<u8> {
         let mut status = Vec::new();
         let unpack = self.unpack.as_ref().map_or_else(|error| one_line(error), |()| "ok".to_string());
         pkt::append(&mut status, format!("unpack {unpack}\n").as_bytes());
         for Outcome { name, result } in &self.outcomes {
             let line = match result {
-                Ok(()) => format!("ok {name}\n"),
+                Ok(_) => format!("ok {name}\n"),
                 Err(refusal) => format!("ng {name} {refusal}\n"),
             };
             pkt::append(&mut status, line.as_bytes());
+            if let (Ok(Arrived::Elsewhere(Update { old, new, name })), true) = (result, with_options) {
+                for option in [format!("refname {name}"), format!("old-oid {old}"), format!("new-oid {new}")]
+                {
+                    pkt::append(&mut status, format!("option {option}\n").as_bytes());
+                }
+            }
         }
         status.extend_from_slice(pkt::FLUSH);
         status
@@ -89,7 +103,6 @@ const LONGEST: usize = 400;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::push::Update;
     use crate::{Capabilities, ObjectFormat, ObjectId};
 
     fn push(capabilities: &[&str]) -> Push {
@@ -127,6 +140,21 @@ mod tests {
         assert_eq!(report.bytes(&push), b"000b\x02hello\n0000");
         let push = super::tests::push(&[]);
         assert_eq!(report.bytes(&push), b"");
+    }
+
+    #[test]
+    fn a_ref_that_landed_elsewhere_is_named_to_those_who_understand() {
+        let name = RefName::parse(b"refs/belljar/x").unwrap();
+        let pushed = push(&["report-status-v2"]);
+        let landed = Update { name, ..pushed.updates[0].clone() };
+        let name = pushed.updates[0].name.clone();
+        let outcomes = vec![Outcome { name, result: Ok(Arrived::Elsewhere(landed)) }];
+        let report = Report { unpack: Ok(()), outcomes, progress: String::new() };
+        let text = String::from_utf8(report.bytes(&pushed)).unwrap();
+        assert!(text.contains("ok refs/heads/x\n0023option refname refs/belljar/x\n"), "{text}");
+        assert!(text.contains(&format!("option new-oid {}\n", "a".repeat(40))), "{text}");
+        let text = String::from_utf8(report.bytes(&push(&["report-status"]))).unwrap();
+        assert_eq!(text, "000eunpack ok\n0017ok refs/heads/x\n0000");
     }
 
     #[test]

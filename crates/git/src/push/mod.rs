@@ -176,6 +176,9 @@ impl Collect {
             if !self.push.updates.is_empty() || capabilities.contains(&0) {
                 return Err(PushError::CapabilitiesTwice);
             }
+            if capabilities.len() > MOST_CAPABILITIES || std::str::from_utf8(capabilities).is_err() {
+                return Err(not_a_command());
+            }
             self.push.capabilities = Capabilities::parse(capabilities);
         }
         let update = update(command).ok_or_else(not_a_command)??;
@@ -249,6 +252,7 @@ impl Push {
 /// A mirror of a large repository has thousands of refs; a sandbox's work has few.
 pub const MOST_UPDATES: usize = 1000;
 const MOST_OPTIONS: usize = 100;
+const MOST_CAPABILITIES: usize = 4096;
 /// All commands and options of a push.
 const MOST_BYTES: usize = 1024 * 1024;
 const SHOWN: usize = 120;

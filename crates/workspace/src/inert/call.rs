@@ -100,6 +100,12 @@ impl Call {
         self.env("GIT_ALLOW_PROTOCOL", names.join(":"))
     }
 
+    /// Whose it is: for a root that writes into somebody else's repository.
+    pub fn as_user(mut self, user: u32, group: u32) -> Call {
+        self.command.uid(user).gid(group);
+        self
+    }
+
     /// Where it runs. Without a repository none is looked for above it; one in it would be found.
     pub fn in_directory(mut self, directory: &Path) -> Call {
         self.command.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory));

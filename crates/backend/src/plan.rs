@@ -1,7 +1,7 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::Layout;
+use crate::layout::{GitInside, Layout};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
@@ -28,6 +28,7 @@ pub struct Plan {
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
     stubs: Option<PathBuf>,
+    git: Option<GitInside>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -66,6 +67,7 @@ impl Plan {
             own: Vec::new(),
             kept_program: None,
             stubs: None,
+            git: None,
             layout: OnceLock::new(),
         }
     }
@@ -117,6 +119,12 @@ impl Plan {
         self.stubs.as_deref()
     }
 
+    /// The same, with what git is told inside, and a guard in front of it.
+    pub fn with_git(mut self, git: GitInside) -> Plan {
+        self.git = Some(git);
+        self
+    }
+
     pub(crate) fn kept_program(&self) -> Option<&Path> {
         self.kept_program.as_deref()
     }
@@ -153,8 +161,9 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
+                let git = self.git.as_ref().map(|git| (git, self.kept_program()));
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
-                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own)
+                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
             }
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };

@@ -1,5 +1,7 @@
 //! What a sandbox can do at the relay, with the git that people have.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod relay;
 mod repository;
 
@@ -302,4 +304,31 @@ fn a_dropped_relay_is_gone() {
     drop(stage.relay.take());
     assert!(!git(&clone.folder, &["ls-remote", "host"]).status.success());
     assert!(std::net::TcpStream::connect(stage.address).is_err());
+}
+
+#[test]
+fn what_root_adds_belongs_to_the_repositorys_owner() {
+    use std::os::unix::fs::MetadataExt;
+    let theirs = |folder: &Path| {
+        let host = Repository::with_commit(folder);
+        let output =
+            std::process::Command::new("chown").args(["-R", "65534:65534"]).arg(folder).output().unwrap();
+        // Only root can make this happen.
+        if output.status.success() {
+            std::fs::set_permissions(
+                folder.parent().unwrap(),
+                std::os::unix::fs::PermissionsExt::from_mode(0o755),
+            )
+            .unwrap();
+        }
+        host
+    };
+    let stage = Stage::of(policy(), theirs);
+    let owner = std::fs::metadata(&stage.host.folder).unwrap().uid();
+    let clone = stage.clone_as("clone");
+    clone.commit("a", "a\n", "second");
+    push(&clone, &["main", "HEAD:agent/x"]);
+    for path in stage.everything().keys() {
+        assert_eq!(std::fs::symlink_metadata(path).unwrap().uid(), owner, "{}", path.display());
+    }
 }

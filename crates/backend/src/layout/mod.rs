@@ -6,6 +6,7 @@
 
 mod environment;
 mod etc;
+mod git;
 mod home;
 mod java;
 mod mounts;
@@ -26,6 +27,8 @@ use std::path::{Path, PathBuf};
 /// The shell that an interactive command gets, as a path inside.
 pub use environment::shell;
 pub(crate) use etc::HOSTNAME;
+/// What git is told inside.
+pub use git::GitInside;
 pub(crate) use workspace::{Layered, Missing};
 
 /// What a sandbox sees.
@@ -98,6 +101,7 @@ impl Layout {
         resolver: Option<IpAddr>,
         authority: Option<&str>,
         own: &[PathBuf],
+        git: Option<(&GitInside, Option<&Path>)>,
     ) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
@@ -117,11 +121,14 @@ impl Layout {
             spec.llm.as_ref().map(|llm| llm.port),
         ));
         let trust = authority.map(|pem| trust::add(pem, &mut etc)).unwrap_or_default();
+        let mut home = home::visible();
+        let (guard, git) =
+            git.map(|(git, kept)| git::add(git, kept, &mut etc, &mut home.path)).unwrap_or_default();
         binds.extend(etc.binds);
         links.extend(etc.links);
         links.push(("var/tmp".into(), "../tmp".into()));
-        let home = home::visible();
         binds.extend(home.binds);
+        binds.extend(guard);
 
         let workspace = match (&workspace_on_host, spec.workspace_path) {
             (Some(path), WorkspacePath::SameAsHost) => text(path)?.to_string(),
@@ -142,7 +149,7 @@ impl Layout {
         masks.extend(sockets::below(&binds));
 
         let environment = {
-            let tools = [home.variables, trust].concat();
+            let tools = [home.variables, trust, git].concat();
             environment::inside(&home.path, &tools, &asked_environment(spec))
         };
         let missing = shown.missing();

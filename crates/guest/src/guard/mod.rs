@@ -8,15 +8,16 @@ mod arguments;
 mod grammar;
 mod judge;
 
+use belljar_sys::exec;
+use belljar_sys::rustix::io::Errno;
 use judge::judge;
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Write};
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 /// Whether this program was called as git.
 pub(crate) fn is_wanted() -> bool {
@@ -39,19 +40,19 @@ pub(crate) fn run() -> ExitCode {
 
 /// The next git on PATH that is not this program. Comes back only if there is none.
 fn become_git() -> ExitCode {
-    let mut words = env::args_os();
-    let name = words.next().unwrap_or_else(|| "git".into());
-    let words: Vec<OsString> = words.collect();
+    let c_string = |text: OsString| CString::new(text.into_vec()).ok();
+    // The kernel's own strings have no zero byte.
+    let words: Vec<CString> = env::args_os().filter_map(c_string).collect();
     let mut refused = None;
-    for program in candidates() {
-        let error = Command::new(&program).arg0(&name).args(&words).exec();
-        if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-            refused = Some((program, error));
+    for program in candidates().filter_map(|path| c_string(path.into())) {
+        match exec::replace(&program, &words) {
+            Errno::NOENT | Errno::NOTDIR => {}
+            errno => refused = Some((program, errno)),
         }
     }
     match refused {
-        Some((program, error)) => {
-            say(&format!("git: cannot run {}: {error}\n", program.display()));
+        Some((program, errno)) => {
+            say(&format!("git: cannot run {}: {errno}\n", program.to_string_lossy()));
             ExitCode::from(CANNOT_RUN)
         }
         None => {

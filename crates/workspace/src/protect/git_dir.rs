@@ -2,6 +2,8 @@
 //! elsewhere. Each was tried with a real git (docs/protected-paths.md has the list, and what is left).
 
 use super::shields::{Missing, Shields};
+use crate::settings::plain;
+use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use std::fs;
 
@@ -33,7 +35,7 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
         return Ok(());
     }
     let names = names(shields, &all);
-    if names.len() > MOST_APART {
+    if names.len() > MOST_WORKTREES_APART {
         shields.protect(&all, Missing::Nothing)?;
     }
     for name in &names {
@@ -80,7 +82,24 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
         }
     }
     found.sort();
-    found.iter().try_for_each(|entry| itself(shields, entry))
+    for entry in &found {
+        itself(shields, entry)?;
+        work_tree(shields, entry)?;
+    }
+    Ok(())
+}
+
+/// A submodule's work tree has a file that names its git directory, which could be made to name another.
+fn work_tree(shields: &mut Shields, module: &str) -> Result<(), SandboxError> {
+    let module = shields.root().join(module);
+    let config = fs::read(module.join("config")).unwrap_or_default();
+    let named = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
+    let place = named.and_then(|variable| Some(plain(&module.join(variable.text()?))));
+    let file = place.as_ref().and_then(|place| place.strip_prefix(shields.root()).ok()?.to_str());
+    match file.map(|place| join(place, ".git")) {
+        Some(file) => shields.protect(&file, Missing::Nothing),
+        None => Ok(()),
+    }
 }
 
 fn names(shields: &Shields, directory: &str) -> Vec<String> {
@@ -108,6 +127,8 @@ const HELD: [(&str, Missing); 5] = [
 ];
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
-/// More worktrees or submodules than this are held together.
+/// More worktrees than this are held together.
+const MOST_WORKTREES_APART: usize = 256;
+/// More submodules than this are held together.
 const MOST_APART: usize = 16;
 const MOST_SEEN: usize = 256;

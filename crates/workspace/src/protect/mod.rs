@@ -4,9 +4,13 @@
 //! and nothing is written. Called by the engine for every sandbox with a workspace.
 
 mod git_dir;
+mod index;
+mod left;
 mod linked;
 mod named;
 mod shields;
+
+pub use left::{Left, LeftKind, left, left_since};
 
 use crate::settings::HostFiles;
 use belljar_spec::SandboxError;

@@ -133,7 +133,7 @@ fn many_worktrees_are_held_together() {
     let place = Place::new();
     place.repository("main");
     place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
-    for number in 0..40 {
+    for number in 0..300 {
         fs::create_dir(place.path(&format!("main/.git/worktrees/x{number}"))).unwrap();
     }
     let shields = place.view("one").unwrap().git.unwrap().shields;
@@ -157,6 +157,8 @@ fn submodules_are_held_and_can_be_worked_in() {
         (".git/modules/deep/name/hooks", Some(Existing)),
         (".git/modules/deep/name/config", Some(Existing)),
         (".git/modules/deep/name/commondir", Some(MissingFile("."))),
+        ("sub", Some(Anchored)),
+        ("sub/.git", Some(Existing)),
     ] {
         assert_eq!(what(&shields, path), expected, "{path}");
     }
@@ -215,6 +217,80 @@ fn links_are_refused_wherever_they_are() {
         }
         std::os::unix::fs::symlink(&away, &link_at).unwrap();
         assert_eq!(place.view("w").unwrap_err().code, "protected_path_is_link", "{link}");
+    }
+}
+
+#[test]
+fn what_no_mount_can_prevent_is_found_afterwards() {
+    for (version, format) in [("2", "sha1"), ("4", "sha1"), ("3", "sha256")] {
+        let place = Place::new();
+        place.git(&["init", "-q", "--object-format", format, "w"]);
+        place.repository("w");
+        let found = || -> Vec<(String, LeftKind)> {
+            let all = left(&place.view("w").unwrap()).into_iter();
+            all.map(|one| (one.path.strip_prefix(place.path("w")).unwrap().display().to_string(), one.what))
+                .collect()
+        };
+        assert_eq!(found(), []);
+        // A repository that nobody names is not gone into; one in the index is.
+        place.git(&["init", "-q", "--object-format", format, "w/deep/nested"]);
+        place.repository("w/deep/nested");
+        fs::write(place.path("w/deep/zzz"), "").unwrap();
+        assert_eq!(found(), []);
+        place.git(&["-C", "w", "update-index", "--index-version", version]);
+        place.git(&["-C", "w", "-c", "advice.addEmbeddedRepo=false", "add", "deep"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        place.git(&["-C", "w", "update-index", "--split-index"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        let view = place.view("w").unwrap();
+        let before = left(&view);
+        assert_eq!(left_since(&before, &view), []);
+        place.git(&["-C", "w/deep/nested", "config", "core.fsmonitor", "/canary"]);
+        assert_eq!(left_since(&before, &view).len(), 1);
+        place.git(&["-C", "w", "update-index", "--no-split-index"]);
+        for entry in fs::read_dir(place.path("w/.git")).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        place.git(&["-C", "w", "rm", "-q", "-f", "--cached", "deep/nested"]);
+
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/COMMIT_MSG")).unwrap();
+        fs::remove_file(place.path("w/.git/logs/refs/heads/main")).unwrap();
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/logs/refs/heads/main")).unwrap();
+        fs::create_dir(place.path("w/.git/rebase-merge")).unwrap();
+        fs::write(place.path("w/.git/rebase-merge/git-rebase-todo"), "pick 1 a\n  x touch /canary\n")
+            .unwrap();
+        let expected = [
+            (".git/COMMIT_MSG", LeftKind::Link),
+            (".git/logs/refs/heads/main", LeftKind::Link),
+            (".git/rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ];
+        assert_eq!(found(), expected.map(|(path, what)| (path.to_string(), what)));
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("plain")).unwrap();
+    let view = place.view("plain").unwrap();
+    assert_eq!(left(&view), []);
+    place.git(&["init", "-q", "--bare", "plain"]);
+    assert_eq!(left(&view)[0].what, LeftKind::GitDirectory);
+}
+
+#[test]
+fn a_damaged_index_names_nothing() {
+    let place = Place::new();
+    place.repository("w");
+    let index = place.path("w/.git/index");
+    let whole = fs::read(&index).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&index, &whole[..length]).unwrap();
+        assert_eq!(left(&place.view("w").unwrap()), []);
+    }
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        fs::write(&index, changed).unwrap();
+        left(&place.view("w").unwrap());
     }
 }
 

@@ -50,9 +50,8 @@ impl Quarantine {
         let mut is_taking = indexer.write(&begin);
         while is_taking {
             match incoming.read_unless(&mut buffer, indexer.said(), QUIET).map_err(QuarantineError::Broken)? {
-                // It has said which pack it is, or why it is none.
-                None => break,
-                Some(0) => return Err(QuarantineError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                // It has said which pack it is, or why it is none; or will now, that nothing more comes.
+                None | Some(0) => break,
                 Some(count) => {
                     total += count as u64;
                     if total > limits.bytes.as_u64() {

@@ -5,6 +5,8 @@ use belljar_git::judge::{self, Facts, Questions, Seen};
 use belljar_git::push::{Change, Push, Update};
 use belljar_git::{ObjectFormat, ObjectId, PushRefusal, RefName};
 use belljar_spec::git::RefPolicy;
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// The refs of a push, each with what has become of it so far.
 pub(super) struct Moves {
@@ -98,6 +100,7 @@ impl Moves {
         let shown = shown(refs);
         quarantine.check_whole(taken, &tips, &shown)?;
         let kinds = quarantine.kinds(&tips)?;
+        let looking = Looking { quarantine, shown: &shown, known: RefCell::default() };
         self.each(|update, landing| {
             if update.change() == Change::Delete {
                 return Ok(Ok(landing));
@@ -110,11 +113,11 @@ impl Moves {
                 Ok(questions) => questions,
                 Err(refusal) => return Ok(Err(refusal)),
             };
-            let facts = facts(quarantine, update, questions, &shown)?;
+            let facts = looking.facts(update, questions)?;
             if let Err(refusal) = judge::by_facts(policy, update, facts) {
                 return Ok(Err(refusal));
             }
-            Ok(match policy.force || takes_all(quarantine, update, &landing)? {
+            Ok(match policy.force || looking.takes_all(update, &landing)? {
                 true => Ok(landing),
                 false => Err(PushRefusal::NotTaken { landed: landing.name }),
             })
@@ -160,30 +163,44 @@ impl Moves {
     }
 }
 
-fn facts(
-    quarantine: &Quarantine,
-    update: &Update,
-    questions: Questions,
-    shown: &[ObjectId],
-) -> Result<Facts, QuarantineError> {
-    let seen = |is_so: bool| if is_so { Seen::Yes } else { Seen::No };
-    let mut facts = Facts::NOTHING_ASKED;
-    if questions.follows {
-        facts.follows = seen(quarantine.follows(&update.old, &update.new)?);
-    }
-    if questions.keeps_workflows {
-        facts.keeps_workflows = seen(quarantine.keeps_workflows(&update.new, shown)?);
-    }
-    Ok(facts)
+/// Objects being looked at. Many refs of a push move along the same way: nothing is asked twice.
+struct Looking<'a> {
+    quarantine: &'a Quarantine,
+    shown: &'a [ObjectId],
+    known: RefCell<HashMap<(ObjectId, ObjectId), bool>>,
 }
 
-/// What landed beside a branch earlier may go if the branch has it by now, or if the new commits build on it.
-fn takes_all(quarantine: &Quarantine, update: &Update, landing: &Landing) -> Result<bool, QuarantineError> {
-    let waits = &landing.old;
-    Ok(landing.name == update.name
-        || waits.is_zero()
-        || quarantine.follows(waits, &update.new)?
-        || (!update.old.is_zero() && quarantine.follows(waits, &update.old)?))
+impl Looking<'_> {
+    fn facts(&self, update: &Update, questions: Questions) -> Result<Facts, QuarantineError> {
+        let seen = |is_so: bool| if is_so { Seen::Yes } else { Seen::No };
+        let mut facts = Facts::NOTHING_ASKED;
+        if questions.follows {
+            facts.follows = seen(self.follows(&update.old, &update.new)?);
+        }
+        if questions.keeps_workflows {
+            facts.keeps_workflows = seen(self.quarantine.keeps_workflows(&update.new, self.shown)?);
+        }
+        Ok(facts)
+    }
+
+    /// What landed beside a branch earlier may go if the branch has it by now, or if the new commits build on it.
+    fn takes_all(&self, update: &Update, landing: &Landing) -> Result<bool, QuarantineError> {
+        let waits = &landing.old;
+        Ok(landing.name == update.name
+            || waits.is_zero()
+            || self.follows(waits, &update.new)?
+            || (!update.old.is_zero() && self.follows(waits, &update.old)?))
+    }
+
+    fn follows(&self, old: &ObjectId, new: &ObjectId) -> Result<bool, QuarantineError> {
+        let way = (old.clone(), new.clone());
+        if let Some(known) = self.known.borrow().get(&way) {
+            return Ok(*known);
+        }
+        let follows = self.quarantine.follows(old, new)?;
+        self.known.borrow_mut().insert(way, follows);
+        Ok(follows)
+    }
 }
 
 fn find<'a>(refs: &'a [HostRef], name: &RefName) -> Option<&'a HostRef> {

@@ -12,9 +12,9 @@ mod tree;
 
 pub use error::ShelfError;
 pub use host::HostRepository;
-pub use place::Hold;
 
 use crate::foreign::{Foreign, ForeignError, ObjectHash};
+use crate::hold::Hold;
 use crate::inert::Git;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
@@ -43,6 +43,18 @@ pub struct Provisioned {
     pub outcome: Outcome,
     /// As long as it is there, the worktree is neither moved nor removed.
     pub hold: Hold,
+}
+
+impl Provisioned {
+    /// Does the host have the branch's last commit? One without a commit has nothing to bring.
+    pub fn is_on_host(&self) -> Result<bool, ShelfError> {
+        let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
+        let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
+        match repo.branch(&self.branch).map_err(spoiled)? {
+            None => Ok(true),
+            Some(commit) => Ok(on_host(&Git::find()?, &self.host, Some(&commit))),
+        }
+    }
 }
 
 /// What was done.
@@ -94,7 +106,8 @@ pub fn provision(
     };
     let tree = Tree { git: &git, place: &place, host: &host, branch: &branch, name: tree_name(&branch) };
     let (outcome, commit) = tree.provide()?;
-    let hold = Hold::together(&place.mark(&tree.name).join("lock"))?;
+    let mark = place.mark(&tree.name);
+    let hold = Hold::together(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
     let (shelf, folder) = (place.name(), tree.folder());
     let HostRepository { below, common, .. } = host;
@@ -119,7 +132,7 @@ pub fn list(state: &Path) -> Result<Vec<Shelved>, ShelfError> {
                 folder: place.tree(&name),
                 on_host: on_host(&git, &label.host, commit.as_ref()),
                 commit,
-                in_use: Hold::alone(&place.mark(&name).join("lock"))?.is_none(),
+                in_use: hold_alone(&place, &name)?.is_none(),
             });
         }
     }
@@ -146,7 +159,7 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
             shelf: shelf.to_string(),
             branch: mark.map_or_else(|| name.clone(), |mark| mark.branch),
         };
-        holds.push(Hold::alone(&place.mark(name).join("lock"))?.ok_or_else(in_use)?);
+        holds.push(hold_alone(&place, name)?.ok_or_else(in_use)?);
     }
     match branch {
         None => store::remove(&place.root),
@@ -184,6 +197,11 @@ fn trees(place: &Place) -> Vec<String> {
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
+}
+
+fn hold_alone(place: &Place, tree: &str) -> Result<Option<Hold>, ShelfError> {
+    let mark = place.mark(tree);
+    Hold::alone(&mark.join("lock")).map_err(ShelfError::io(&mark))
 }
 
 fn on_host(git: &Git, host: &Path, commit: Option<&ObjectHash>) -> bool {

@@ -11,13 +11,12 @@
 //! ```
 
 use super::ShelfError;
+use crate::hold::{self, Hold};
 use belljar_spec::git::BranchName;
-use belljar_sys::rustix::fs::{FlockOperation, flock};
-use belljar_sys::rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of one shelf.
@@ -32,12 +31,6 @@ pub(super) struct Label {
     version: u32,
     /// The host's git directory.
     pub(super) host: PathBuf,
-}
-
-/// A hold on a file: others wait, or see it. It ends with the process, however that ends.
-#[derive(Debug)]
-pub struct Hold {
-    file: File,
 }
 
 impl Place {
@@ -98,7 +91,7 @@ impl Place {
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
                 made.map_err(ShelfError::io(directory))?;
             }
-            let hold = Hold::wait(&path)?;
+            let hold = Hold::wait(&path).map_err(ShelfError::io(&path))?;
             // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
             if hold.is_at(&path) {
                 return Ok(hold);
@@ -121,47 +114,6 @@ impl Place {
     }
 }
 
-impl Hold {
-    /// Waits until nobody else holds it.
-    pub(super) fn wait(path: &Path) -> Result<Hold, ShelfError> {
-        let hold = Hold::open(path)?;
-        loop {
-            match flock(&hold.file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(hold),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(ShelfError::io(path)(error.into())),
-            }
-        }
-    }
-
-    /// Holds it alone, if nobody else does.
-    pub(super) fn alone(path: &Path) -> Result<Option<Hold>, ShelfError> {
-        let hold = Hold::open(path)?;
-        match flock(&hold.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(hold)),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(ShelfError::io(path)(error.into())),
-        }
-    }
-
-    /// Holds it beside others.
-    pub(super) fn together(path: &Path) -> Result<Hold, ShelfError> {
-        let hold = Hold::open(path)?;
-        flock(&hold.file, FlockOperation::LockShared).map_err(|error| ShelfError::io(path)(error.into()))?;
-        Ok(hold)
-    }
-
-    fn open(path: &Path) -> Result<Hold, ShelfError> {
-        let opened = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path);
-        Ok(Hold { file: opened.map_err(ShelfError::io(path))? })
-    }
-
-    fn is_at(&self, path: &Path) -> bool {
-        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-        self.file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(a, b)| same(a, b))
-    }
-}
-
 /// A folder's name for a branch: readable, and another one for every branch. What had to be changed is marked by `~`,
 /// which no branch has in its name, and a part of the name's hash.
 pub(super) fn tree_name(branch: &BranchName) -> String {
@@ -175,9 +127,7 @@ pub(super) fn tree_name(branch: &BranchName) -> String {
 
 /// Writes a file of ours, whole or not at all.
 pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ShelfError> {
-    let unfinished = path.with_extension("new");
-    fs::write(&unfinished, content).map_err(ShelfError::io(&unfinished))?;
-    fs::rename(&unfinished, path).map_err(ShelfError::io(path))
+    hold::write_whole(path, content).map_err(ShelfError::io(path))
 }
 
 /// A shelf's name: the repository's folder, and a part of the hash of where its git directory is.

@@ -11,10 +11,11 @@
 //! added to.
 
 use super::host::{Checkout, HostRepository};
-use super::place::{Hold, Place, write_whole};
+use super::place::{Place, write_whole};
 use super::store::remove;
 use super::{Outcome, ShelfError, spoiled};
 use crate::foreign::{Foreign, Head, Import, ObjectHash, import};
+use crate::hold::Hold;
 use crate::inert::{Call, Git};
 use belljar_spec::git::{BranchName, PushLimits};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ impl Tree<'_> {
     pub(super) fn provide(&self) -> Result<(Outcome, Option<ObjectHash>), ShelfError> {
         let marks = self.place.mark(&self.name);
         fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
-        let alone = Hold::alone(&marks.join("lock"))?;
+        let alone = Hold::alone(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
         let checkout = self.host.checkout(self.git)?;
         let on_host = self.on_host()?;
         let repo = self.repo()?;

@@ -4,16 +4,19 @@
 #![allow(dead_code, unreachable_pub)]
 
 use crate::repository::{Repository, directory, git};
+use belljar_git::pkt;
 use belljar_spec::git::RefPolicy;
 use belljar_workspace::inert::Git;
 use belljar_workspace::quarantine::HostRepository;
 use belljar_workspace::relay::{Relay, RelayEvent, RelayTerms};
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The host's side, served.
 pub struct Stage {
@@ -32,7 +35,7 @@ impl Stage {
     }
 
     pub fn with(policy: RefPolicy) -> Stage {
-        Stage::of(policy, |folder| Repository::with_commit(folder))
+        Stage::of(policy, Repository::with_commit)
     }
 
     pub fn of(policy: RefPolicy, host: impl FnOnce(&Path) -> Repository) -> Stage {
@@ -157,4 +160,90 @@ fn collect(path: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
             }
         }
     }
+}
+
+/// A pack of exactly these objects, one a line.
+pub fn pack_of(folder: &Path, list: &str) -> Vec<u8> {
+    let mut child = Command::new("git")
+        .args(["pack-objects", "--stdout", "-q"])
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(list.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    output.stdout
+}
+
+/// A connection without git.
+pub struct Raw {
+    pub socket: TcpStream,
+}
+
+impl Raw {
+    /// Connects and asks.
+    pub fn ask(address: SocketAddr, request: &[u8]) -> Raw {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+        socket.write_all(request).unwrap();
+        Raw { socket }
+    }
+
+    /// Connects for a push, and reads the list of refs.
+    pub fn push(address: SocketAddr) -> Raw {
+        let mut raw = Raw::ask(address, &pkt::data(b"git-receive-pack /repo\0host=x\0"));
+        raw.list();
+        raw
+    }
+
+    /// Reads packets up to a flush.
+    pub fn list(&mut self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        loop {
+            let mut digits = [0; 4];
+            self.socket.read_exact(&mut digits).unwrap();
+            match pkt::announced(digits).unwrap() {
+                pkt::Announced::Data(length) => {
+                    let mut line = vec![0; length];
+                    self.socket.read_exact(&mut line).unwrap();
+                    lines.push(line);
+                }
+                _ => return lines,
+            }
+        }
+    }
+
+    /// Sends, without a care for whether it is taken.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).is_ok()
+    }
+
+    /// All that it says until it hangs up.
+    pub fn rest(mut self) -> String {
+        let mut bytes = Vec::new();
+        let _ = self.socket.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The commands of a push as git writes them, up to the pack.
+pub fn commands(updates: &[(String, String, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (index, (old, new, name)) in updates.iter().enumerate() {
+        let words = if index == 0 { "\0 report-status object-format=sha1" } else { "" };
+        pkt::append(&mut bytes, format!("{old} {new} {name}{words}").as_bytes());
+    }
+    bytes.extend_from_slice(pkt::FLUSH);
+    bytes
+}
+
+/// A push without git; gives the answer.
+pub fn raw_push(address: SocketAddr, updates: &[(String, String, &str)], pack: &[u8]) -> String {
+    let mut raw = Raw::push(address);
+    raw.send(&commands(updates));
+    raw.send(pack);
+    raw.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    raw.rest()
 }

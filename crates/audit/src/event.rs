@@ -140,6 +140,26 @@ pub enum Event {
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
     RecordsLost { count: u64 },
+    /// The sandbox fetched from the host's repository, and so much went to it.
+    HostFetched { sent: u64 },
+    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which is another than was asked for where
+    /// somebody works on that branch.
+    HostPushed {
+        #[serde(rename = "ref")]
+        reference: Printable,
+        landed: Printable,
+        old: Printable,
+        new: Printable,
+    },
+    /// The sandbox pushed, and a ref did not move.
+    HostPushRefused {
+        #[serde(rename = "ref")]
+        reference: Printable,
+        reason: Printable,
+        detail: Printable,
+    },
+    /// A fetch or a push that ended early, or something that is neither.
+    HostRelayBroken { detail: Printable },
     /// The sandbox is gone.
     SandboxEnded {},
 }
@@ -391,6 +411,25 @@ mod tests {
             ),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
+            (Event::HostFetched { sent: 7 }, r#"{"kind":"host_fetched","sent":7}"#),
+            (
+                Event::HostPushed {
+                    reference: "refs/heads/x".into(),
+                    landed: "refs/belljar/x".into(),
+                    old: "00".into(),
+                    new: "aa".into(),
+                },
+                r#"{"kind":"host_pushed","ref":"refs/heads/x","landed":"refs/belljar/x","old":"00","new":"aa"}"#,
+            ),
+            (
+                Event::HostPushRefused {
+                    reference: "refs/heads/x".into(),
+                    reason: "push_force".into(),
+                    detail: "no\n".into(),
+                },
+                r#"{"kind":"host_push_refused","ref":"refs/heads/x","reason":"push_force","detail":"no\\n"}"#,
+            ),
+            (Event::HostRelayBroken { detail: "x".into() }, r#"{"kind":"host_relay_broken","detail":"x"}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),
         ];
         for (event, expected) in cases {

@@ -79,7 +79,7 @@ impl Guest {
 
     /// The sockets of its way out, if it has one.
     pub fn take_way_out(&mut self) -> Option<(IntakeReport, Vec<OwnedFd>)> {
-        Some((self.sealed.intake?, std::mem::take(&mut self.way_out)))
+        Some((self.sealed.intake.clone()?, std::mem::take(&mut self.way_out)))
     }
 
     /// A new stream to the guest, for one request.

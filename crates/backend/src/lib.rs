@@ -28,5 +28,5 @@ pub use container::around_us as container_around_us;
 pub use contract::{Backend, Meanwhile, backend};
 pub use embedded::keep_program;
 pub use guest::Guest;
-pub use layout::shell;
+pub use layout::{GitInside, shell};
 pub use plan::{FirstRequest, Plan, Wall, WayOut, new_id};

@@ -4,6 +4,7 @@ mod credentials;
 mod llm;
 mod secrets;
 mod settings;
+mod workspace;
 
 pub(crate) use credentials::CredentialArgs;
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
@@ -12,12 +13,13 @@ pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 
+pub(crate) use workspace::WorkspaceArgs;
+
 use crate::failure::say_notes;
 use belljar_engine::config::CredentialFlags;
 use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
 use belljar_spec::secret::SecretName;
-use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -91,6 +93,8 @@ pub(crate) enum Command {
         belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
         belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
         belljar run --llm https://api.anthropic.com --llm-key secret:anthropic -- claude -p hello\n  \
+        belljar run --overlay -- claude -p 'tidy up'   # then: belljar diff, belljar apply\n  \
+        belljar run --branch fix/login -- claude -p 'fix the login'\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -159,6 +163,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
     #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
+    #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
     pub(crate) secrets: CredentialArgs,
@@ -184,6 +190,8 @@ pub(crate) struct RunArgs {
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
@@ -371,6 +379,7 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 /// The sandbox that was asked for.
 pub(crate) fn spec(
     sandbox: SandboxArgs,
+    changes: WorkspaceArgs,
     egress: EgressArgs,
     secrets: CredentialArgs,
     llm: LlmArgs,
@@ -378,6 +387,9 @@ pub(crate) fn spec(
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
     let mut egress = config::load(Some(&workspace), egress.flags())?;
+    let protected =
+        egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
+    let pushes = egress.pushes(&changes.push);
     let mut secrets = secrets.flags();
     let mut env = Vec::new();
     for variable in &sandbox.env {
@@ -396,9 +408,9 @@ pub(crate) fn spec(
         backend: sandbox.backend,
         at_least: sandbox.at_least,
         workspace: Some(workspace),
-        mode: WorkspaceMode::Bind,
-        protected: Vec::new(),
-        pushes: None,
+        mode: changes.mode(),
+        protected,
+        pushes,
         workspace_path: match sandbox.workspace_path {
             Where::Standard => WorkspacePath::Standard,
             Where::Same => WorkspacePath::SameAsHost,

@@ -26,10 +26,12 @@ mod faults;
 mod files;
 mod llm;
 mod machine;
+mod relay;
 mod sandbox;
 mod spend;
 mod stream;
 mod way_out;
+mod workspace;
 
 pub use engine::{Engine, WallReport};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
@@ -39,6 +41,7 @@ pub use machine::machine;
 pub use sandbox::Sandbox;
 pub use spend::spend;
 pub use way_out::WayOut;
+pub use workspace::Changes;
 
 pub use belljar_backend::{container_around_us, shell};
 pub use belljar_gateway::llm::Totals as LlmTotals;

@@ -8,15 +8,22 @@ use belljar_gateway::{self as gateway, Authority, Credentials, Gateway, Intake, 
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::message::{self, Caught, Families};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// What the guest opens for a policy and a route to a model; `None` where there is neither.
-pub(crate) fn plan(policy: &EgressPolicy, llm: Option<&LlmRoute>) -> Option<belljar_backend::WayOut> {
-    let route = llm.map(|llm| llm.port);
+/// What the guest opens for a policy, a route to a model, and one to the host's repository at the port `relay`; `None`
+/// where there is none of them.
+pub(crate) fn plan(
+    policy: &EgressPolicy,
+    llm: Option<&LlmRoute>,
+    relay: Option<u16>,
+) -> Option<belljar_backend::WayOut> {
+    // In this order: `serve` tells them apart by it.
+    let routes: Vec<u16> = llm.map(|llm| llm.port).into_iter().chain(relay).collect();
     let catch = (policy.mode != Mode::None).then(|| message::Catch {
         ipv4: gateway::IPV4.octets(),
         ipv6: gateway::IPV6.octets(),
@@ -24,14 +31,14 @@ pub(crate) fn plan(policy: &EgressPolicy, llm: Option<&LlmRoute>) -> Option<bell
         // Both could not have it.
         ports_without_netfilter: gateway::ports(policy)
             .into_iter()
-            .filter(|port| Some(*port) != route)
+            .filter(|port| !routes.contains(port))
             .collect(),
     });
-    if catch.is_none() && route.is_none() {
+    if catch.is_none() && routes.is_empty() {
         return None;
     }
     let resolver = catch.is_some().then(|| gateway::DNS_ADDRESS.into());
-    Some(belljar_backend::WayOut { intake: message::Intake { catch, route }, resolver })
+    Some(belljar_backend::WayOut { intake: message::Intake { catch, routes }, resolver })
 }
 
 /// The authority of a sandbox; `None` where nobody has to look into TLS.
@@ -89,6 +96,20 @@ pub enum WayOut {
     SomePorts,
 }
 
+/// What serves a sandbox's sockets.
+pub(crate) struct Open {
+    /// The gateway's part; `None` where it has none.
+    pub(crate) served: Option<Served>,
+    pub(crate) way_out: WayOut,
+    /// Listeners of the route to the host's repository, which somebody else serves; they do not block.
+    pub(crate) relay: Vec<OwnedFd>,
+}
+
+impl Open {
+    /// No sockets at all.
+    pub(crate) const NOTHING: Open = Open { served: None, way_out: WayOut::Absent, relay: Vec::new() };
+}
+
 /// Serves the sockets that a guest handed over.
 pub(crate) fn serve(
     gateway: &OnceLock<Gateway>,
@@ -98,13 +119,19 @@ pub(crate) fn serve(
     credentials: Arc<Credentials>,
     authority: Option<Arc<Authority>>,
     llm: Option<Arc<Route>>,
-) -> Result<(Option<Served>, WayOut), SandboxError> {
-    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok((None, WayOut::Absent)) };
+) -> Result<Open, SandboxError> {
+    let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
         SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
     };
     let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
-    let routes = resolvers.split_off(resolvers.len().saturating_sub(report.routes.into()));
+    let all: usize = report.routes.iter().copied().map(usize::from).sum();
+    let mut routes = resolvers.split_off(resolvers.len().saturating_sub(all));
+    let of_the_model = llm.as_ref().and(report.routes.first()).copied().unwrap_or(0);
+    let relay = routes.split_off(usize::from(of_the_model).min(routes.len()));
+    if report.caught == Caught::Nothing && llm.is_none() {
+        return Ok(Open { relay, ..Open::NOTHING });
+    }
     let intake = Intake { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
     let gateway = start(gateway).map_err(failed)?;
     let way_out = match report.caught {
@@ -118,7 +145,7 @@ pub(crate) fn serve(
             Terms { policy: policy.clone(), recorder: Arc::clone(recorder), credentials, authority, llm },
         )
         .map_err(failed)?;
-    Ok((Some(served), way_out))
+    Ok(Open { served: Some(served), way_out, relay })
 }
 
 /// Starts the gateway, if it does not run yet.
@@ -158,4 +185,18 @@ fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
         loosened.push("the private key of the GitHub App is inside".to_string());
     }
     loosened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_relay_alone_is_reason_enough_for_a_way_out() {
+        let none = EgressPolicy { mode: Mode::None, ..EgressPolicy::strict() };
+        assert!(plan(&none, None, None).is_none());
+        let relay = plan(&none, None, Some(9418)).expect("a way out");
+        assert_eq!(relay.intake, message::Intake { catch: None, routes: vec![9418] });
+        assert_eq!(relay.resolver, None, "names are still asked nowhere");
+    }
 }

@@ -21,7 +21,7 @@ pub struct Recorder {
     requests: Mutex<BTreeMap<String, u64>>,
     next_connection: AtomicU64,
     /// For each of [`Many`].
-    lines: [AtomicU64; 3],
+    lines: [AtomicU64; 4],
     suppressed: AtomicU64,
     ended: AtomicBool,
 }
@@ -39,6 +39,7 @@ pub(crate) enum Many {
     Refusals,
     Uses,
     Incidents,
+    Relayed,
 }
 
 #[derive(Default)]
@@ -68,6 +69,11 @@ impl Recorder {
             Some(log) => log.append(event).map_err(|_| NotRecorded),
             None => Ok(()),
         }
+    }
+
+    /// What happened at a route that is not the gateway's, of which there may be very many.
+    pub fn write_relayed(&self, event: &Event) {
+        self.write_some(Many::Relayed, 1, || event.clone());
     }
 
     /// The last line. Doing it twice is fine.

@@ -1,3 +1,21 @@
-//! git as it crosses a wire: packet lines, pushes, and how they are judged. Pure: bytes in, values out.
+//! git's own formats: packet lines, pushes and how they are judged, config files. Pure: bytes in, values out.
 //!
-//! Used where a push arrives: by the relay on this machine, and by the gateway on the way to a git host.
+//! Used where a push arrives: by the relay on this machine, and by the gateway on the way to a git host. Everything that is
+//! read here was written by an agent: what is not understood to the last byte is an error, never a guess.
+
+pub mod advertisement;
+mod capabilities;
+pub mod config;
+pub mod daemon;
+pub mod judge;
+mod object_id;
+pub mod pkt;
+pub mod push;
+mod ref_name;
+mod refusal;
+pub mod report;
+
+pub use capabilities::Capabilities;
+pub use object_id::{NotAnObjectId, ObjectFormat, ObjectId};
+pub use ref_name::{NotARefName, RefName};
+pub use refusal::PushRefusal;

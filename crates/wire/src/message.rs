@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 5;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -71,6 +71,26 @@ pub enum Step {
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
     Subreaper,
+    /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
+    /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
+    Overlay { target: String, folder: Source, layer: Source, upper: String, work: String, stubs: Vec<Stub> },
+}
+
+/// Something that is not there and is seen all the same: whoever mounts needs a place for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stub {
+    /// Relative, in its plainest spelling; parents first.
+    pub path: String,
+    pub kind: StubKind,
+}
+
+/// What a stub is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StubKind {
+    /// An empty directory.
+    Directory,
+    /// A file with this content.
+    File(Bytes),
 }
 
 /// The sandbox's way out: sockets that the host serves. They go to the host through the door, before the answer to
@@ -79,8 +99,8 @@ pub enum Step {
 pub struct Intake {
     /// What is dialled by name, if anything may be.
     pub catch: Option<Catch>,
-    /// The port of the loopback addresses where programs find the model, if there is one.
-    pub route: Option<u16>,
+    /// The ports of the loopback addresses where programs find what the host serves to them: a model, its repository.
+    pub routes: Vec<u16>,
 }
 
 /// How whatever is dialled arrives at the host.
@@ -96,14 +116,14 @@ pub struct Catch {
 }
 
 /// What became of an intake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntakeReport {
     pub families: Families,
     pub caught: Caught,
     /// So many of the descriptors are TCP listeners; behind them are UDP sockets that names are asked at.
     pub listeners: u16,
-    /// So many at the end are TCP listeners of the route to the model.
-    pub routes: u16,
+    /// At the end are the TCP listeners of the routes: so many for each port, in the order in which they were asked for.
+    pub routes: Vec<u16>,
 }
 
 /// Which addresses the sandbox's network has.
@@ -122,7 +142,7 @@ pub enum Caught {
     EveryPort,
     /// Those to some ports; the socket's own address is the destination.
     SomePorts,
-    /// None: only the route to the model is open.
+    /// None: only routes are open.
     Nothing,
 }
 
@@ -133,6 +153,9 @@ pub enum Source {
     Path(String),
     /// The n-th mount that came with the setup stream (already detached, and mapped to the sandbox's user).
     Passed(u8),
+    /// What earlier steps made this place of the new root, which no link may lead to. The target may be the same place: what
+    /// is mounted onto itself can be neither moved nor removed, and can be read-only.
+    Inside(String),
 }
 
 /// Whether a bind's target is a directory or a file.
@@ -212,7 +235,7 @@ pub enum SetupReply {
 }
 
 /// What the guest could close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     /// The Landlock ABI in force; 0 means that the kernel has none.
     pub landlock_abi: u32,
@@ -439,24 +462,51 @@ mod tests {
         );
         assert_eq!(encode(&ExecControl::Signal(15)), [2, 30]);
         assert_eq!(encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: None })), [0, 7, 0]);
-        let intake =
-            IntakeReport { families: Families::Both, caught: Caught::Nothing, listeners: 0, routes: 2 };
+        let intake = IntakeReport {
+            families: Families::Both,
+            caught: Caught::Nothing,
+            listeners: 0,
+            routes: vec![2, 1],
+        };
         assert_eq!(
             encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: Some(intake) })),
-            [0, 7, 1, 1, 2, 0, 2]
+            [0, 7, 1, 1, 2, 0, 2, 2, 1]
         );
     }
 
     #[test]
     fn golden_bytes_of_an_intake() {
-        let route = Intake { catch: None, route: Some(8080) };
-        assert_eq!(encode(&Step::OpenIntake(route)), [17, 0, 1, 0x90, 0x3f]);
+        let routes = Intake { catch: None, routes: vec![8080, 9418] };
+        assert_eq!(encode(&Step::OpenIntake(routes)), [17, 0, 2, 0x90, 0x3f, 0xca, 0x49]);
         let catch =
             Catch { ipv4: [198, 18, 0, 1], ipv6: [6; 16], port: 1, ports_without_netfilter: vec![443] };
         let mut expected = vec![17, 1, 198, 18, 0, 1];
         expected.extend([6; 16]);
         expected.extend([1, 1, 0xbb, 0x03, 0]);
-        assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), route: None })), expected);
+        assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), routes: Vec::new() })), expected);
+    }
+
+    #[test]
+    fn golden_bytes_of_an_overlay() {
+        let stub = |path: &str, kind: StubKind| Stub { path: path.into(), kind };
+        let overlay = Step::Overlay {
+            target: "w".into(),
+            folder: Source::Path("/f".into()),
+            layer: Source::Passed(1),
+            upper: "u".into(),
+            work: "k".into(),
+            stubs: vec![stub("d", StubKind::Directory), stub("f", StubKind::File(Bytes(b".".to_vec())))],
+        };
+        let expected =
+            [20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.'];
+        assert_eq!(encode(&overlay), expected);
+        let held = Step::Bind {
+            source: Source::Inside("w".into()),
+            target: "w".into(),
+            kind: NodeKind::Directory,
+            access: Access::ReadOnly,
+        };
+        assert_eq!(encode(&held), [5, 2, 1, b'w', 1, b'w', 0, 0]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub(crate) mod audit;
+mod changes;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod llm;

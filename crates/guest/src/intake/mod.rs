@@ -4,8 +4,8 @@
 //! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener,
 //! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; a resolver that a program has built in is
 //! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
-//! without nf_tables gets a listener per port instead. The route to the model is a plain listener on loopback; it may be
-//! all that there is.
+//! without nf_tables gets a listener per port instead. A route, to the model or to the host's repository, is a plain
+//! listener on loopback; it may be all that there is.
 
 mod netlink;
 mod rules;
@@ -27,7 +27,7 @@ use std::thread::{self, JoinHandle};
 /// The sockets of an intake, and what they are.
 pub(crate) struct Opened {
     pub(crate) report: IntakeReport,
-    /// As the report lists them: listeners first, then those that names are asked at, then those of the route.
+    /// As the report lists them: listeners first, then those that names are asked at, then those of the routes.
     pub(crate) sockets: Vec<OwnedFd>,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct Opened {
 pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
     let mut opened = match &intake.catch {
         Some(catch) => everything(catch)?,
-        None => Opened { report: NOTHING, sockets: Vec::new() },
+        None => Opened { report: nothing(), sockets: Vec::new() },
     };
-    if let Some(port) = intake.route {
-        let routes = route(port)?;
-        opened.report.routes = routes.len() as u16;
-        opened.sockets.extend(routes);
+    for port in &intake.routes {
+        let listeners = route(*port)?;
+        opened.report.routes.push(listeners.len() as u16);
+        opened.sockets.extend(listeners);
     }
     Ok(opened)
 }
@@ -68,7 +68,7 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
     if families == Families::Both {
         sockets.push(resolver(Ipv6Addr::LOCALHOST.into())?);
     }
-    Ok(Opened { report: IntakeReport { families, caught, listeners, routes: 0 }, sockets })
+    Ok(Opened { report: IntakeReport { families, caught, listeners, routes: Vec::new() }, sockets })
 }
 
 /// A network namespace that a thread makes beside everything else: it takes as long as all of that together, so it
@@ -143,7 +143,7 @@ fn listener(families: Families, port: u16) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Where programs find the model: at both loopback addresses, before any program is there to take the port. What goes
+/// Where programs find what the host serves to them: at both loopback addresses, before any program is there to take the port. What goes
 /// to loopback is not led anywhere else by the rules.
 fn route(port: u16) -> Result<Vec<OwnedFd>, Errno> {
     let at = |family: AddressFamily, address: std::net::SocketAddr| {
@@ -165,6 +165,11 @@ fn route(port: u16) -> Result<Vec<OwnedFd>, Errno> {
     Ok(sockets)
 }
 
+/// Without names there is nothing to be caught.
+fn nothing() -> IntakeReport {
+    IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: Vec::new() }
+}
+
 /// Where names are asked. Bound to the very address that is asked: an answer from another one would be none.
 fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -173,9 +178,6 @@ fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Without names there is nothing to be caught.
-const NOTHING: IntakeReport =
-    IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: 0 };
 /// The host serves them from an event loop.
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// As many as the kernel lets wait by default (net.core.somaxconn).

@@ -11,7 +11,8 @@ pub struct View {
     pub layer: Option<Layer>,
     /// The git directory, if it lies elsewhere: a linked worktree's, a submodule's, a shelf's.
     pub git: Option<LinkedGit>,
-    /// What nobody inside may change, relative to the folder; parents first.
+    /// What nobody inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
+    /// shown in its place holds it.
     pub shields: Vec<Shield>,
 }
 
@@ -55,7 +56,8 @@ pub struct Shield {
 pub enum Shielded {
     /// A file or directory: it can be read, and neither changed nor moved nor removed.
     Existing,
-    /// A directory that must stay where it is, because of what is shielded in it; what else is in it may change.
+    /// A directory that must stay where it is, because of what is shielded in it; what else is in it may change, also where
+    /// a directory around it is held as a whole (`Existing`).
     Anchored,
     /// Nothing is there: an empty directory that nothing can be put into.
     MissingDirectory,

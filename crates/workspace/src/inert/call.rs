@@ -1,14 +1,23 @@
 //! One call of git.
 
+use super::running::Running;
+use super::settings::{ENVIRONMENT, SETTINGS};
+use belljar_spec::egress::Printable;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// One call of git, being put together.
 pub struct Call {
     command: Command,
     words: OsString,
+    settings: usize,
+    limit: u64,
+    patience: Duration,
+    input: Option<Stdio>,
 }
 
 /// What a call gave.
@@ -28,28 +37,39 @@ pub enum GitError {
     Start(#[source] std::io::Error),
     #[error("`git {words}` failed: {reason}")]
     Failed { words: String, reason: String },
+    #[error("`git {words}` was not done after {seconds} seconds and was ended")]
+    TooSlow { words: String, seconds: u64 },
+    #[error("`git {words}` printed more than {limit} bytes and was ended")]
+    TooMuch { words: String, limit: u64 },
 }
 
 impl Call {
     pub(super) fn new(program: &Path, repository: Option<&Path>) -> Call {
         let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that what git starts can be ended with it, and a Ctrl-C of ours does not reach it.
+        command.current_dir("/").process_group(0);
         command.envs(ENVIRONMENT.iter().copied());
-        command.env("GIT_CONFIG_COUNT", SETTINGS.len().to_string());
-        for (index, (key, value)) in SETTINGS.iter().enumerate() {
-            command.env(format!("GIT_CONFIG_KEY_{index}"), key);
-            command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
-        }
         if let Some(repository) = repository {
             command.env("GIT_DIR", repository);
         }
-        Call { command, words: OsString::new() }
+        let call = Call {
+            command,
+            words: OsString::new(),
+            settings: 0,
+            limit: MOST_OUTPUT,
+            patience: PATIENCE,
+            input: None,
+        };
+        SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value))
     }
 
     /// Another word.
     pub fn arg(mut self, word: impl AsRef<OsStr>) -> Call {
+        if !self.words.is_empty() {
+            self.words.push(" ");
+        }
         self.words.push(word.as_ref());
-        self.words.push(" ");
         self.command.arg(word);
         self
     }
@@ -65,30 +85,71 @@ impl Call {
         self
     }
 
-    /// Where it runs.
+    /// A setting that counts before the repository's own, and before those that every call has. It goes through the
+    /// environment: what others on this machine can list of a process are its words.
+    pub fn config(mut self, key: &str, value: impl AsRef<OsStr>) -> Call {
+        self.command.env(format!("GIT_CONFIG_KEY_{}", self.settings), key);
+        self.command.env(format!("GIT_CONFIG_VALUE_{}", self.settings), value);
+        self.settings += 1;
+        self.command.env("GIT_CONFIG_COUNT", self.settings.to_string());
+        self
+    }
+
+    /// Which protocols it may speak, as git calls them: `https`, `file`; without this, none.
+    pub fn allow_protocols(self, names: &[&str]) -> Call {
+        self.env("GIT_ALLOW_PROTOCOL", names.join(":"))
+    }
+
+    /// Whose it is: for a root that writes into somebody else's repository.
+    pub fn as_user(mut self, user: u32, group: u32) -> Call {
+        self.command.uid(user).gid(group);
+        self
+    }
+
+    /// Where it runs. Without a repository none is looked for above it; one in it would be found.
     pub fn in_directory(mut self, directory: &Path) -> Call {
+        self.command.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory));
         self.command.current_dir(directory);
         self
     }
 
-    /// Starts it; streams are pipes.
-    pub fn spawn(mut self) -> Result<Child, GitError> {
-        self.command.stdin(Stdio::piped());
-        self.command.spawn().map_err(GitError::Start)
+    /// How long it may take; without this, ten minutes. Not for `spawn`.
+    pub fn patience(mut self, patience: Duration) -> Call {
+        self.patience = patience;
+        self
+    }
+
+    /// How many bytes it may print; without this, 256 MiB. Not for `spawn`.
+    pub fn limit(mut self, bytes: u64) -> Call {
+        self.limit = bytes;
+        self
+    }
+
+    /// What it reads: the end of another's pipe, a file.
+    pub fn input(mut self, input: impl Into<Stdio>) -> Call {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Starts it; streams are pipes, but for a given input. It ends when what is returned is dropped.
+    pub fn spawn(mut self) -> Result<Running, GitError> {
+        self.command.stdin(self.input.take().unwrap_or_else(Stdio::piped));
+        Ok(Running::new(self.command.spawn().map_err(GitError::Start)?))
     }
 
     /// Runs it with this input, and gives what it gave, however it ended.
     pub fn run_with(mut self, input: &[u8]) -> Result<Finished, GitError> {
-        self.command.stdin(Stdio::piped());
-        let mut child = self.command.spawn().map_err(GitError::Start)?;
-        let stdin = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // A program that does not read its input to the end says why itself.
-            scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input)));
-            child.wait_with_output()
-        });
-        let output = output.map_err(GitError::Start)?;
-        Ok(Finished { code: output.status.code(), stdout: output.stdout, stderr: output.stderr })
+        let (words, limit, patience) = (self.printable(), self.limit, self.patience);
+        if self.input.is_none() && input.is_empty() {
+            self.input = Some(Stdio::null());
+        }
+        let mut running = self.spawn()?;
+        if let Some(mut stdin) = running.stdin.take() {
+            let input = input.to_vec();
+            // Not joined: a program that does not read its input to the end says why itself, or is ended.
+            std::thread::spawn(move || stdin.write_all(&input));
+        }
+        running.finish(&words, limit, patience)
     }
 
     /// Runs it, and gives what it gave, however it ended.
@@ -98,15 +159,16 @@ impl Call {
 
     /// Runs it, and gives its output if it went well.
     pub fn output(self) -> Result<Vec<u8>, GitError> {
-        let words = self.words.to_string_lossy().trim_end().to_string();
-        let finished = self.run()?;
+        self.output_with(&[])
+    }
+
+    /// Runs it with this input, and gives its output if it went well.
+    pub fn output_with(self, input: &[u8]) -> Result<Vec<u8>, GitError> {
+        let words = self.printable();
+        let finished = self.run_with(input)?;
         match finished.code {
             Some(0) => Ok(finished.stdout),
-            _ => {
-                let text = String::from_utf8_lossy(&finished.stderr).into_owned();
-                let reason = text.lines().last().unwrap_or("it said nothing").trim_start_matches("fatal: ");
-                Err(GitError::Failed { words, reason: reason.to_string() })
-            }
+            _ => Err(GitError::Failed { words, reason: finished.reason() }),
         }
     }
 
@@ -114,38 +176,30 @@ impl Call {
     pub fn line(self) -> Result<String, GitError> {
         Ok(String::from_utf8_lossy(&self.output()?).trim_end_matches('\n').to_string())
     }
+
+    /// Its words for a message: they may hold what an agent wrote.
+    fn printable(&self) -> String {
+        Printable::new(self.words.as_encoded_bytes()).to_string()
+    }
 }
 
-/// All of a call's environment, but for what it is given.
-const ENVIRONMENT: [(&str, &str); 14] = [
-    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
-    ("HOME", "/nonexistent"),
-    ("LC_ALL", "C"),
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_CONFIG_GLOBAL", "/dev/null"),
-    ("GIT_ATTR_NOSYSTEM", "1"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_ASKPASS", "/bin/false"),
-    ("GIT_SSH_COMMAND", "/bin/false"),
-    ("GIT_EDITOR", "/bin/false"),
-    ("GIT_PAGER", "cat"),
-    ("GIT_NO_REPLACE_OBJECTS", "1"),
-    ("GIT_NO_LAZY_FETCH", "1"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-];
+impl Finished {
+    /// Why it failed, in one printable line: git's last word.
+    pub fn reason(&self) -> String {
+        let text = self.stderr.trim_ascii_end();
+        let last = text.rsplit(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
+        let last = last.strip_prefix(b"fatal: ").or_else(|| last.strip_prefix(b"error: ")).unwrap_or(last);
+        match last {
+            [] => "it said nothing".to_string(),
+            words => Printable::new(words).to_string(),
+        }
+    }
+}
 
-/// What a repository's own config cannot undo: the command's counts last.
-const SETTINGS: [(&str, &str); 12] = [
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("core.attributesFile", "/dev/null"),
-    ("core.sshCommand", "/bin/false"),
-    ("core.alternateRefsCommand", "/bin/true"),
-    ("credential.helper", ""),
-    ("protocol.allow", "never"),
-    ("submodule.recurse", "false"),
-    ("fetch.recurseSubmodules", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("gpg.program", "/bin/false"),
-];
+/// Words for every diff whose repository or worktree is not surely ours: attributes name drivers, and drivers programs.
+pub const PLAIN_DIFF: [&str; 4] = ["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+
+/// Far more than any list of ours; what is bigger is a pack, and streamed.
+const MOST_OUTPUT: u64 = 256 << 20;
+/// The largest repositories are packed in less.
+const PATIENCE: Duration = Duration::from_secs(600);

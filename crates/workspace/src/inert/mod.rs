@@ -1,9 +1,20 @@
-//! git, started so that nothing in a repository can make it run anything: no hooks, no filters, no helpers, no includes
-//! from outside, no protocols. The only place that starts git on the host.
+//! git, started so that nothing in a repository can make it run anything: no hooks, no filters, no helpers, no drivers, no
+//! protocols. The only place that starts git on the host.
+//!
+//! Two walls, of which the first alone should do. A repository that an agent can write to is never the one that git is
+//! started on: its objects and refs are read by [`crate::foreign`] into one of ours. And whatever git is started on, it is
+//! started by a [`Call`], whose environment counts before every config file: git then behaves even on a repository that was
+//! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
+//! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
+//!
+//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it.
 
 mod call;
+mod running;
+mod settings;
 
-pub use call::{Call, Finished, GitError};
+pub use call::{Call, Finished, GitError, PLAIN_DIFF};
+pub use running::Running;
 
 use std::path::{Path, PathBuf};
 
@@ -22,12 +33,12 @@ impl Git {
     }
 
     /// A call on a repository: `directory` is its git directory, and a repository of the host's or of ours. Never one whose
-    /// config an agent could write: its objects are read from a repository of ours, as alternates.
+    /// config an agent could write: its objects are read from a repository of ours.
     pub fn on(&self, directory: &Path) -> Call {
         Call::new(&self.program, Some(directory))
     }
 
-    /// A call without a repository.
+    /// A call without a repository. It runs in `/`, so that no repository is found by looking upward.
     pub fn anywhere(&self) -> Call {
         Call::new(&self.program, None)
     }

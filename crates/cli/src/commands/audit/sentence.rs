@@ -81,6 +81,23 @@ impl Event<'_> {
                     format!("a token for GitHub: {} ({})", self.text("profile"), self.text("permissions"));
                 ("minted", sentence, vec![])
             }
+            "host_fetched" => {
+                let sent = self.0["sent"].as_u64().unwrap_or_default();
+                ("fetched", format!("the repository here, {}", bytes(sent)), vec![])
+            }
+            "host_pushed" => {
+                let (asked, landed) = (self.text("ref"), self.text("landed"));
+                let beside = if asked == landed { String::new() } else { format!(", beside it at {landed}") };
+                let new: String = self.text("new").chars().take(10).collect();
+                ("pushed", format!("{asked} of the repository here to {new}{beside}"), vec![])
+            }
+            "host_push_refused" => {
+                let sentence = format!("push of {} here: {}", self.text("ref"), self.text("detail"));
+                ("refused", sentence, vec![])
+            }
+            "host_relay_broken" => {
+                ("relay", format!("the repository here was not served: {}", self.text("detail")), vec![])
+            }
             "token_revoked" => {
                 let sentence = match self.0["error"].as_str() {
                     None => "the token for GitHub was given back".to_string(),

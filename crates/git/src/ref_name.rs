@@ -1,0 +1,77 @@
+//! The whole name of a ref.
+
+use belljar_spec::git::BranchName;
+use std::fmt;
+
+/// The whole name of a ref, as git accepts it in a push: below `refs/`, every part well formed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefName(String);
+
+impl RefName {
+    /// From what crossed the wire. git takes any bytes; a policy is written in text, so a name has to be text too.
+    pub fn parse(bytes: &[u8]) -> Result<RefName, NotARefName> {
+        let text = std::str::from_utf8(bytes).map_err(|_| NotARefName)?;
+        let below = text.strip_prefix("refs/").ok_or(NotARefName)?;
+        // `refs/x` alone is no ref that git makes; what a branch may be called is what any ref may be called.
+        if !below.contains('/') || below.parse::<BranchName>().is_err() {
+            return Err(NotARefName);
+        }
+        Ok(RefName(text.to_string()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The branch that it means.
+    pub fn branch(&self) -> Option<BranchName> {
+        BranchName::of_ref(&self.0)
+    }
+
+    /// The tag that it means.
+    pub fn tag(&self) -> Option<&str> {
+        self.0.strip_prefix("refs/tags/")
+    }
+}
+
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Not the name of a ref.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of a ref")]
+pub struct NotARefName;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whole_and_well_formed() {
+        for (name, is_one) in [
+            (&b"refs/heads/main"[..], true),
+            (b"refs/tags/v1", true),
+            (b"refs/belljar/a/b", true),
+            (b"refs/heads/\xc3\xa9", true),
+            (b"refs/heads/\xff", false),
+            (b"HEAD", false),
+            (b"main", false),
+            (b"refs/", false),
+            (b"refs/stash", false),
+            (b"refs/heads/", false),
+            (b"refs/heads//main", false),
+            (b"refs/heads/../main", false),
+            (b"refs/heads/main.lock", false),
+            (b"refs/heads/main ", false),
+            (b"refs/heads/main\n", false),
+            (b"Refs/heads/main", false),
+            (b"refs/heads/a\0b", false),
+        ] {
+            assert_eq!(RefName::parse(name).is_ok(), is_one, "{}", name.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Why a push does not arrive.
+
+use crate::RefName;
+use belljar_spec::ByteSize;
+use belljar_spec::git::{BranchName, RefPattern};
+use std::fmt;
+
+/// Why an update is refused: a closed list. The text is one line, made for git's own `! [remote rejected] a -> b (...)`,
+/// and says what to do where somebody can do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PushRefusal {
+    /// Policy does not have this branch.
+    Branch { branch: BranchName, allowed: Vec<RefPattern> },
+    /// Neither a branch nor a tag.
+    NotABranch,
+    /// Tags may not be made.
+    Tag,
+    /// It would go away.
+    Delete,
+    /// It would lose what it has.
+    Force,
+    /// Whether it would is not to be seen from what came.
+    ForceUnknown,
+    /// Files that a host's CI runs.
+    Workflows,
+    /// Whether they change is not to be seen from what came.
+    WorkflowsUnknown,
+    /// More bytes than policy has.
+    Bytes { most: ByteSize },
+    /// More objects than policy has.
+    Objects { most: u64 },
+    /// The objects are not whole, not well formed or not there. Says what git said of them.
+    Pack { detail: String },
+    /// The ref is not where the client thinks.
+    Stale,
+    /// A ref whose name is the beginning of this one's, or the other way around.
+    InTheWay { other: String },
+    /// The name stands for another one.
+    Symbolic,
+    /// Somebody on the host works on the branch that would go away.
+    InUse,
+    /// What landed beside a branch in use is not in this push.
+    NotTaken { landed: RefName },
+    /// The commands are not what a git client writes.
+    Malformed { detail: String },
+    /// Another ref of the same push was refused.
+    Together,
+    /// On our side.
+    Failed { detail: String },
+}
+
+impl PushRefusal {
+    /// A word for programs: the same in answers and in the record.
+    pub fn code(&self) -> &'static str {
+        match self {
+            PushRefusal::Branch { .. } => "push_branch",
+            PushRefusal::NotABranch => "push_not_a_branch",
+            PushRefusal::Tag => "push_tag",
+            PushRefusal::Delete => "push_delete",
+            PushRefusal::Force => "push_force",
+            PushRefusal::ForceUnknown => "push_force_unknown",
+            PushRefusal::Workflows => "push_workflows",
+            PushRefusal::WorkflowsUnknown => "push_workflows_unknown",
+            PushRefusal::Bytes { .. } => "push_bytes",
+            PushRefusal::Objects { .. } => "push_objects",
+            PushRefusal::Pack { .. } => "push_pack",
+            PushRefusal::Stale => "push_stale",
+            PushRefusal::InTheWay { .. } => "push_in_the_way",
+            PushRefusal::Symbolic => "push_symbolic",
+            PushRefusal::InUse => "push_in_use",
+            PushRefusal::NotTaken { .. } => "push_not_taken",
+            PushRefusal::Malformed { .. } => "push_malformed",
+            PushRefusal::Together => "push_together",
+            PushRefusal::Failed { .. } => "push_failed",
+        }
+    }
+
+    /// What whoever owns the sandbox can do; an agent cannot.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            PushRefusal::Branch { .. } => Some("[git] push in belljar.toml"),
+            PushRefusal::Tag => Some("[git] push_tags in belljar.toml"),
+            PushRefusal::Delete => Some("[git] push_delete in belljar.toml"),
+            PushRefusal::Force | PushRefusal::ForceUnknown => Some("[git] push_force in belljar.toml"),
+            PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => {
+                Some("[git] push_workflows in belljar.toml")
+            }
+            PushRefusal::Bytes { .. } => Some("[git] push_size in belljar.toml"),
+            PushRefusal::Objects { .. } => Some("[git] push_objects in belljar.toml"),
+            PushRefusal::NotABranch
+            | PushRefusal::Pack { .. }
+            | PushRefusal::Stale
+            | PushRefusal::InTheWay { .. }
+            | PushRefusal::Symbolic
+            | PushRefusal::InUse
+            | PushRefusal::NotTaken { .. }
+            | PushRefusal::Malformed { .. }
+            | PushRefusal::Together
+            | PushRefusal::Failed { .. } => None,
+        }
+    }
+
+    fn what(&self) -> String {
+        match self {
+            PushRefusal::Branch { branch, allowed } if allowed.is_empty() => {
+                format!("branch {branch} may not be pushed from a sandbox; none may")
+            }
+            PushRefusal::Branch { branch, allowed } => {
+                let allowed = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                format!("branch {branch} may not be pushed from a sandbox; allowed: {allowed}")
+            }
+            PushRefusal::NotABranch => "only branches may be pushed from a sandbox".to_string(),
+            PushRefusal::Tag => "tags may not be pushed from a sandbox".to_string(),
+            PushRefusal::Delete => "nothing may be deleted from a sandbox".to_string(),
+            PushRefusal::Force => "not a fast-forward: pull, then push again".to_string(),
+            PushRefusal::ForceUnknown => {
+                "cannot be shown to be a fast-forward; push a merge with the branch as it is".to_string()
+            }
+            PushRefusal::Workflows => "changes files below .github/workflows".to_string(),
+            PushRefusal::WorkflowsUnknown => {
+                "cannot be shown to leave .github/workflows as it is".to_string()
+            }
+            PushRefusal::Bytes { most } => format!("more than {most}"),
+            PushRefusal::Objects { most } => format!("more than {most} objects"),
+            PushRefusal::Pack { detail } => format!("bad pack: {detail}"),
+            PushRefusal::Stale => "it moved meanwhile: fetch, then push again".to_string(),
+            PushRefusal::InTheWay { other } => format!("`{other}` is in the way: choose another name"),
+            PushRefusal::Symbolic => "it stands for another ref: push to that one".to_string(),
+            PushRefusal::InUse => "it is checked out on the host".to_string(),
+            PushRefusal::NotTaken { landed } => {
+                format!(
+                    "earlier commits wait at {landed} on the host and are not in this push: build on them"
+                )
+            }
+            PushRefusal::Malformed { detail } => format!("not understood: {detail}"),
+            PushRefusal::Together => "refused with another ref of the same push".to_string(),
+            PushRefusal::Failed { detail } => format!("belljar failed: {detail}"),
+        }
+    }
+}
+
+impl fmt::Display for PushRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.what();
+        if let Some(remedy) = self.remedy() {
+            text = format!("{text} ({remedy})");
+        }
+        // Details come from elsewhere: one line, and nothing that a terminal obeys.
+        text.chars().take(LONGEST).try_for_each(|char| match char.is_control() {
+            true => write!(f, " "),
+            false => write!(f, "{char}"),
+        })
+    }
+}
+
+/// A line that git prints as it is.
+const LONGEST: usize = 400;

@@ -1,0 +1,125 @@
+//! A git that runs, and surely ends.
+
+use super::call::{Finished, GitError};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process_group};
+use std::io::Read;
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Output};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A git that runs. Dropping it ends it and all that it started, and leaves no zombie.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    pub(super) fn new(child: Child) -> Running {
+        Running { child }
+    }
+
+    /// Ends it and all that it started.
+    pub fn end(&mut self) {
+        // The number is still its own: it has not been waited for, or this does nothing.
+        if let (Ok(None), Some(group)) = (self.child.try_wait(), Pid::from_raw(self.child.id().cast_signed()))
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Reads all it prints, and waits for it.
+    pub fn wait_with_output(mut self) -> std::io::Result<Output> {
+        drop(self.child.stdin.take());
+        let stderr = self.child.stderr.take();
+        let errors = thread::spawn(move || read_up_to(stderr, u64::MAX).0);
+        let (stdout, _) = read_up_to(self.child.stdout.take(), u64::MAX);
+        let status = self.child.wait()?;
+        Ok(Output { status, stdout, stderr: errors.join().unwrap_or_default() })
+    }
+
+    /// Reads what it prints, up to a limit, and waits for it until a deadline.
+    pub(super) fn finish(
+        mut self,
+        words: &str,
+        limit: u64,
+        patience: Duration,
+    ) -> Result<Finished, GitError> {
+        let deadline = Instant::now() + patience;
+        let slow = || GitError::TooSlow { words: words.to_string(), seconds: patience.as_secs() };
+        let stdout = reader(self.child.stdout.take(), limit);
+        let stderr = reader(self.child.stderr.take(), MOST_COMPLAINTS);
+        // Readers are not joined: something that git left behind in another session could hold a pipe for ever.
+        let (stdout, whole) = before(deadline, &stdout).ok_or_else(slow)?;
+        if !whole {
+            return Err(GitError::TooMuch { words: words.to_string(), limit });
+        }
+        let (stderr, _) = before(deadline, &stderr).ok_or_else(slow)?;
+        let mut pause = Duration::from_micros(200);
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(GitError::Start)? {
+                return Ok(Finished { code: status.code(), stdout, stderr });
+            }
+            if Instant::now() >= deadline {
+                return Err(slow());
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+/// Bytes, and whether they are all.
+type Read0 = (Vec<u8>, bool);
+
+fn before(deadline: Instant, reader: &Receiver<Read0>) -> Option<Read0> {
+    match reader.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        Ok(read) => Some(read),
+        Err(RecvTimeoutError::Timeout) => None,
+        // The thread could not be started or died; nothing was read.
+        Err(RecvTimeoutError::Disconnected) => Some((Vec::new(), true)),
+    }
+}
+
+fn reader(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Read0> {
+    let (sender, receiver): (Sender<Read0>, _) = channel();
+    thread::spawn(move || sender.send(read_up_to(pipe, limit)));
+    receiver
+}
+
+/// What there is up to a limit; the rest stays unread, so that who writes it stands still.
+fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
+    let mut bytes = Vec::new();
+    let Some(pipe) = pipe else { return (bytes, true) };
+    let _ = pipe.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    let whole = bytes.len() as u64 <= limit;
+    if !whole {
+        bytes.pop();
+    }
+    (bytes, whole)
+}
+
+/// Complaints are for a message of one line.
+const MOST_COMPLAINTS: u64 = 256 * 1024;

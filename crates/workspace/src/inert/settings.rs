@@ -1,0 +1,61 @@
+//! What every call of git gets, so that a repository's own config decides nothing that runs.
+
+/// All of a call's environment, but for what it is given.
+pub(super) const ENVIRONMENT: [(&str, &str); 18] = [
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("HOME", "/nonexistent"),
+    ("LC_ALL", "C"),
+    // Of the user's own config nothing: it may name programs, and what we do should not depend on it.
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    // Nobody is asked, and nothing is opened.
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "/bin/false"),
+    ("SSH_ASKPASS", "/bin/false"),
+    ("GIT_EDITOR", "/bin/false"),
+    ("GIT_SEQUENCE_EDITOR", "/bin/false"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_SSH_COMMAND", "/bin/false"),
+    // No way to anywhere: this list counts before all of `protocol.*`, and an empty one is a list too.
+    ("GIT_ALLOW_PROTOCOL", ""),
+    // Set and empty: `core.gitProxy`, of which the first entry wins, is then not even read.
+    ("GIT_PROXY_COMMAND", ""),
+    // Objects are what they are called, and none is fetched because it is missing.
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+];
+
+/// What a repository's own config cannot undo: where a key has one value, the environment's counts last.
+pub(super) const SETTINGS: [(&str, &str); 25] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("core.sshCommand", "/bin/false"),
+    ("core.askPass", "/bin/false"),
+    ("core.editor", "/bin/false"),
+    ("core.alternateRefsCommand", "/bin/true"),
+    // A list, which an empty entry empties.
+    ("credential.helper", ""),
+    // Signatures are not checked, since who checks them is a program that the config names.
+    ("gpg.program", "/bin/false"),
+    ("gpg.ssh.program", "/bin/false"),
+    ("gpg.x509.program", "/bin/false"),
+    ("log.showSignature", "false"),
+    ("diff.external", "/bin/false"),
+    ("diff.trustExitCode", "false"),
+    ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    // Beside what was asked for, nothing.
+    ("fetch.bundleURI", ""),
+    ("transfer.bundleURI", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    // A repository is one because we say so, not because a folder looks like one.
+    ("safe.bareRepository", "explicit"),
+    ("protocol.allow", "never"),
+];

@@ -1,0 +1,211 @@
+//! What a push brings, looked at before it leaves: does a branch only go forward, are workflow files left alone?
+//!
+//! ```text
+//! pack ─> a quarantine of its own: index-pack, fsck ─> commits ─> from new to old by parents?
+//!                                                        └─> trees ─> .github/workflows as in a parent?
+//! ```
+//!
+//! There is nothing to look at but the pack: the repository is somebody else's. What a parent had that the pack does not
+//! bring is named by [`Quarantine::wanted`], and whoever can get it adds it. What is not seen is never taken for granted.
+//! Called where a push to a git host passes; blocking.
+
+mod objects;
+mod place;
+mod workflows;
+
+use crate::inert::{Git, GitError};
+use belljar_git::judge::{Facts, Seen};
+use belljar_git::push::Update;
+use belljar_git::{ObjectFormat, ObjectId, PushRefusal};
+use belljar_spec::egress::Printable;
+use belljar_spec::git::PushLimits;
+use objects::{Commit, Objects};
+use place::Place;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+use workflows::Workflows;
+
+/// Looks at packs.
+#[derive(Debug, Clone)]
+pub struct PackJudge {
+    git: Git,
+    directory: PathBuf,
+}
+
+impl PackJudge {
+    /// With this git; quarantines are made in this directory, and those that somebody left behind are removed.
+    pub fn new(git: Git, directory: PathBuf) -> PackJudge {
+        place::sweep(&directory);
+        PackJudge { git, directory }
+    }
+
+    /// Takes a pack, from where the file stands to its end.
+    pub fn take(
+        &self,
+        pack: File,
+        format: ObjectFormat,
+        limits: PushLimits,
+    ) -> Result<Quarantine, PushRefusal> {
+        let place = Place::make(&self.directory, format).map_err(|error| PushRefusal::Failed {
+            detail: format!("no room to look at the pack: {error}"),
+        })?;
+        index(&self.git, &place, pack, Trust::Nobody)?;
+        let objects = Objects::new(&self.git, &place);
+        let listed = objects.list(limits.objects)?;
+        let commits = objects.commits(&listed)?;
+        let pushed = commits.keys().cloned().collect();
+        let workflows = Workflows::read(&objects, commits.values().map(|commit| &commit.tree))?;
+        Ok(Quarantine { git: self.git.clone(), place, pushed, commits, workflows })
+    }
+}
+
+/// A pack that is being looked at. Gone when it is dropped.
+#[derive(Debug)]
+pub struct Quarantine {
+    git: Git,
+    place: Place,
+    /// The commits of the push. Others may be known, but are on the server already.
+    pushed: Vec<ObjectId>,
+    commits: HashMap<ObjectId, Commit>,
+    workflows: Workflows,
+}
+
+impl Quarantine {
+    /// Commits on the server whose trees would show what cannot be seen yet of workflow files.
+    pub fn wanted(&self) -> Vec<ObjectId> {
+        let unseen = self.pushed.iter().filter(|id| self.keeps(id) == Seen::Unknown);
+        let parents = unseen.flat_map(|id| &self.commits[id].parents);
+        let missing: BTreeSet<&ObjectId> =
+            parents.filter(|parent| !self.commits.contains_key(*parent)).collect();
+        missing.into_iter().cloned().collect()
+    }
+
+    /// More of what the server has.
+    pub fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
+        index(&self.git, &self.place, pack, Trust::Server)?;
+        let objects = Objects::new(&self.git, &self.place);
+        let listed = objects.list(MOST_ADDED)?;
+        for (id, commit) in objects.commits(&listed)? {
+            self.commits.entry(id).or_insert(commit);
+        }
+        self.workflows = Workflows::read(&objects, self.commits.values().map(|commit| &commit.tree))?;
+        Ok(())
+    }
+
+    /// What was seen of an update.
+    pub fn facts(&self, update: &Update) -> Facts {
+        Facts { follows: self.follows(&update.old, &update.new), keeps_workflows: self.keeps_workflows() }
+    }
+
+    /// Is there a way from `new` by parents to `old`? If not, it is known only where the whole history was brought.
+    fn follows(&self, old: &ObjectId, new: &ObjectId) -> Seen {
+        let mut seen = HashSet::new();
+        let mut waiting = vec![new];
+        let mut is_whole = true;
+        while let Some(id) = waiting.pop() {
+            if id == old {
+                return Seen::Yes;
+            }
+            if !seen.insert(id) {
+                continue;
+            }
+            match self.commits.get(id) {
+                Some(commit) => waiting.extend(&commit.parents),
+                None => is_whole = false,
+            }
+        }
+        if is_whole { Seen::No } else { Seen::Unknown }
+    }
+
+    /// Of all commits of the push: another branch may take any of them later.
+    fn keeps_workflows(&self) -> Seen {
+        let mut all = Seen::Yes;
+        for id in &self.pushed {
+            match self.keeps(id) {
+                Seen::No => return Seen::No,
+                Seen::Unknown => all = Seen::Unknown,
+                Seen::Yes => {}
+            }
+        }
+        all
+    }
+
+    /// Has a commit the workflow files of one of its parents? A merge has those of a side.
+    fn keeps(&self, id: &ObjectId) -> Seen {
+        let commit = &self.commits[id];
+        if commit.parents.is_empty() {
+            return self.workflows.none(&commit.tree);
+        }
+        let mut verdict = Seen::No;
+        for parent in &commit.parents {
+            let same = match self.commits.get(parent) {
+                Some(parent) => self.workflows.same(&commit.tree, &parent.tree),
+                None => Seen::Unknown,
+            };
+            match same {
+                Seen::Yes => return Seen::Yes,
+                Seen::Unknown => verdict = Seen::Unknown,
+                Seen::No => {}
+            }
+        }
+        verdict
+    }
+}
+
+/// Whose pack it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// An agent's: everything in it is looked at.
+    Nobody,
+    /// The server's, whose history may be as odd as it likes.
+    Server,
+}
+
+fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushRefusal> {
+    let call = git.on(place.path()).args(["index-pack", "--stdin", "--threads=1"]);
+    let call = match trust {
+        // Objects that git itself doubts could be read in two ways. Links to what the server has lead nowhere here.
+        Trust::Nobody => call.arg("--fsck-objects"),
+        Trust::Server => call,
+    };
+    let call = call
+        .env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
+        .config("core.bigFileThreshold", BIG)
+        .patience(PATIENCE)
+        .input(pack);
+    let finished = call.run().map_err(|error| refusal(&error))?;
+    // What is wrong with an object is said before the last word.
+    let first = finished.stderr.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"error: "));
+    let reason = first.map_or_else(|| finished.reason(), |line| Printable::new(line).to_string());
+    match finished.code {
+        Some(0) => Ok(()),
+        _ if reason.contains("unresolved delta") => {
+            let detail = "it leaves out what it builds on; use `git push --no-thin`".to_string();
+            Err(PushRefusal::Pack { detail })
+        }
+        _ => Err(PushRefusal::Pack { detail: reason }),
+    }
+}
+
+fn refusal(error: &GitError) -> PushRefusal {
+    match error {
+        GitError::TooSlow { .. } => PushRefusal::Pack { detail: "it takes too long to look at".to_string() },
+        GitError::TooMuch { .. } => {
+            PushRefusal::Pack { detail: "there is too much in it to look at".to_string() }
+        }
+        GitError::Missing | GitError::Start(_) | GitError::Failed { .. } => {
+            PushRefusal::Failed { detail: error.to_string() }
+        }
+    }
+}
+
+/// A pack of a few kilobytes can hold an object of gigabytes: blobs over this are checked piece by piece, and nothing
+/// larger than the limit is ever held at once.
+const BIG: &str = "8m";
+const LARGEST_PIECE: &str = "256m";
+/// An honest pack of the largest size is done in a fraction of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Trees of some commits of a large repository.
+const MOST_ADDED: u64 = 2_000_000;

@@ -1,0 +1,86 @@
+//! Where a pack is looked at: an empty repository of ours, gone afterwards.
+
+use belljar_git::ObjectFormat;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An empty repository. Removed when it is dropped; after a kill, by the next [`sweep`].
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Held for as long as somebody works here.
+    _lock: File,
+}
+
+impl Place {
+    pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<Place> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        private(true).create(directory)?;
+        let _nobody_sweeps = lock(&directory.join(LOCK))?;
+        let name = format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = directory.join(name);
+        // The number of a process that was killed may be ours by now.
+        let _ = fs::remove_dir_all(&path);
+        private(false).create(&path)?;
+        let place = Place { _lock: lock(&path.join(LOCK))?, path };
+        place.fill(format)?;
+        Ok(place)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fill(&self, format: ObjectFormat) -> io::Result<()> {
+        private(true).create(self.path.join("objects/pack"))?;
+        private(false).create(self.path.join("refs"))?;
+        let config = match format {
+            ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+            ObjectFormat::Sha256 => {
+                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n"
+            }
+        };
+        File::create(self.path.join("config"))?.write_all(config.as_bytes())?;
+        File::create(self.path.join("HEAD"))?.write_all(b"ref: refs/heads/none\n")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes what nobody works in any more.
+pub(super) fn sweep(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    let Ok(_nobody_makes) = lock(&directory.join(LOCK)) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_held = match File::open(path.join(LOCK)) {
+            Ok(file) => file.try_lock().is_err(),
+            Err(_) => false,
+        };
+        if !is_held && path.is_dir() {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn private(all: bool) -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700).recursive(all);
+    builder
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
+    file.lock()?;
+    Ok(file)
+}
+
+const LOCK: &str = "lock";

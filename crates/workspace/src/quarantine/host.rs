@@ -1,0 +1,128 @@
+//! The repository on the host's side: what is read of it.
+
+use super::QuarantineError;
+use crate::inert::{Call, Git};
+use belljar_git::{ObjectFormat, ObjectId};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A repository of the host's, or a bare one of ours, that a sandbox fetches from and pushes to. Its config and hooks are
+/// nothing that an agent could have written.
+#[derive(Debug, Clone)]
+pub struct HostRepository {
+    pub(super) git: Git,
+    pub(super) directory: PathBuf,
+    pub(super) objects: PathBuf,
+    pub(super) format: ObjectFormat,
+    pub(super) owner: Owner,
+}
+
+/// Whose it is: files that we add as root become theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) user: u32,
+    pub(super) group: u32,
+}
+
+/// A ref as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRef {
+    /// Whole, and bytes: git takes any.
+    pub name: Vec<u8>,
+    pub id: ObjectId,
+    /// Another name for another ref.
+    pub is_symbolic: bool,
+}
+
+impl HostRef {
+    /// May a sandbox know of it? Branches and tags; no stash, no notes, nothing of what landed beside a branch.
+    pub fn is_shown(&self) -> bool {
+        SHOWN.iter().any(|prefix| self.name.starts_with(prefix.as_bytes()))
+    }
+}
+
+impl HostRepository {
+    /// The repository with this git directory; one of a linked worktree means the repository it belongs to.
+    pub fn open(git: &Git, directory: &Path) -> Result<HostRepository, QuarantineError> {
+        let question = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"];
+        let answer = git.on(directory).args(question).output()?;
+        let unusable = |why: &str| QuarantineError::Unusable(format!("`{}` {why}", directory.display()));
+        let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is no text"))?;
+        let (common, format) = match text.lines().collect::<Vec<_>>()[..] {
+            [common, "sha1"] => (PathBuf::from(common), ObjectFormat::Sha1),
+            [common, "sha256"] => (PathBuf::from(common), ObjectFormat::Sha256),
+            _ => return Err(unusable("names its objects in a way that is not known here")),
+        };
+        let objects = common.join("objects");
+        let about = fs::metadata(&objects).map_err(QuarantineError::file("look at", &objects))?;
+        let owner = Owner { user: about.uid(), group: about.gid() };
+        Ok(HostRepository { git: git.clone(), directory: common, objects, format, owner })
+    }
+
+    /// Which hash names its objects.
+    pub fn format(&self) -> ObjectFormat {
+        self.format
+    }
+
+    /// A call of git on it.
+    pub(crate) fn call(&self) -> Call {
+        // Owned by somebody else if we are root, which is what we are here for.
+        self.git.on(&self.directory).config("safe.directory", "*")
+    }
+
+    /// Its git directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// All refs.
+    pub fn refs(&self) -> Result<Vec<HostRef>, QuarantineError> {
+        let list =
+            self.call().args(["for-each-ref", "--format=%(objectname) %(refname) %(symref)"]).output()?;
+        Ok(list.split(|byte| *byte == b'\n').filter_map(one_ref).collect())
+    }
+
+    /// Branches that somebody on the host works on: checked out in a worktree, or being rebased or bisected there.
+    /// Moving one would make the work look like its reversal.
+    pub fn busy_branches(&self) -> Result<HashSet<String>, QuarantineError> {
+        let list = self.call().args(["worktree", "list", "--porcelain", "-z"]).output()?;
+        let mut branches = HashSet::new();
+        for worktree in list.split(|byte| *byte == 0).collect::<Vec<_>>().split(|line| line.is_empty()) {
+            // A bare repository has a HEAD and no files that go with it.
+            if !worktree.contains(&&b"bare"[..]) {
+                let names = worktree.iter().filter_map(|line| line.strip_prefix(b"branch "));
+                branches.extend(names.map(|name| String::from_utf8_lossy(name).into_owned()));
+            }
+        }
+        branches.extend(self.set_aside());
+        Ok(branches)
+    }
+
+    /// While a branch is rebased or bisected HEAD is elsewhere; it is written down where it comes back to.
+    fn set_aside(&self) -> Vec<String> {
+        let mut places = vec![self.directory.clone()];
+        let linked = fs::read_dir(self.directory.join("worktrees")).into_iter().flatten().flatten();
+        places.extend(linked.map(|entry| entry.path()));
+        let files = places.iter().flat_map(|place| SET_ASIDE.map(|file| place.join(file)));
+        let names = files.filter_map(|file| fs::read_to_string(file).ok());
+        let names = names.map(|name| match name.trim_end() {
+            whole if whole.starts_with("refs/heads/") => whole.to_string(),
+            short => format!("refs/heads/{short}"),
+        });
+        names.collect()
+    }
+}
+
+fn one_ref(line: &[u8]) -> Option<HostRef> {
+    let mut words = line.splitn(3, |byte| *byte == b' ');
+    let id = ObjectId::parse(words.next()?).ok()?;
+    let name = words.next()?.to_vec();
+    Some(HostRef { name, id, is_symbolic: words.next().is_some_and(|target| !target.is_empty()) })
+}
+
+/// What a sandbox may know of.
+pub(crate) const SHOWN: [&str; 2] = ["refs/heads/", "refs/tags/"];
+/// Where git writes down which branch a rebase or a bisection began on.
+const SET_ASIDE: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"];

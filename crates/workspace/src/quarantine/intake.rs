@@ -1,0 +1,211 @@
+//! A pack, from who sends it into the quarantine.
+
+use super::{Quarantine, QuarantineError};
+use crate::inert::Running;
+use belljar_git::{ObjectId, PushRefusal};
+use belljar_spec::git::PushLimits;
+use belljar_sys::rustix::process::{Pid, Resource, Rlimit, prlimit};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ChildStderr;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Who sends a pack.
+pub trait Incoming {
+    /// Some bytes (none at the end), or nothing as soon as there is something to read on `other`. An error if nobody says
+    /// anything for so long.
+    fn read_unless(
+        &mut self,
+        buffer: &mut [u8],
+        other: BorrowedFd<'_>,
+        patience: Duration,
+    ) -> io::Result<Option<usize>>;
+}
+
+/// What came.
+#[derive(Debug)]
+pub struct Taken {
+    /// `pack-HASH`; none if there was nothing in it.
+    pub(super) name: Option<String>,
+    /// Every object that was in it.
+    pub(super) objects: HashSet<ObjectId>,
+}
+
+impl Quarantine {
+    /// Takes a pack that begins with `begin`. It has to be whole in itself but for objects that the host has: no delta may
+    /// build on those (the capability `no-thin`), or the answer to a push would tell what is in objects that are not shown.
+    pub fn take(
+        &self,
+        begin: &[u8],
+        incoming: &mut dyn Incoming,
+        limits: PushLimits,
+    ) -> Result<Taken, QuarantineError> {
+        let mut buffer = vec![0; PIECE];
+        let begin = self.header(begin, incoming, &mut buffer, limits)?;
+        let mut indexer = Indexer::start(self, limits)?;
+        let mut total = begin.len() as u64;
+        let mut is_taking = indexer.write(&begin);
+        while is_taking {
+            match incoming.read_unless(&mut buffer, indexer.said(), QUIET).map_err(QuarantineError::Broken)? {
+                // It has said which pack it is, or why it is none; or will now, that nothing more comes.
+                None | Some(0) => break,
+                Some(count) => {
+                    total += count as u64;
+                    if total > limits.bytes.as_u64() {
+                        return Err(QuarantineError::Refused(PushRefusal::Bytes { most: limits.bytes }));
+                    }
+                    is_taking = indexer.write(&buffer[..count]);
+                }
+            }
+        }
+        let name = indexer.finish()?;
+        let objects = self.objects_of(&name, limits)?;
+        Ok(Taken { name: (!objects.is_empty()).then_some(name), objects })
+    }
+
+    /// The header says how many objects there are: before git reserves room for them.
+    fn header(
+        &self,
+        begin: &[u8],
+        incoming: &mut dyn Incoming,
+        buffer: &mut [u8],
+        limits: PushLimits,
+    ) -> Result<Vec<u8>, QuarantineError> {
+        let mut begin = begin.to_vec();
+        let (nothing, _open) = io::pipe().map_err(QuarantineError::file("open", &self.directory))?;
+        while begin.len() < HEADER {
+            let read =
+                incoming.read_unless(buffer, nothing.as_fd(), QUIET).map_err(QuarantineError::Broken)?;
+            match read {
+                None | Some(0) => return Err(QuarantineError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Some(count) => begin.extend_from_slice(&buffer[..count]),
+            }
+        }
+        let count = match (&begin[..4], &begin[4..8], begin[8..HEADER].try_into()) {
+            (b"PACK", [0, 0, 0, 2 | 3], Ok(count)) => u64::from(u32::from_be_bytes(count)),
+            _ => return Err(QuarantineError::pack("it does not begin like one")),
+        };
+        if count > limits.objects {
+            return Err(QuarantineError::Refused(PushRefusal::Objects { most: limits.objects }));
+        }
+        Ok(begin)
+    }
+
+    /// What is in the pack, none of it larger than a whole push may be: a few bytes can unfold into very many.
+    fn objects_of(&self, name: &str, limits: PushLimits) -> Result<HashSet<ObjectId>, QuarantineError> {
+        let path = self.packs().join(format!("{name}.idx"));
+        let index = File::open(&path).map_err(QuarantineError::file("open", &path))?;
+        let list = self.call().arg("show-index").input(index).output()?;
+        let mut names = Vec::with_capacity(list.len());
+        for line in list.split(|byte| *byte == b'\n') {
+            names.extend_from_slice(line.split(|byte| *byte == b' ').nth(1).unwrap_or_default());
+            names.push(b'\n');
+        }
+        let names = names.trim_ascii_end();
+        let question = ["cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer"];
+        let sizes = self.call().args(question).output_with(names)?;
+        let mut objects = HashSet::new();
+        for line in sizes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let text = String::from_utf8_lossy(line);
+            let (id, size) = text.split_once(' ').unwrap_or_default();
+            let (Ok(id), Ok(size)) = (ObjectId::parse(id.as_bytes()), size.parse::<u64>()) else {
+                return Err(QuarantineError::pack("an object of it cannot be read"));
+            };
+            if size > limits.bytes.as_u64() {
+                return Err(QuarantineError::Refused(PushRefusal::Bytes { most: limits.bytes }));
+            }
+            objects.insert(id);
+        }
+        Ok(objects)
+    }
+}
+
+/// `git index-pack` at work: it reads every object, names it by its content and looks at its form.
+struct Indexer {
+    running: Running,
+    complaints: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Indexer {
+    fn start(quarantine: &Quarantine, limits: PushLimits) -> Result<Indexer, QuarantineError> {
+        let most = format!("--max-input-size={}", limits.bytes.as_u64());
+        let call = quarantine.call().args(["index-pack", "--stdin", "--strict", "--threads=1"]).arg(most);
+        let mut running = call.spawn()?;
+        // Before it has read a byte of what an agent made.
+        hold_down(&running, limits).map_err(QuarantineError::file("limit git on", &quarantine.directory))?;
+        let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));
+        Ok(Indexer { running, complaints })
+    }
+
+    /// False if it reads no more.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.running.stdin.as_mut().is_some_and(|stdin| stdin.write_all(bytes).is_ok())
+    }
+
+    fn said(&self) -> BorrowedFd<'_> {
+        self.running.stdout.as_ref().expect("stdout is piped and only taken by `finish`").as_fd()
+    }
+
+    /// The pack's name.
+    fn finish(mut self) -> Result<String, QuarantineError> {
+        drop(self.running.stdin.take());
+        let output = self.running.wait_with_output().map_err(QuarantineError::Broken)?;
+        let complaints = self.complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        match output.status.code() {
+            Some(0) => {}
+            Some(_) => return Err(QuarantineError::pack(complaint(&complaints))),
+            None => return Err(QuarantineError::pack("it takes too much to unpack")),
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let hash = said.trim_end().strip_prefix("pack\t").unwrap_or_default();
+        match ObjectId::parse(hash.as_bytes()) {
+            Ok(hash) => Ok(format!("pack-{hash}")),
+            Err(_) => Err(QuarantineError::pack("git did not say what it is")),
+        }
+    }
+}
+
+/// What a pack can cost: limits of the kernel's, since a pack is small where its content is not.
+fn hold_down(running: &Running, limits: PushLimits) -> io::Result<()> {
+    let process = Pid::from_raw(running.id().cast_signed());
+    let written = limits.bytes.as_u64().saturating_add(BESIDE_PACK);
+    for (resource, most) in
+        [(Resource::Cpu, MOST_SECONDS), (Resource::Data, MOST_DATA), (Resource::Fsize, written)]
+    {
+        prlimit(process, resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    Ok(())
+}
+
+/// The beginning of what it complains of; the rest is read too, so that it does not wait for a reader.
+fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let _ = stderr.by_ref().take(COMPLAINTS).read_to_end(&mut kept);
+    let _ = io::copy(&mut stderr, &mut io::sink());
+    kept
+}
+
+/// The first thing that git found wrong says more than that something was.
+fn complaint(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let mut lines = text.lines();
+    let first = lines.clone().find_map(|line| line.strip_prefix("error: "));
+    let line = first.or_else(|| lines.find_map(|line| line.strip_prefix("fatal: ")));
+    line.unwrap_or("git cannot read it").to_string()
+}
+
+/// What every pack begins with (gitformat-pack(5)).
+const HEADER: usize = 12;
+const PIECE: usize = 64 * 1024;
+/// Longer than git may compute: a sender that waits for it must not look like one that sleeps.
+const QUIET: Duration = Duration::from_secs(MOST_SECONDS + 60);
+/// The largest push that is allowed by default takes a tenth of it.
+const MOST_SECONDS: u64 = 240;
+/// A few objects of the largest size that is held in memory (a delta, what it builds on, what it gives).
+const MOST_DATA: u64 = 1 << 30;
+/// The index beside the pack.
+const BESIDE_PACK: u64 = 64 << 20;
+const COMPLAINTS: u64 = 16 * 1024;

@@ -1,0 +1,67 @@
+//! What a quarantine is about to do to the host's repository, written down before it does it.
+
+use super::store::write_durably;
+use super::{Quarantine, QuarantineError};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What would have to be cleared away if we were killed now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// The pack that moves, if there is one.
+    pub(super) pack: Option<Moving>,
+    /// Files by which git locks the refs that move.
+    pub(super) locks: Vec<Lock>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Moving {
+    /// The host's `objects/pack`.
+    pub(super) directory: PathBuf,
+    /// `pack-HASH`.
+    pub(super) name: String,
+}
+
+/// A lock of git's: the file that becomes the ref.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lock {
+    pub(super) path: PathBuf,
+    /// What the file holds from when it is written until it is renamed.
+    pub(super) content: String,
+}
+
+impl Journal {
+    pub(super) fn write(&self, quarantine: &Quarantine) -> Result<(), QuarantineError> {
+        let path = quarantine.directory.join(FILE);
+        let text = serde_json::to_vec(self).map_err(|error| QuarantineError::Unusable(error.to_string()))?;
+        write_durably(&path, &text)
+    }
+
+    /// The journal of the quarantine in this directory; none if it had not come that far.
+    pub(super) fn read(quarantine: &Path) -> Option<Journal> {
+        serde_json::from_slice(&fs::read(quarantine.join(FILE)).ok()?).ok()
+    }
+}
+
+impl Moving {
+    /// A file of the pack.
+    pub(super) fn file(&self, extension: &str) -> PathBuf {
+        self.directory.join(format!("{}.{extension}", self.name))
+    }
+
+    /// A file on its way; git's own cleaning takes names like this too.
+    pub(super) fn passing(&self, quarantine: &str, extension: &str) -> PathBuf {
+        self.directory.join(format!("tmp_belljar_{quarantine}_{extension}"))
+    }
+}
+
+/// What stands in a `.keep` of ours.
+pub(super) fn keep_content(quarantine: &str) -> String {
+    format!("belljar {quarantine}\n")
+}
+
+/// In the quarantine's directory.
+pub(super) const FILE: &str = "journal.json";
+/// In the order in which they move: a pack counts for git as soon as its index is there.
+pub(super) const MOVED: [&str; 3] = ["pack", "rev", "idx"];

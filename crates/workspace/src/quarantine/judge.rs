@@ -1,0 +1,127 @@
+//! What the objects in a quarantine are.
+
+use super::{HostRef, Quarantine, QuarantineError, Taken};
+use belljar_git::ObjectId;
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader};
+
+impl Quarantine {
+    /// Is everything there that these tips need? What did not come with the push has to be in a branch or tag that the
+    /// sandbox may see: naming an object by its hash is not a way to get at it.
+    pub fn check_whole(
+        &self,
+        taken: &Taken,
+        tips: &[ObjectId],
+        shown: &[ObjectId],
+    ) -> Result<(), QuarantineError> {
+        let shown = self.existing(shown)?;
+        let question = ["rev-list", "--objects", "--no-object-names", "--stdin"];
+        let finished = self.call().args(question).run_with(&revisions(tips, &shown))?;
+        if finished.code != Some(0) {
+            return Err(QuarantineError::pack(format!("it is not complete: {}", finished.reason())));
+        }
+        let needed =
+            finished.stdout.split(|byte| *byte == b'\n').filter_map(|line| ObjectId::parse(line).ok());
+        let borrowed = needed.filter(|id| !taken.objects.contains(id)).collect::<HashSet<_>>();
+        match self.not_reached(borrowed, &shown)?.iter().next() {
+            None => Ok(()),
+            Some(id) => {
+                Err(QuarantineError::pack(format!("object {id} did not come and is in no branch or tag")))
+            }
+        }
+    }
+
+    /// Which of these are in nothing that is shown. Seldom asked: a client sends all that its own walk finds, and ours
+    /// finds the same.
+    fn not_reached(
+        &self,
+        mut objects: HashSet<ObjectId>,
+        shown: &[ObjectId],
+    ) -> Result<HashSet<ObjectId>, QuarantineError> {
+        if objects.is_empty() || shown.is_empty() {
+            return Ok(objects);
+        }
+        let question = ["rev-list", "--objects", "--no-object-names", "--stdin"];
+        let mut running = self.call().args(question).spawn()?;
+        if let Some(mut stdin) = running.stdin.take() {
+            let revisions = revisions(shown, &[]);
+            std::thread::spawn(move || std::io::Write::write_all(&mut stdin, &revisions));
+        }
+        let Some(stdout) = running.stdout.take() else { return Ok(objects) };
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.map_err(QuarantineError::file("read the objects of", &self.directory))?;
+            if let Ok(id) = ObjectId::parse(&line) {
+                objects.remove(&id);
+            }
+            if objects.is_empty() {
+                break;
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Those that are there: a broken ref of the host's is not a sandbox's business.
+    fn existing(&self, ids: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
+        Ok(self.kinds(ids)?.into_keys().collect())
+    }
+
+    /// What these are; those that are not there are left out.
+    pub fn kinds(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, String>, QuarantineError> {
+        let names = ids.iter().map(|id| format!("{id}\n")).collect::<String>();
+        let question = ["cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer"];
+        let answers = self.call().args(question).output_with(names.as_bytes())?;
+        let text = String::from_utf8_lossy(&answers).into_owned();
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let kinds = lines.filter(|(_, kind)| *kind != "missing");
+        Ok(kinds.filter_map(|(id, kind)| Some((id.parse().ok()?, kind.to_string()))).collect())
+    }
+
+    /// Is the old place part of the new one's history?
+    pub fn follows(&self, old: &ObjectId, new: &ObjectId) -> Result<bool, QuarantineError> {
+        let finished = self.call().args(["merge-base", "--is-ancestor", old.as_str(), new.as_str()]).run()?;
+        match finished.code {
+            Some(0) => Ok(true),
+            Some(1) => Ok(false),
+            _ => Err(QuarantineError::pack(finished.reason())),
+        }
+    }
+
+    /// Do all new commits leave `.github/workflows` as one of their parents has it? A first commit has to do without. Not
+    /// the two ends are compared: what is undone at the end was still there to be run.
+    pub fn keeps_workflows(&self, new: &ObjectId, shown: &[ObjectId]) -> Result<bool, QuarantineError> {
+        let shown = self.existing(shown)?;
+        let list = self
+            .call()
+            .args(["rev-list", "--parents", "--stdin"])
+            .output_with(&revisions(std::slice::from_ref(new), &shown))?;
+        let text = String::from_utf8_lossy(&list).into_owned();
+        let commits = text.lines().map(|line| line.split(' ').collect::<Vec<_>>()).collect::<Vec<_>>();
+        let mut names = commits.iter().flatten().copied().collect::<Vec<_>>();
+        names.sort_unstable();
+        names.dedup();
+        let asked = names.iter().map(|name| format!("{name}:.github/workflows\n")).collect::<String>();
+        let question = ["cat-file", "--batch-check=%(objectname)", "--buffer"];
+        let answers = self.call().args(question).output_with(asked.as_bytes())?;
+        let answers = String::from_utf8_lossy(&answers).into_owned();
+        let found = answers.lines().map(|line| (!line.ends_with(" missing")).then_some(line));
+        let workflows = names.iter().copied().zip(found).collect::<HashMap<_, _>>();
+        let of = |name: &str| workflows.get(name).copied().flatten();
+        Ok(commits.iter().all(|commit| match commit[..] {
+            [commit] => of(commit).is_none(),
+            [commit, ref parents @ ..] => parents.iter().any(|parent| of(parent) == of(commit)),
+            [] => true,
+        }))
+    }
+}
+
+/// The tips of what is shown.
+pub(crate) fn shown(refs: &[HostRef]) -> Vec<ObjectId> {
+    let ids = refs.iter().filter(|one| one.is_shown()).map(|one| one.id.clone());
+    ids.collect::<HashSet<_>>().into_iter().collect()
+}
+
+/// As `rev-list --stdin` reads them.
+fn revisions(from: &[ObjectId], without: &[ObjectId]) -> Vec<u8> {
+    let from = from.iter().map(|id| format!("{id}\n"));
+    from.chain(without.iter().map(|id| format!("^{id}\n"))).collect::<String>().into_bytes()
+}

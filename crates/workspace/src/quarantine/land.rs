@@ -1,0 +1,70 @@
+//! Refs that move.
+
+use super::{HostRepository, QuarantineError};
+use belljar_git::{ObjectId, PushRefusal, RefName};
+
+/// One ref of the host's, from here to there. Zeros mean that there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Landing {
+    pub name: RefName,
+    pub old: ObjectId,
+    pub new: ObjectId,
+}
+
+impl HostRepository {
+    /// Moves all of these refs or none, each only if it is still where it was seen, and writes that into its reflog.
+    pub fn land(&self, landings: &[Landing]) -> Result<(), QuarantineError> {
+        let mut orders = "start\n".to_string();
+        for Landing { name, old, new } in landings {
+            orders += &match new.is_zero() {
+                true => format!("delete {name} {old}\n"),
+                false => format!("update {name} {new} {old}\n"),
+            };
+        }
+        // If we are killed before the last word is written, git gives up and takes its locks away.
+        orders += "prepare\ncommit\n";
+        let mut call = self
+            .call()
+            .args([
+                "update-ref",
+                "--create-reflog",
+                "--no-deref",
+                "-m",
+                "belljar: push from a sandbox",
+                "--stdin",
+            ])
+            .env("GIT_COMMITTER_NAME", "belljar")
+            .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
+            .config("core.fsync", "all");
+        if self.owner.is_another() {
+            call = call.as_user(self.owner.user, self.owner.group);
+        }
+        let finished = call.run_with(orders.as_bytes())?;
+        match finished.code {
+            Some(0) => Ok(()),
+            _ => Err(QuarantineError::Refused(refusal(&finished.reason()))),
+        }
+    }
+
+    /// Does this name stand for another one, that perhaps is not there?
+    pub fn is_symbolic(&self, name: &RefName) -> Result<bool, QuarantineError> {
+        Ok(self.call().args(["symbolic-ref", "--quiet", "--no-recurse", name.as_str()]).run()?.code
+            == Some(0))
+    }
+}
+
+/// git's words for what went wrong between looking and moving (LC_ALL=C).
+fn refusal(reason: &str) -> PushRefusal {
+    let says = |words: &str| reason.contains(words);
+    if says("but expected") || says("reference already exists") || says("unable to resolve reference") {
+        PushRefusal::Stale
+    } else if says("cannot create") && says("exists") {
+        PushRefusal::Failed {
+            detail: "a branch whose name is the beginning of this one is in the way".to_string(),
+        }
+    } else if says(".lock") {
+        PushRefusal::Failed { detail: "another git on the host is at work here: push again".to_string() }
+    } else {
+        PushRefusal::Failed { detail: "git on the host could not move it".to_string() }
+    }
+}

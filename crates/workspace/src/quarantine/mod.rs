@@ -1,0 +1,73 @@
+//! Where objects that an agent made wait until they are known to be good: a repository of ours that borrows from the host's
+//! and has no refs. The host's repository sees nothing of them before [`Quarantine::admit`].
+//!
+//! ```text
+//! create -> take (index-pack: whole, well formed, within limits) -> whole, follows, keeps_workflows -> admit -> drop
+//! ```
+//!
+//! A quarantine that was dropped is gone. One whose process was killed is gone at the next [`sweep`], with whatever it had
+//! half moved. Called by the relay; the host's repository is only touched by `admit`, `sweep` and [`HostRepository::land`].
+
+mod admit;
+mod alternates;
+mod host;
+mod intake;
+mod journal;
+mod judge;
+mod land;
+mod store;
+mod sweep;
+
+pub use admit::Admitted;
+pub use host::{HostRef, HostRepository};
+pub use intake::{Incoming, Taken};
+pub(crate) use judge::shown;
+pub use land::Landing;
+pub use store::Quarantine;
+pub use sweep::sweep;
+
+use crate::inert::GitError;
+use belljar_git::PushRefusal;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something does not arrive.
+#[derive(Debug, thiserror::Error)]
+pub enum QuarantineError {
+    /// What came is not taken.
+    #[error("refused: {0}")]
+    Refused(PushRefusal),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("cannot {step} `{}`", path.display())]
+    File { step: &'static str, path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Unusable(String),
+    /// Whoever sends it has stopped, or took too long.
+    #[error("the push ended in the middle: {0}")]
+    Broken(io::Error),
+}
+
+impl QuarantineError {
+    pub(crate) fn file(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> QuarantineError {
+        let path = path.to_path_buf();
+        move |source| QuarantineError::File { step, path, source }
+    }
+
+    pub(crate) fn pack(detail: impl Into<String>) -> QuarantineError {
+        QuarantineError::Refused(PushRefusal::Pack { detail: detail.into() })
+    }
+
+    /// What the client is told: nothing of the host's paths.
+    pub fn refusal(&self) -> PushRefusal {
+        let detail = match self {
+            QuarantineError::Refused(refusal) => return refusal.clone(),
+            QuarantineError::Git(GitError::TooSlow { .. }) => "it takes too long to look at",
+            QuarantineError::Git(_) => "git on the host failed",
+            QuarantineError::File { step, .. } => step,
+            QuarantineError::Unusable(_) => "the host's repository cannot be used",
+            QuarantineError::Broken(_) => "the push ended in the middle",
+        };
+        PushRefusal::Failed { detail: detail.to_string() }
+    }
+}

@@ -1,0 +1,76 @@
+//! What processes left that were killed.
+
+use super::QuarantineError;
+use super::journal::{FILE, Journal, Lock, MOVED, Moving, keep_content};
+use super::store::{LOCK, PLACE_LOCK, lock, open_lock, place};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Clears away every quarantine below `state` whose process is gone, and what it had half done to a host's repository.
+/// Gives how many there were. One that lives is left alone.
+pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
+    let place = place(state)?;
+    let _whole = lock(&place.join(PLACE_LOCK))?;
+    let mut swept = 0;
+    let entries = fs::read_dir(&place).map_err(QuarantineError::file("list", &place))?;
+    for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+        let directory = entry.path();
+        let held = open_lock(&directory.join(LOCK)).is_ok_and(|file| file.try_lock().is_err());
+        if !held {
+            let id = entry.file_name().to_string_lossy().into_owned();
+            undo(&directory, &id);
+            // A git that outlived its relay may still write here: then the next sweep has it.
+            swept += usize::from(fs::remove_dir_all(&directory).is_ok());
+        }
+    }
+    Ok(swept)
+}
+
+/// What cannot be undone now stays as git itself would leave it: nothing here is needed for the host's work to be right.
+fn undo(directory: &Path, id: &str) {
+    let Some(journal) = Journal::read(directory) else { return };
+    if let Some(pack) = &journal.pack {
+        undo_move(pack, id);
+    }
+    let Ok(began) = fs::metadata(directory.join(FILE)) else { return };
+    let stuck =
+        journal.locks.iter().filter_map(|lock| Some((lock, stuck(lock, &began)?))).collect::<Vec<_>>();
+    if stuck.is_empty() {
+        return;
+    }
+    // git holds a lock for milliseconds: whoever still holds the same one now is no more.
+    std::thread::sleep(LONGER_THAN_A_LOCK);
+    for (lock, before) in stuck {
+        if self::stuck(lock, &began).is_some_and(|now| now.ino() == before.ino()) {
+            let _ = fs::remove_file(&lock.path);
+        }
+    }
+}
+
+fn undo_move(pack: &Moving, id: &str) {
+    for extension in MOVED {
+        let _ = fs::remove_file(pack.passing(id, extension));
+    }
+    let keep = pack.file("keep");
+    // Only with our mark beside it is it ours: the host may have had this pack before.
+    if fs::read_to_string(&keep).is_ok_and(|content| content == keep_content(id)) {
+        // Without its index a pack is nothing to git but a file in the way.
+        if !pack.file("idx").exists() {
+            let _ = fs::remove_file(pack.file("rev"));
+            let _ = fs::remove_file(pack.file("pack"));
+        }
+        let _ = fs::remove_file(keep);
+    }
+}
+
+/// A lock that git took for us: made after the journal was, and empty or with what we would have written.
+fn stuck(lock: &Lock, began: &Metadata) -> Option<Metadata> {
+    let about = fs::symlink_metadata(&lock.path).ok().filter(Metadata::is_file)?;
+    let is_later = (about.ctime(), about.ctime_nsec()) >= (began.mtime(), began.mtime_nsec());
+    let content = fs::read_to_string(&lock.path).ok()?;
+    (is_later && (content.is_empty() || content == lock.content)).then_some(about)
+}
+
+const LONGER_THAN_A_LOCK: Duration = Duration::from_secs(1);

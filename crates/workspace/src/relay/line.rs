@@ -1,0 +1,157 @@
+//! A connection that cannot hold anybody up.
+
+use crate::quarantine::Incoming;
+use belljar_git::pkt::{self, Announced};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::io::Errno;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A connection from the sandbox. Every wait on it ends: with its deadline, with the relay, or when the other side was
+/// silent for too long.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    socket: Arc<TcpStream>,
+    /// Readable as soon as the relay ends.
+    stop: Arc<OwnedFd>,
+    deadline: Instant,
+}
+
+impl Line {
+    pub(super) fn new(socket: TcpStream, stop: Arc<OwnedFd>, longest: Duration) -> io::Result<Line> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Line { socket: Arc::new(socket), stop, deadline: Instant::now() + longest })
+    }
+
+    /// Some bytes; none at the end.
+    pub(super) fn read(&self, buffer: &mut [u8], patience: Duration) -> io::Result<usize> {
+        loop {
+            match (&*self.socket).read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => return read,
+            }
+            self.wait(&[(self.socket.as_fd(), PollFlags::IN)], patience)?;
+        }
+    }
+
+    fn read_exact(&self, mut buffer: &mut [u8], patience: Duration) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read(buffer, patience)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => buffer = &mut buffer[count..],
+            }
+        }
+        Ok(())
+    }
+
+    /// The data of one packet, and nothing behind it.
+    pub(super) fn packet(&self, patience: Duration) -> io::Result<Vec<u8>> {
+        let mut digits = [0; 4];
+        self.read_exact(&mut digits, patience)?;
+        match pkt::announced(digits) {
+            Ok(Announced::Data(length)) if length <= LONGEST_REQUEST => {
+                let mut data = vec![0; length];
+                self.read_exact(&mut data, patience)?;
+                Ok(data)
+            }
+            _ => Err(io::Error::new(ErrorKind::InvalidData, "not a request of git's")),
+        }
+    }
+
+    /// All of these bytes.
+    pub(super) fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match (&*self.socket).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait(&[(self.socket.as_fd(), PollFlags::OUT)], UNREAD)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes from here. What the client still sends is read, up to so much: closing with bytes unread would
+    /// take the answer away from it.
+    pub(super) fn finish(&self, most: u64) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+        let mut buffer = vec![0; PIECE];
+        let mut left = most;
+        while let Ok(count @ 1..) = self.read(&mut buffer, FAREWELL) {
+            left = left.saturating_sub(count as u64);
+            if left == 0 {
+                break;
+            }
+        }
+        self.cut();
+    }
+
+    /// Over, both ways.
+    pub(super) fn cut(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Waits until there is something to read from another file, as long as the connection may last.
+    pub(super) fn wait_for(&self, other: BorrowedFd<'_>) -> io::Result<()> {
+        self.wait(&[(other, PollFlags::IN)], Duration::MAX).map(drop)
+    }
+
+    /// Waits for one of these files, and gives which are ready.
+    fn wait(&self, files: &[(BorrowedFd<'_>, PollFlags)], patience: Duration) -> io::Result<Vec<bool>> {
+        let until =
+            (Instant::now().checked_add(patience)).map_or(self.deadline, |until| until.min(self.deadline));
+        let mut polled = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        polled.extend(files.iter().map(|(file, event)| PollFd::from_borrowed_fd(*file, *event)));
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
+            match poll(&mut polled, Some(&timeout)) {
+                Ok(0) => return Err(ErrorKind::TimedOut.into()),
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut ready = polled.iter().map(|file| !file.revents().is_empty());
+        match ready.next() {
+            Some(true) => Err(io::Error::new(ErrorKind::ConnectionAborted, "the relay ends")),
+            _ => Ok(ready.collect()),
+        }
+    }
+}
+
+impl Incoming for Line {
+    fn read_unless(
+        &mut self,
+        buffer: &mut [u8],
+        other: BorrowedFd<'_>,
+        patience: Duration,
+    ) -> io::Result<Option<usize>> {
+        loop {
+            let files = [(other, PollFlags::IN), (self.socket.as_fd(), PollFlags::IN)];
+            // What the other one says ends the wait for more.
+            if self.wait(&files, patience)?.first() == Some(&true) {
+                return Ok(None);
+            }
+            match (&*self.socket).read(buffer) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                read => return read.map(Some),
+            }
+        }
+    }
+}
+
+pub(super) const PIECE: usize = 64 * 1024;
+/// git writes less than a hundred bytes.
+const LONGEST_REQUEST: usize = 4096;
+/// A client that does not read what it asked for.
+const UNREAD: Duration = Duration::from_secs(60);
+/// A client that has its answer hangs up.
+const FAREWELL: Duration = Duration::from_secs(10);

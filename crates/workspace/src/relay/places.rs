@@ -1,0 +1,39 @@
+//! How many connections there may be.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Places for connections.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    taken: Mutex<usize>,
+    given_back: Condvar,
+}
+
+/// One of them; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Places>);
+
+impl Places {
+    /// False if there is none after a while.
+    pub(super) fn wait_for_one(&self, patience: Duration) -> bool {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.given_back.wait_timeout_while(taken, patience, |taken| *taken >= CONNECTIONS);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 < CONNECTIONS
+    }
+
+    pub(super) fn take(places: &Arc<Places>) -> Place {
+        *places.taken.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Place(places.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.given_back.notify_one();
+    }
+}
+
+/// A fetch and a push of a few worktrees at once; each is a thread or two and a git.
+const CONNECTIONS: usize = 8;

@@ -1,0 +1,184 @@
+//! Who connects, and what for.
+
+use super::line::Line;
+use super::places::Places;
+use super::{RelayEvent, receive, upload};
+use crate::quarantine::{HostRepository, QuarantineError, sweep};
+use belljar_git::daemon::{self, Service};
+use belljar_git::pkt;
+use belljar_spec::git::RefPolicy;
+use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What is served, and under which rules.
+pub struct RelayTerms {
+    pub repository: HostRepository,
+    pub policy: RefPolicy,
+    /// Where quarantines are made: belljar's state directory.
+    pub state: PathBuf,
+    /// Told what happens, from several threads.
+    pub note: Box<dyn Fn(RelayEvent) + Send + Sync>,
+}
+
+/// A relay at work. Dropped, it takes no more connections, ends those that it has, and waits for what is being moved.
+#[derive(Debug)]
+pub struct Relay {
+    stop: Option<io::PipeWriter>,
+    stopped: Arc<AtomicBool>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Serves these sockets, which listen already. Sweeps first what an earlier relay left that was killed.
+    pub fn serve(listeners: Vec<OwnedFd>, terms: RelayTerms) -> Result<Relay, QuarantineError> {
+        sweep(&terms.state)?;
+        let state = terms.state.clone();
+        let failed = || QuarantineError::file("serve a repository with quarantines in", &state);
+        let (stopping, stop) = io::pipe().map_err(failed())?;
+        let listeners = listeners.into_iter().map(TcpListener::from).collect::<Vec<_>>();
+        for listener in &listeners {
+            listener.set_nonblocking(true).map_err(failed())?;
+        }
+        let stopped = Arc::new(AtomicBool::new(false));
+        let acceptor = Acceptor {
+            listeners,
+            terms: Arc::new(Terms { terms, turn: Mutex::new(()) }),
+            stop: Arc::new(OwnedFd::from(stopping)),
+            stopped: stopped.clone(),
+            places: Arc::default(),
+        };
+        let thread = thread::Builder::new().name("git-relay".to_string());
+        let acceptor = thread.spawn(move || acceptor.run()).map_err(failed())?;
+        Ok(Relay { stop: Some(stop), stopped, acceptor: Some(acceptor) })
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // Everybody who waits sees the other end of it closed.
+        drop(self.stop.take());
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+/// The terms as connections share them.
+pub(super) struct Terms {
+    terms: RelayTerms,
+    /// One push at a time: what unpacking may cost, it costs once.
+    turn: Mutex<()>,
+}
+
+impl Terms {
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note(&self, event: RelayEvent) {
+        (self.terms.note)(event);
+    }
+}
+
+impl std::ops::Deref for Terms {
+    type Target = RelayTerms;
+
+    fn deref(&self) -> &RelayTerms {
+        &self.terms
+    }
+}
+
+struct Acceptor {
+    listeners: Vec<TcpListener>,
+    terms: Arc<Terms>,
+    stop: Arc<OwnedFd>,
+    stopped: Arc<AtomicBool>,
+    places: Arc<Places>,
+}
+
+impl Acceptor {
+    fn run(self) {
+        let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        while !self.stopped.load(Ordering::Acquire) {
+            // Who comes when all places are taken waits in the kernel's queue, as long as its client likes.
+            if self.places.wait_for_one(PAUSE) {
+                threads.retain(|thread| !thread.is_finished());
+                threads.extend(self.next().and_then(|socket| self.start(socket)));
+            }
+        }
+        drop(self.listeners);
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// One connection, or none if something else happened.
+    fn next(&self) -> Option<TcpStream> {
+        let mut files = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        files.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let _ = poll(&mut files, None);
+        let ready = self.listeners.iter().zip(&files[1..]).find(|(_, file)| !file.revents().is_empty());
+        let (listener, _) = ready?;
+        match listener.accept() {
+            Ok((socket, _)) => Some(socket),
+            Err(_) => {
+                // Out of descriptors, or a connection that was taken back: not around at full speed.
+                thread::sleep(PAUSE);
+                None
+            }
+        }
+    }
+
+    fn start(&self, socket: TcpStream) -> Option<JoinHandle<()>> {
+        let line = Line::new(socket, self.stop.clone(), LONGEST).ok()?;
+        let terms = self.terms.clone();
+        let place = Places::take(&self.places);
+        let thread = thread::Builder::new().name("git-relay-one".to_string());
+        let started = thread.spawn(move || {
+            one(&line, &terms);
+            drop(place);
+        });
+        started.ok()
+    }
+}
+
+/// One connection, from its first line.
+fn one(line: &Line, terms: &Terms) {
+    let refuse = |why: String| {
+        let _ = line.write(&pkt::data(format!("ERR {why}").as_bytes()));
+        line.finish(REFUSED);
+        terms.note(RelayEvent::Unserved { why });
+    };
+    let request = match line.packet(FIRST_LINE) {
+        Ok(data) => daemon::parse(&data).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
+        // Nobody there any more who could be told.
+        Err(_) => return line.cut(),
+    };
+    match request {
+        Err(why) => refuse(why),
+        Ok(request) if request.path != PATH => refuse(format!("there is one repository here, `{PATH}`")),
+        Ok(request) => match request.service {
+            Service::UploadPack => upload::serve(line, terms),
+            Service::ReceivePack => receive::serve(line, terms, request.version),
+        },
+    }
+}
+
+/// The repository's name: there is only one.
+const PATH: &str = "/repo";
+/// The whole of a connection: a clone of a large repository onto a slow disk.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
+/// The first line is written by git before it waits for anything.
+const FIRST_LINE: Duration = Duration::from_secs(10);
+/// Read of a request that is refused, before it is cut off.
+const REFUSED: u64 = 64 * 1024;
+const PAUSE: Duration = Duration::from_millis(100);

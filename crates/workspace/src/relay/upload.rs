@@ -1,0 +1,94 @@
+//! A fetch: the host's own git, which shows branches and tags and nothing else.
+
+use super::RelayEvent;
+use super::line::{Line, PIECE};
+use super::server::Terms;
+use crate::inert::{Call, GitError};
+use crate::quarantine::HostRepository;
+use belljar_git::pkt;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{ChildStderr, ChildStdin};
+use std::thread;
+use std::time::Duration;
+
+/// Serves a fetch or a clone.
+pub(super) fn serve(line: &Line, terms: &Terms) {
+    match fetch(line, &terms.repository) {
+        Ok(bytes) => terms.note(RelayEvent::Fetched { bytes }),
+        Err(error) => {
+            let _ = line.write(&pkt::data(b"ERR the repository cannot be read on the host"));
+            terms.note(RelayEvent::Broken { why: error.to_string() });
+        }
+    }
+    line.finish(PIECE as u64);
+}
+
+/// Both ways at once: a client may write while it should read.
+fn fetch(line: &Line, repository: &HostRepository) -> Result<u64, GitError> {
+    let mut git = call(repository).spawn()?;
+    let (stdin, stdout, stderr) = (git.stdin.take(), git.stdout.take(), git.stderr.take());
+    let inbound = line.clone();
+    thread::spawn(move || forward(&inbound, stdin));
+    thread::spawn(move || ignore(stderr));
+    let mut bytes = 0;
+    if let Some(mut stdout) = stdout {
+        let mut buffer = vec![0; PIECE];
+        // A client that is gone, a deadline or the relay's end: git goes with them, when it is dropped.
+        while line.wait_for(stdout.as_fd()).is_ok() {
+            match stdout.read(&mut buffer) {
+                Ok(count @ 1..) if line.write(&buffer[..count]).is_ok() => bytes += count as u64,
+                _ => break,
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// git's upload-pack, with what it may show said by us and not by the repository. Always protocol 0, whatever a client
+/// would like: in protocol 2 any object can be asked for by its name, shown or not (gitprotocol-v2(5), `want`).
+fn call(repository: &HostRepository) -> Call {
+    let call = repository
+        .call()
+        .args(["upload-pack", "--strict"])
+        .arg(format!("--timeout={}", SILENT.as_secs()))
+        .arg(repository.directory());
+    let call = SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value));
+    // The last one that fits counts: first nothing, then what is shown.
+    let call = call.config("transfer.hideRefs", "refs");
+    SHOWN.iter().fold(call, |call, prefix| call.config("transfer.hideRefs", format!("!{prefix}")))
+}
+
+fn forward(line: &Line, stdin: Option<ChildStdin>) -> io::Result<()> {
+    let Some(mut stdin) = stdin else { return Ok(()) };
+    let mut buffer = vec![0; PIECE];
+    loop {
+        // git says itself when a client is silent for too long; a client may wait long for a large pack.
+        match line.read(&mut buffer, Duration::MAX)? {
+            0 => return Ok(()),
+            count => stdin.write_all(&buffer[..count])?,
+        }
+    }
+}
+
+/// What it complains of is for nobody.
+fn ignore(stderr: Option<ChildStderr>) {
+    if let Some(mut stderr) = stderr {
+        let _ = io::copy(&mut stderr, &mut io::sink());
+    }
+}
+
+/// Against the repository's own config, which may be more generous.
+const SETTINGS: [(&str, &str); 7] = [
+    ("uploadpack.allowTipSHA1InWant", "false"),
+    ("uploadpack.allowReachableSHA1InWant", "false"),
+    ("uploadpack.allowAnySHA1InWant", "false"),
+    ("uploadpack.allowRefInWant", "false"),
+    ("uploadpack.allowFilter", "false"),
+    ("uploadpack.advertiseBundleURIs", "false"),
+    // As many as there are connections is enough.
+    ("pack.threads", "1"),
+];
+const SHOWN: [&str; 2] = ["refs/heads", "refs/tags"];
+/// A client that neither asks nor reads.
+const SILENT: Duration = Duration::from_secs(120);

@@ -1,0 +1,392 @@
+//! The host never runs the agent's code: a repository that tries to make git run something, in every way we know, and each
+//! operation of ours on it. Judged by whether a canary appears.
+
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod repository;
+
+use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF};
+use repository::{Repository, directory, git};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A repository that bites, and the place where one sees it.
+struct Trap {
+    repository: Repository,
+    canaries: PathBuf,
+    /// Commits: the first, and the last.
+    first: String,
+    last: String,
+    _directory: tempfile::TempDir,
+}
+
+impl Trap {
+    fn set() -> Trap {
+        let (guard, base) = directory();
+        let canaries = base.join("canaries");
+        fs::create_dir(&canaries).unwrap();
+        let repository = Repository::with_commit(&base.join("agent"));
+        let first = repository.git(&["rev-parse", "HEAD"]);
+        let last = repository.commit("file.txt", "something\n", "second");
+        repository.git(&["branch", "other"]);
+        let trap = Trap { repository, canaries, first, last, _directory: guard };
+        trap.hooks();
+        trap.attributes();
+        trap.config();
+        trap
+    }
+
+    /// A program that leaves a canary, whatever it is called with.
+    fn program(&self, name: &str) -> String {
+        let path = self.canaries.parent().unwrap().join(format!("run-{name}"));
+        let script = format!("#!/bin/sh\ntouch '{}'\nexit 1\n", self.canaries.join(name).display());
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_string()
+    }
+
+    fn hooks(&self) {
+        let program = self.program("hook");
+        for folder in ["hooks", "other-hooks"] {
+            let folder = self.repository.git_directory().join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            for hook in HOOKS {
+                let _ = fs::remove_file(folder.join(hook));
+                std::os::unix::fs::symlink(&program, folder.join(hook)).unwrap();
+            }
+        }
+    }
+
+    fn attributes(&self) {
+        let rule = "* filter=evil diff=evil merge=evil\n*.txt filter=process\n";
+        fs::write(self.repository.folder.join(".gitattributes"), rule).unwrap();
+        fs::create_dir_all(self.repository.git_directory().join("info")).unwrap();
+        fs::write(self.repository.git_directory().join("info/attributes"), rule).unwrap();
+    }
+
+    fn config(&self) {
+        let git_directory = self.repository.git_directory();
+        let mut text = fs::read_to_string(git_directory.join("config")).unwrap();
+        for (section, key, value) in [
+            ("core", "fsmonitor", "PROGRAM"),
+            ("core", "sshCommand", "PROGRAM"),
+            ("core", "alternateRefsCommand", "PROGRAM"),
+            ("core", "pager", "PROGRAM"),
+            ("core", "editor", "PROGRAM"),
+            ("core", "askPass", "PROGRAM"),
+            ("core", "gitProxy", "PROGRAM"),
+            ("sequence", "editor", "PROGRAM"),
+            ("pager", "log", "PROGRAM"),
+            ("pager", "diff", "PROGRAM"),
+            ("pager", "config", "PROGRAM"),
+            ("gpg", "program", "PROGRAM"),
+            ("gpg \"ssh\"", "program", "PROGRAM"),
+            ("gpg \"x509\"", "program", "PROGRAM"),
+            ("commit", "gpgSign", "true"),
+            ("log", "showSignature", "true"),
+            ("credential", "helper", "!PROGRAM"),
+            ("filter \"evil\"", "clean", "PROGRAM"),
+            ("filter \"evil\"", "smudge", "PROGRAM"),
+            ("filter \"evil\"", "required", "true"),
+            ("filter \"process\"", "process", "PROGRAM"),
+            ("diff", "external", "PROGRAM"),
+            ("diff \"evil\"", "textconv", "PROGRAM"),
+            ("diff \"evil\"", "command", "PROGRAM"),
+            ("merge \"evil\"", "driver", "PROGRAM"),
+            ("submodule \"sub\"", "update", "!PROGRAM"),
+            ("submodule \"sub\"", "url", "ext::PROGRAM"),
+            ("submodule", "recurse", "true"),
+            ("protocol \"ext\"", "allow", "always"),
+            ("protocol", "allow", "always"),
+            ("uploadpack", "packObjectsHook", "PROGRAM"),
+            ("receive", "procReceiveRefs", "refs/"),
+            ("remote \"origin\"", "url", "ext::PROGRAM"),
+            ("remote \"origin\"", "fetch", "+refs/heads/*:refs/remotes/origin/*"),
+            ("remote \"origin\"", "uploadpack", "PROGRAM"),
+            ("remote \"origin\"", "receivepack", "PROGRAM"),
+            ("remote \"origin\"", "promisor", "true"),
+            ("remote \"origin\"", "partialclonefilter", "blob:none"),
+            ("remote \"foreign\"", "url", "x"),
+            ("remote \"foreign\"", "vcs", "ext"),
+            ("extensions", "partialClone", "origin"),
+            ("url \"ext::PROGRAM \"", "insteadOf", "https://"),
+            ("alias", "evil", "!PROGRAM"),
+            ("alias", "cat-file", "!PROGRAM"),
+            ("trailer \"evil\"", "command", "PROGRAM"),
+            ("trailer \"evil\"", "cmd", "PROGRAM"),
+            ("http", "proxy", "http://127.0.0.1:1"),
+            ("fetch", "bundleURI", "ext::PROGRAM"),
+            ("maintenance", "auto", "true"),
+            ("gc", "auto", "1"),
+            ("gc", "autoDetach", "false"),
+            ("include", "path", "../included"),
+            ("includeIf \"gitdir:/**\"", "path", "../included"),
+            ("tar \"evil\"", "command", "PROGRAM"),
+            ("interactive", "diffFilter", "PROGRAM"),
+            ("browser \"evil\"", "cmd", "PROGRAM"),
+            ("mergetool \"evil\"", "cmd", "PROGRAM"),
+            ("difftool \"evil\"", "cmd", "PROGRAM"),
+            ("sendemail", "sendmailCmd", "PROGRAM"),
+        ] {
+            let name: String = format!("{section}-{key}").chars().filter(|c| c.is_alphanumeric()).collect();
+            let program = self.program(&name);
+            let section = section.replace("PROGRAM", &program);
+            let value = value.replace("PROGRAM", &program);
+            text.push_str(&format!("[{section}]\n\t{key} = \"{value}\"\n"));
+        }
+        fs::write(git_directory.join("config"), text).unwrap();
+        fs::write(self.repository.folder.join("included"), "[core]\n\thooksPath = .git/other-hooks\n")
+            .unwrap();
+    }
+
+    /// What has run.
+    fn sprung(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.canaries).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// A bare repository of ours.
+    fn ours(&self) -> PathBuf {
+        let ours = self.canaries.parent().unwrap().join("ours.git");
+        if !ours.exists() {
+            Git::find().unwrap().anywhere().args(["init", "-q", "--bare"]).arg(&ours).output().unwrap();
+        }
+        ours
+    }
+}
+
+/// Every operation of belljar's on a repository whose config is not surely harmless. Output does not matter, nor whether
+/// it went well.
+#[test]
+fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
+    let trap = Trap::set();
+    let git = Git::find().unwrap();
+    let hostile = trap.repository.git_directory();
+    let on = || git.on(&hostile);
+    let (first, last) = (trap.first.as_str(), trap.last.as_str());
+    let range = format!("{first}..{last}");
+    let mut diff = vec!["diff-tree", "-r", "-p", "--numstat", "-z"];
+    diff.extend(PLAIN_DIFF);
+    diff.extend([first, last]);
+    let config = hostile.join("config");
+    let config = config.to_str().unwrap();
+    let operations: Vec<(&str, Call, &[u8])> = vec![
+        ("where", on().args(["rev-parse", "--git-common-dir", "--show-object-format", "HEAD"]), b""),
+        ("head", on().args(["symbolic-ref", "HEAD"]), b""),
+        ("refs", on().args(["for-each-ref", "--format=%(objectname) %(refname) %(contents:trailers)"]), b""),
+        ("show-ref", on().args(["show-ref"]), b""),
+        ("commits", on().args(["rev-list", "--objects", "--all"]), b""),
+        ("log", on().args(["log", "-z", "--format=%H%x00%an%x00%s", "--no-show-signature", &range]), b""),
+        ("trailers", on().args(["log", "--format=%(trailers)", &range]), b""),
+        ("ancestry", on().args(["merge-base", "--is-ancestor", first, last]), b""),
+        ("object", on().args(["cat-file", "-p", last]), b""),
+        ("objects", on().args(["cat-file", "--batch"]), b"HEAD\nHEAD:file.txt\n"),
+        ("missing", on().args(["cat-file", "-e", "1234567890123456789012345678901234567890"]), b""),
+        ("tree", on().args(["ls-tree", "-r", "-z", "HEAD"]), b""),
+        ("diff", on().args(&diff), b""),
+        (
+            "changed",
+            on().args(["diff-tree", "-r", "--name-only", "--ignore-submodules=all", first, last]),
+            b"",
+        ),
+        ("pack", on().args(["pack-objects", "--revs", "--stdout", "-q"]), b"HEAD\n"),
+        (
+            "serve",
+            on().args(["upload-pack", "--strict", "--stateless-rpc", "--advertise-refs"]).arg(&hostile),
+            b"",
+        ),
+        ("fsck", on().args(["fsck", "--no-dangling"]), b""),
+        ("move", on().args(["update-ref", "refs/heads/moved", last]), b""),
+        ("moves", on().args(["update-ref", "--stdin"]), b"create refs/heads/made HEAD\n"),
+        ("worktrees", on().args(["worktree", "list", "--porcelain"]), b""),
+        ("config", git.anywhere().args(["config", "--file", config, "--list", "-z"]), b""),
+        (
+            "config with includes",
+            git.anywhere().args(["config", "--file", config, "--includes", "--list", "-z"]),
+            b"",
+        ),
+        // Not operations of ours; each would be a way out if it ran anything.
+        ("fetch", on().args(["fetch", "origin"]), b""),
+        ("fetch everything", on().args(["fetch", "--all"]), b""),
+        ("fetch a foreign one", on().args(["fetch", "foreign"]), b""),
+        ("fetch by address", on().args(["fetch", "https://127.0.0.1:1/x"]), b""),
+        ("push", on().args(["push", "origin", "HEAD:refs/heads/x"]), b""),
+        ("collect", on().args(["gc", "--auto"]), b""),
+        ("maintain", on().args(["maintenance", "run", "--auto"]), b""),
+        ("commit", on().args(["commit-tree", "-m", "x", "HEAD^{tree}"]), b""),
+        ("a name of git's own", on().args(["cat-file", "-t", "HEAD"]), b""),
+    ];
+    for (what, call, input) in operations {
+        let _ = call.patience(Duration::from_secs(30)).run_with(input).unwrap();
+        assert_eq!(trap.sprung(), [""; 0], "{what}");
+    }
+}
+
+#[test]
+fn a_repository_that_bites_can_be_fetched_from() {
+    let trap = Trap::set();
+    let ours = trap.ours();
+    let folder = trap.repository.folder.to_str().unwrap();
+    let call = Git::find().unwrap().on(&ours).args(["fetch", "-q", "--no-tags", folder]);
+    call.arg("refs/heads/*:refs/agent/*").allow_protocols(&["file"]).output().unwrap();
+    assert_eq!(trap.sprung(), [""; 0]);
+    let call = Git::find().unwrap().on(&ours).args(["rev-parse", "refs/agent/main"]);
+    assert_eq!(call.line().unwrap(), trap.last);
+}
+
+#[test]
+fn a_worktree_that_bites_is_compared_with_a_repository_of_ours() {
+    let trap = Trap::set();
+    let (ours, git) = (trap.ours(), Git::find().unwrap());
+    let call =
+        git.on(&ours).args(["fetch", "-q"]).arg(&trap.repository.folder).arg("refs/heads/*:refs/agent/*");
+    call.allow_protocols(&["file"]).output().unwrap();
+    let on = || {
+        let index = trap.canaries.parent().unwrap().join("index");
+        git.on(&ours).env("GIT_INDEX_FILE", index).env("GIT_WORK_TREE", &trap.repository.folder)
+    };
+    trap.repository.write("file.txt", "else\n");
+    on().args(["read-tree", &trap.last]).output().unwrap();
+    let here = on().in_directory(&trap.repository.folder);
+    let status = here.args(["status", "--porcelain", "-z", "--ignore-submodules=all"]).output().unwrap();
+    assert_eq!(trap.sprung(), [""; 0]);
+    assert!(String::from_utf8_lossy(&status).contains("M file.txt\0"));
+    // Back to what was committed, through the attributes that are there.
+    on().args(["read-tree", "--reset", "-u", &trap.last]).output().unwrap();
+    assert_eq!(trap.sprung(), [""; 0]);
+    assert_eq!(fs::read_to_string(trap.repository.folder.join("file.txt")).unwrap(), "something\n");
+}
+
+#[test]
+fn no_repository_is_found_by_looking_upward() {
+    let trap = Trap::set();
+    let (git, below) = (Git::find().unwrap(), trap.repository.folder.join("below"));
+    fs::create_dir(&below).unwrap();
+    let call = git.anywhere().args(["init", "-q", "--bare"]).arg(below.join("made.git"));
+    call.in_directory(&below).output().unwrap();
+    let clone = git.anywhere().args(["clone", "-q", "--no-checkout"]).arg(below.join("made.git"));
+    let clone = clone.arg(below.join("cloned")).allow_protocols(&["file"]).in_directory(&below);
+    clone.output().unwrap();
+    let _ = git.anywhere().args(["evil"]).in_directory(&below).run().unwrap();
+    assert_eq!(trap.sprung(), [""; 0]);
+    // Without being told where, it is in no repository at all.
+    assert!(git.anywhere().args(["rev-parse", "--git-dir"]).output().is_err());
+}
+
+#[test]
+fn the_trap_is_one() {
+    let trap = Trap::set();
+    let folder = &trap.repository.folder;
+    trap.repository.write("file.txt", "else\n");
+    for words in [
+        &["status"][..],
+        &["add", "."],
+        &["fetch", "origin"],
+        &["fetch", "foreign"],
+        &["fetch", "https://127.0.0.1:1/x"],
+        &["fetch", "git://127.0.0.1:1/x"],
+        &["fetch", "ssh://127.0.0.1:1/x"],
+        &["evil"],
+        &["update-ref", "refs/heads/x", "HEAD"],
+        &["log", "--ext-diff", "-p", "-1", &trap.last],
+    ] {
+        git(folder, words);
+    }
+    fs::write(folder.join(".gitattributes"), "").unwrap();
+    fs::write(trap.repository.git_directory().join("info/attributes"), "").unwrap();
+    git(folder, &["diff"]);
+    let sprung = trap.sprung();
+    for name in [
+        "hook",
+        "corefsmonitor",
+        "filterevilclean",
+        "filterprocessprocess",
+        "diffexternal",
+        "aliasevil",
+        "coregitProxy",
+        "coresshCommand",
+        "remoteoriginurl",
+        "urlextPROGRAMinsteadOf",
+    ] {
+        assert!(sprung.iter().any(|sprung| sprung == name), "{name} is not in {sprung:?}");
+    }
+}
+
+#[test]
+fn what_does_not_end_is_ended_with_all_that_it_started() {
+    let (_guard, base) = directory();
+    let repository = Repository::with_commit(&base.join("here"));
+    // A loose ref that is a pipe: whoever opens it waits for ever.
+    let pipe = repository.git_directory().join("refs/heads/pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let call = Git::find().unwrap().on(&repository.git_directory()).args(["for-each-ref"]);
+    let error = call.patience(Duration::from_millis(300)).output().unwrap_err();
+    assert!(matches!(error, GitError::TooSlow { .. }), "{error}");
+    assert!(!processes_with(&base), "something still runs");
+}
+
+#[test]
+fn what_prints_too_much_is_ended() {
+    let (_guard, base) = directory();
+    let repository = Repository::empty(&base.join("here"));
+    repository.commit("big", &"x".repeat(1 << 20), "big");
+    let call = Git::find().unwrap().on(&repository.git_directory()).args(["cat-file", "-p", "HEAD:big"]);
+    let error = call.limit(1000).output().unwrap_err();
+    assert!(matches!(error, GitError::TooMuch { limit: 1000, .. }), "{error}");
+}
+
+#[test]
+fn what_git_complains_of_cannot_move_a_cursor() {
+    let call = Git::find().unwrap().anywhere().args(["cat-file", "\u{1b}[2J\n"]);
+    let message = call.output().unwrap_err().to_string();
+    assert!(message.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{message:?}");
+}
+
+/// Is there a process whose environment names this place?
+fn processes_with(place: &Path) -> bool {
+    let place = place.as_os_str().as_encoded_bytes();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut environments = processes.filter_map(|entry| {
+        let own = entry.file_name().to_str().is_some_and(|name| name == std::process::id().to_string());
+        fs::read(entry.path().join("environ")).ok().filter(|_| !own)
+    });
+    environments.any(|environment| environment.windows(place.len()).any(|window| window == place))
+}
+
+const HOOKS: [&str; 28] = [
+    "applypatch-msg",
+    "pre-applypatch",
+    "post-applypatch",
+    "pre-commit",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-rebase",
+    "post-checkout",
+    "post-merge",
+    "pre-push",
+    "pre-receive",
+    "update",
+    "proc-receive",
+    "post-receive",
+    "post-update",
+    "reference-transaction",
+    "push-to-checkout",
+    "pre-auto-gc",
+    "post-rewrite",
+    "sendemail-validate",
+    "fsmonitor-watchman",
+    "p4-changelist",
+    "p4-prepare-changelist",
+    "p4-post-changelist",
+    "p4-pre-submit",
+    "post-index-change",
+];

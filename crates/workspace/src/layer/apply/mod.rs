@@ -182,6 +182,8 @@ fn finish(
 ) -> Result<(), LayerError> {
     if !journal.whole {
         prune::prune(&journal.later, upper);
+        // A sandbox that goes on in this layer sees them so.
+        Restored::read(layer)?.add(swap::applied(journal, host), layer)?;
     }
     reached(Point::Pruned);
     clear(layer, journal, host)

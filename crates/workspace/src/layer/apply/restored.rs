@@ -1,5 +1,5 @@
-//! Files that an apply took and put back. A rename changes a file's ctime, so that it would count as changed by somebody;
-//! what it was when it was back again is written down, and as long as it is that, nobody did.
+//! Files that an apply put there, or took and put back. Their ctime is later than the layer, so that they would count as
+//! changed by somebody; what they were then is written down, and as long as they are that, nobody did.
 
 use super::plan::{Place, Seen};
 use crate::layer::error::LayerError;
@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Files that were put back.
+/// Files that we put there, as they were then.
 #[derive(Debug, Default)]
 pub(super) struct Restored(HashMap<RelPath, Seen>);
 
@@ -27,7 +27,7 @@ impl Restored {
         Ok(Restored(list.into_iter().map(|(Place(path), seen)| (path, seen)).collect()))
     }
 
-    /// Whether it is as we put it back.
+    /// Whether it is as we left it.
     pub(super) fn knows(&self, path: &RelPath, stat: &Stat) -> bool {
         self.0.get(path).is_some_and(|seen| seen.is_untouched(stat))
     }

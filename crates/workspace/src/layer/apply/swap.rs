@@ -314,6 +314,22 @@ impl<'a> Swaps<'a> {
     }
 }
 
+/// What the folder has where something was put, swapped or settled.
+pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)> {
+    let put = journal.steps.iter().filter_map(|step| match step {
+        Step::Put { path, new, .. } | Step::Swap { path, new, .. } => Some((&path.0, new)),
+        Step::Settle { path, old, .. } => Some((&path.0, old)),
+        Step::Take { .. } => None,
+    });
+    let now = put.filter_map(|(path, seen)| {
+        let now = host.stat(path).ok()??;
+        // What somebody replaced already is theirs.
+        (now.inode == seen.inode && now.modified == seen.modified && now.kind != Kind::Directory)
+            .then(|| (path.clone(), Seen::of(&now)))
+    });
+    now.collect()
+}
+
 enum Undone {
     Yes,
     /// Somebody changed it since.

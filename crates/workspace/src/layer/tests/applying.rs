@@ -144,6 +144,25 @@ fn a_part_of_an_opaque_directory_does_not_hide_itself() {
 }
 
 #[test]
+fn a_sandbox_may_go_on_in_a_layer_that_was_applied_in_part() {
+    let mut bench = Bench::with(&[("a", "1"), ("b", "1"), ("c", "1")]);
+    bench.copied("a", "2");
+    bench.copied("b", "2");
+    bench.copied("c", "2");
+    bench.put("new", "2");
+    bench.apply(&["a", "b", "new"]).unwrap();
+    let layer = bench.layers().of(&bench.folder()).unwrap().remove(0);
+    bench.layer = Some(layer.hold().unwrap());
+    bench.copied("a", "3");
+    bench.copied("b", "3");
+    bench.copied("new", "3");
+    bench.host("b", "mine");
+    assert_eq!(conflicts(bench.apply(&[])), [("b".to_string(), ConflictWhy::Changed)]);
+    bench.apply(&["a", "new"]).unwrap();
+    assert_eq!((content(&bench.tree(), "a"), content(&bench.tree(), "new")), (Some("3"), Some("3")));
+}
+
+#[test]
 fn a_part_that_is_not_there_is_an_error() {
     let mut bench = Bench::with(&[("a", "a")]);
     bench.put("a", "b");

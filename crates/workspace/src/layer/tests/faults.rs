@@ -192,7 +192,7 @@ fn a_full_disk_changes_nothing() {
     if matches!(output.status.code(), Some(77) | None)
         || String::from_utf8_lossy(&output.stderr).contains("unshare")
     {
-        eprintln!("skipped: no user namespace here");
+        skipped("no user namespace here");
         return;
     }
     let read = |name: &str| fs::read_to_string(bench.root.path().join(name)).unwrap();

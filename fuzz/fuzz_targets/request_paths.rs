@@ -1,7 +1,7 @@
 //! Targets of requests against rules: whatever is allowed stays below the rule's path, to any server.
 #![no_main]
 
-use belljar_spec::egress::{PathReadings, RequestFilter};
+use belljar_spec::egress::{PathReadings, RequestFilter, RequestTarget};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str)| {
@@ -18,6 +18,6 @@ fuzz_target!(|input: (&str, &str)| {
         }
     }
     if let Ok(glob) = glob.parse() {
-        let _ = RequestFilter { methods: Vec::new(), paths: vec![glob] }.judge("GET", target);
+        let _ = RequestFilter { methods: Vec::new(), paths: vec![glob] }.judge("GET", &RequestTarget::of(target));
     }
 });

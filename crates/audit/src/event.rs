@@ -136,10 +136,51 @@ pub enum Event {
     TokenMinted { profile: String, permissions: String, repositories: Vec<String>, expires: String },
     /// It was given back. `error` says why not.
     TokenRevoked { error: Option<Printable> },
+    /// A push was judged and is about to leave: one of its refs, from where to where. What the server makes of it is its own.
+    PushSent {
+        name: HostName,
+        port: u16,
+        repository: Printable,
+        #[serde(rename = "ref")]
+        reference: Printable,
+        old: Printable,
+        new: Printable,
+    },
+    /// A push was judged, and nothing of it left. `reason` is a word of its own list, `detail` what the client was told.
+    PushRefused {
+        name: HostName,
+        port: u16,
+        repository: Printable,
+        #[serde(rename = "ref")]
+        reference: Printable,
+        reason: Printable,
+        detail: Printable,
+        times: u64,
+    },
     /// There was more of the same than is worth writing.
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
     RecordsLost { count: u64 },
+    /// The sandbox fetched from the host's repository, and so much went to it.
+    HostFetched { sent: u64 },
+    /// The sandbox pushed, and a ref of the host's repository moved: `landed`, which is another than was asked for where
+    /// somebody works on that branch.
+    HostPushed {
+        #[serde(rename = "ref")]
+        reference: Printable,
+        landed: Printable,
+        old: Printable,
+        new: Printable,
+    },
+    /// The sandbox pushed, and a ref did not move.
+    HostPushRefused {
+        #[serde(rename = "ref")]
+        reference: Printable,
+        reason: Printable,
+        detail: Printable,
+    },
+    /// A fetch or a push that ended early, or something that is neither.
+    HostRelayBroken { detail: Printable },
     /// The sandbox is gone.
     SandboxEnded {},
 }
@@ -338,6 +379,29 @@ mod tests {
                 },
                 r#"{"kind":"token_minted","profile":"read","permissions":"contents:read","repositories":["acme/widgets"],"expires":"2026-11-15T10:00:00.000000Z"}"#,
             ),
+            (
+                Event::PushSent {
+                    name: "github.com".parse().unwrap(),
+                    port: 443,
+                    repository: "/acme/widgets".into(),
+                    reference: "refs/heads/x".into(),
+                    old: "0000".into(),
+                    new: "aaaa".into(),
+                },
+                r#"{"kind":"push_sent","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/x","old":"0000","new":"aaaa"}"#,
+            ),
+            (
+                Event::PushRefused {
+                    name: "github.com".parse().unwrap(),
+                    port: 443,
+                    repository: "/acme/widgets".into(),
+                    reference: "refs/heads/main".into(),
+                    reason: "push_branch".into(),
+                    detail: "no".into(),
+                    times: 1,
+                },
+                r#"{"kind":"push_refused","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/main","reason":"push_branch","detail":"no","times":1}"#,
+            ),
             (Event::TokenRevoked { error: None }, r#"{"kind":"token_revoked","error":null}"#),
             (
                 Event::RouteOpened {
@@ -391,6 +455,25 @@ mod tests {
             ),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
+            (Event::HostFetched { sent: 7 }, r#"{"kind":"host_fetched","sent":7}"#),
+            (
+                Event::HostPushed {
+                    reference: "refs/heads/x".into(),
+                    landed: "refs/belljar/x".into(),
+                    old: "00".into(),
+                    new: "aa".into(),
+                },
+                r#"{"kind":"host_pushed","ref":"refs/heads/x","landed":"refs/belljar/x","old":"00","new":"aa"}"#,
+            ),
+            (
+                Event::HostPushRefused {
+                    reference: "refs/heads/x".into(),
+                    reason: "push_force".into(),
+                    detail: "no\n".into(),
+                },
+                r#"{"kind":"host_push_refused","ref":"refs/heads/x","reason":"push_force","detail":"no\\n"}"#,
+            ),
+            (Event::HostRelayBroken { detail: "x".into() }, r#"{"kind":"host_relay_broken","detail":"x"}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),
         ];
         for (event, expected) in cases {

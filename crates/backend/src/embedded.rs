@@ -12,9 +12,10 @@ use belljar_sys::rustix::fs::{
 };
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{geteuid, getpid};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The program, open for executing. `kept` is the directory where an earlier start may have left it.
@@ -37,6 +38,15 @@ pub fn keep_program(directory: &Path) {
     if open_kept(directory).is_err() {
         let _ = keep(directory);
     }
+}
+
+/// The file in which the program is kept, and is kept now if it was not: what runs inside under another name needs one, as
+/// an anonymous file cannot be mounted.
+pub(crate) fn kept_file(directory: &Path) -> Option<PathBuf> {
+    if open_kept(directory).is_err() {
+        keep(directory).ok()?;
+    }
+    Some(directory.join(NAME))
 }
 
 static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
@@ -68,6 +78,12 @@ fn open_kept(directory: &Path) -> Result<OwnedFd, Errno> {
 fn keep(directory: &Path) -> Result<(), Errno> {
     match mkdirat(CWD, directory, DIRECTORY_MODE) {
         Ok(()) | Err(Errno::EXIST) => {}
+        // The very first start: nothing of ours is there yet.
+        Err(Errno::NOENT) => DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE.bits())
+            .create(directory)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
         Err(errno) => return Err(errno),
     }
     let directory = open_ours(directory)?;

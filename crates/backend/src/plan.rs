@@ -1,7 +1,8 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::Layout;
+use crate::layout::{GitInside, Layout};
+use belljar_spec::workspace::View;
 use belljar_spec::{
     ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
 };
@@ -19,12 +20,15 @@ pub struct Plan {
     pub(crate) id: SandboxId,
     pub(crate) limits: Limits,
     spec: SandboxSpec,
+    view: Option<View>,
     wall: Wall,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
     authority: Option<String>,
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
+    git: Option<GitInside>,
+    stubs: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -55,12 +59,15 @@ impl Plan {
             id,
             limits,
             spec,
+            view: None,
             wall,
             first: None,
             way_out: None,
             authority: None,
             own: Vec::new(),
             kept_program: None,
+            git: None,
+            stubs: None,
             layout: OnceLock::new(),
         }
     }
@@ -69,6 +76,12 @@ impl Plan {
     /// the environment and the workspace.
     pub fn with_first(mut self, request: FirstRequest) -> Plan {
         self.first = Some(request);
+        self
+    }
+
+    /// The same, with its workspace shown like this, instead of the plain folder that the specification names.
+    pub fn with_workspace(mut self, view: View) -> Plan {
+        self.view = Some(view);
         self
     }
 
@@ -94,6 +107,22 @@ impl Plan {
     pub fn with_kept_program(mut self, directory: PathBuf) -> Plan {
         self.kept_program = Some(directory);
         self
+    }
+
+    /// The same, with what git is told inside, and a guard in front of it.
+    pub fn with_git(mut self, git: GitInside) -> Plan {
+        self.git = Some(git);
+        self
+    }
+
+    /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
+    pub fn with_stubs(mut self, directory: PathBuf) -> Plan {
+        self.stubs = Some(directory);
+        self
+    }
+
+    pub(crate) fn stubs(&self) -> Option<&Path> {
+        self.stubs.as_deref()
     }
 
     pub(crate) fn kept_program(&self) -> Option<&Path> {
@@ -132,9 +161,11 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                Layout::for_host_root(self.id, &self.spec, resolver, self.authority.as_deref(), &self.own)
+                let git = self.git.as_ref().map(|git| (git, self.kept_program()));
+                let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
+                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
             }
-            Wall::Absent => Layout::without_root(&self.spec),
+            Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
     }

@@ -2,22 +2,26 @@
 
 mod credentials;
 mod llm;
+mod publish;
 mod secrets;
 mod settings;
+mod workspace;
 
 pub(crate) use credentials::CredentialArgs;
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
+pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
+
+pub(crate) use workspace::WorkspaceArgs;
 
 use crate::failure::say_notes;
 use belljar_engine::config::CredentialFlags;
 use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
 use belljar_spec::secret::SecretName;
-use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -61,6 +65,7 @@ impl Args {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
+            Some(Command::Publish(options)) => options.json,
             Some(Command::Trust(options)) => options.json,
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
@@ -91,6 +96,8 @@ pub(crate) enum Command {
         belljar run --secret anthropic --group registries -- claude -p 'fix the build'\n  \
         belljar run --github repo-write --github-repo acme/widgets -- git push origin fix\n  \
         belljar run --llm https://api.anthropic.com --llm-key secret:anthropic -- claude -p hello\n  \
+        belljar run --overlay -- claude -p 'tidy up'   # then: belljar diff, belljar apply\n  \
+        belljar run --branch fix/login -- claude -p 'fix the login'\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
@@ -141,6 +148,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LlmCommand,
     },
+    /// Push what was committed in a clone, and open a pull request if you say so
+    #[command(
+        after_help = "Nothing leaves before this: a run with --clone only collects commits. Examples:\n  \
+        belljar publish 3f2a9c0d11e8b7a4 --token secret:github\n  \
+        belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
+    )]
+    Publish(PublishArgs),
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -158,6 +172,8 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
@@ -184,6 +200,8 @@ pub(crate) struct RunArgs {
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArgs,
+    #[command(flatten)]
+    pub(crate) workspace: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) egress: EgressArgs,
     #[command(flatten)]
@@ -371,6 +389,7 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
 /// The sandbox that was asked for.
 pub(crate) fn spec(
     sandbox: SandboxArgs,
+    changes: WorkspaceArgs,
     egress: EgressArgs,
     secrets: CredentialArgs,
     llm: LlmArgs,
@@ -378,6 +397,9 @@ pub(crate) fn spec(
 ) -> Result<SandboxSpec, SandboxError> {
     let workspace = workspace(sandbox.workspace)?;
     let mut egress = config::load(Some(&workspace), egress.flags())?;
+    let protected =
+        egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
+    let pushes = egress.pushes(&changes.push);
     let mut secrets = secrets.flags();
     let mut env = Vec::new();
     for variable in &sandbox.env {
@@ -395,10 +417,11 @@ pub(crate) fn spec(
     Ok(SandboxSpec {
         backend: sandbox.backend,
         at_least: sandbox.at_least,
-        workspace: Some(workspace),
-        mode: WorkspaceMode::Bind,
-        protected: Vec::new(),
-        pushes: None,
+        // What the host clones is worked on instead of a folder.
+        workspace: changes.takes_folder().then_some(workspace),
+        mode: changes.mode(),
+        protected,
+        pushes,
         workspace_path: match sandbox.workspace_path {
             Where::Standard => WorkspacePath::Standard,
             Where::Same => WorkspacePath::SameAsHost,

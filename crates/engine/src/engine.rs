@@ -4,14 +4,17 @@ use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out;
-use crate::{Sandbox, config, credentials, llm, machine};
-use belljar_backend::{Backend, Plan, Wall, backend, keep_program, new_id, sweep};
+use crate::workspace::Workspace;
+use crate::{Sandbox, config, credentials, llm, machine, pushes, relay};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore};
+use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_workspace::inside::{self, Person, Remote};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
 #[derive(Clone, Default)]
@@ -20,8 +23,12 @@ pub struct Engine {
     gateway: Arc<OnceLock<Gateway>>,
     /// Where records are kept, if not where everybody keeps them.
     records: Option<PathBuf>,
+    /// Where layers and clones are kept, if not where everybody keeps them.
+    state: Option<PathBuf>,
     /// Where values of secrets come from, if not from where everybody keeps them.
     secrets: Option<Arc<dyn SecretStore>>,
+    /// How workspaces are shown, if not as their specification says.
+    view: Option<View>,
 }
 
 /// Whether a wall works here.
@@ -46,10 +53,26 @@ impl Engine {
         self
     }
 
+    /// Keeps layers and clones in this directory.
+    #[must_use]
+    pub fn with_state(mut self, directory: impl Into<PathBuf>) -> Engine {
+        self.state = Some(directory.into());
+        self
+    }
+
     /// Takes the values of secrets from here.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Arc<dyn SecretStore>) -> Engine {
         self.secrets = Some(secrets);
+        self
+    }
+
+    /// Shows the workspaces of its sandboxes like this, whatever their specification says of modes and protected paths. For
+    /// tests of walls.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_view(mut self, view: View) -> Engine {
+        self.view = Some(view);
         self
     }
 
@@ -86,22 +109,46 @@ impl Engine {
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
         // Before anything is started: a secret that cannot be read starts nothing.
         let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
-        let outcome = self.make_with(&prepared, first);
+        let outcome = self.make_in_workspace(&prepared, first);
         if outcome.is_err() {
             prepared.give_back(&self.gateway);
         }
         outcome
     }
 
-    fn make_with(&self, prepared: &Prepared, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+    fn make_in_workspace(
+        &self,
+        prepared: &Prepared,
+        first: Option<&Command>,
+    ) -> Result<Sandbox, SandboxError> {
+        let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
+        match self.make_with(prepared, &workspace, first) {
+            Ok(sandbox) => {
+                sandbox.keep(workspace);
+                Ok(sandbox)
+            }
+            Err(error) => {
+                // Nothing ran in it, so there is nothing to tell.
+                let _ = workspace.finish();
+                Err(error)
+            }
+        }
+    }
+
+    fn make_with(
+        &self,
+        prepared: &Prepared,
+        workspace: &Workspace,
+        first: Option<&Command>,
+    ) -> Result<Sandbox, SandboxError> {
         let spec = &prepared.spec;
         let limits = Limits::understand(&spec.limits, machine());
         match spec.backend {
             BackendChoice::Named(name) => {
                 strong_enough(name, spec)?;
-                self.start(backend(name), prepared, limits, first)
+                self.start(backend(name), prepared, workspace, limits, first)
             }
-            BackendChoice::Auto => self.auto(prepared, &limits, first),
+            BackendChoice::Auto => self.auto(prepared, workspace, &limits, first),
         }
     }
 
@@ -109,6 +156,7 @@ impl Engine {
     fn auto(
         &self,
         prepared: &Prepared,
+        workspace: &Workspace,
         limits: &Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
@@ -119,7 +167,7 @@ impl Engine {
                 refusals.push((name, refusal));
                 continue;
             }
-            match self.start(backend(name), prepared, limits.clone(), first) {
+            match self.start(backend(name), prepared, workspace, limits.clone(), first) {
                 Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
                     refusals.push((name, refusal));
                 }
@@ -133,6 +181,7 @@ impl Engine {
         &self,
         backend: &'static dyn Backend,
         prepared: &Prepared,
+        workspace: &Workspace,
         limits: Limits,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
@@ -154,8 +203,23 @@ impl Engine {
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
+        let stubs = belljar_audit::state_directory().ok().map(|state| state.join("stubs"));
+        if let Some(directory) = &stubs {
+            plan = plan.with_stubs(directory.clone());
+        }
+        if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
+            plan = plan.with_workspace(view.clone());
+        }
+        let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
+        let relay = repository.map(|_| relay::PORT);
+        if wall == Wall::Own {
+            let person = Person::of_host(workspace.view.as_ref());
+            let branch = repository.map(|repository| repository.branch.clone());
+            let remote = repository.map(|_| Remote { port: relay::PORT, branch });
+            plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
+        }
         if let Some(way_out) =
-            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), None))
+            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
         {
             plan = plan.with_way_out(way_out);
         }
@@ -181,8 +245,11 @@ impl Engine {
                 let _ = way_out::start(&self.gateway);
             }
             // The first start of a process also takes away what earlier ones left, however they ended.
-            static SWEPT: OnceLock<usize> = OnceLock::new();
-            SWEPT.get_or_init(sweep);
+            static SWEPT: OnceLock<()> = OnceLock::new();
+            SWEPT.get_or_init(|| {
+                sweep();
+                stubs.iter().for_each(|directory| sweep_stubs(directory, kept_program.as_deref()));
+            });
             Ok(())
         });
         let mut guest =
@@ -193,27 +260,38 @@ impl Engine {
             None => None,
         };
         // The first command is running by now. What it dials waits until somebody serves it.
-        let way_out::Open { served, way_out, relay } = match &policy {
+        let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {
-                let credentials = Arc::clone(&prepared.credentials);
-                way_out::serve(
-                    &self.gateway,
-                    &mut guest,
-                    policy,
-                    &recorder,
-                    credentials,
+                let terms = Terms {
+                    policy: policy.clone(),
+                    recorder: Arc::clone(&recorder),
+                    llm: route.clone(),
+                    credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    route.clone(),
-                )?
+                    pushes: Some(pushes::pushes(spec, &directory)),
+                };
+                way_out::serve(&self.gateway, &mut guest, terms)?
             }
             None => way_out::Open::NOTHING,
         };
-        // Nobody asks for it yet.
-        drop(relay);
+        let relay = match repository {
+            Some(repository) => {
+                let policy = spec.pushes.to_host(&repository.branch);
+                Some(relay::serve(listeners, repository, policy, self.state()?, &recorder)?)
+            }
+            None => None,
+        };
         // The state directory is there by now. Once a process: the next one starts sooner.
         static KEPT: OnceLock<()> = OnceLock::new();
         KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
-        Sandbox::new(id, backend.name(), guest, &plan, limits, Outside { served, way_out, recorder, route })
+        Sandbox::new(
+            id,
+            backend.name(),
+            guest,
+            &plan,
+            limits,
+            Outside { served, way_out, recorder, route, relay: Mutex::new(relay) },
+        )
     }
 
     /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
@@ -237,6 +315,17 @@ impl Engine {
             Some(directory) => Ok(directory.clone()),
             None => belljar_audit::directory().map_err(|error| {
                 SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
+                    .hint(error.hint())
+            }),
+        }
+    }
+
+    /// Where belljar keeps work that outlives a sandbox.
+    fn state(&self) -> Result<PathBuf, SandboxError> {
+        match &self.state {
+            Some(directory) => Ok(directory.clone()),
+            None => belljar_audit::state_directory().map_err(|error| {
+                SandboxError::runtime("no_state", format!("changes cannot be kept: {error}"))
                     .hint(error.hint())
             }),
         }

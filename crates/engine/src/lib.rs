@@ -26,19 +26,25 @@ mod faults;
 mod files;
 mod llm;
 mod machine;
+mod publish;
+mod pushes;
+mod relay;
 mod sandbox;
 mod spend;
 mod stream;
 mod way_out;
+mod workspace;
 
 pub use engine::{Engine, WallReport};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;
+pub use publish::{Publication, Published, publish};
 pub use sandbox::Sandbox;
 pub use spend::spend;
 pub use way_out::WayOut;
+pub use workspace::Changes;
 
 pub use belljar_backend::{container_around_us, shell};
 pub use belljar_gateway::llm::Totals as LlmTotals;
@@ -46,3 +52,4 @@ pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, 
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
+pub use belljar_workspace::{clone, shelf};

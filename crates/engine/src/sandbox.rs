@@ -2,14 +2,16 @@
 
 use crate::faults::disposed;
 use crate::stream::{self, FromGuest, ToGuest};
+use crate::workspace::{Changes, Workspace};
 use crate::{LlmTotals, WayOut};
 use belljar_backend::{Counters, Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
+use belljar_workspace::relay::Relay;
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A running sandbox. Dropped, it is disposed of.
 pub struct Sandbox {
@@ -22,6 +24,17 @@ pub struct Sandbox {
     /// `None` once disposed of.
     guest: Mutex<Option<Guest>>,
     outside: Outside,
+    files: Mutex<Files>,
+}
+
+/// Where a sandbox's workspace is in its life.
+enum Files {
+    /// Being worked on.
+    Open(Box<Workspace>),
+    /// Being put in order, or nothing ever was to be.
+    Closed,
+    /// In order.
+    Done(Result<Changes, SandboxError>),
 }
 
 /// What of a sandbox is outside of it.
@@ -33,6 +46,8 @@ pub(crate) struct Outside {
     pub(crate) recorder: Arc<Recorder>,
     /// Its route to a model, if it has one.
     pub(crate) route: Option<Arc<Route>>,
+    /// Who serves the host's repository to it, if it has one.
+    pub(crate) relay: Mutex<Option<Relay>>,
 }
 
 impl Sandbox {
@@ -53,7 +68,29 @@ impl Sandbox {
             landlock_abi: guest.landlock_abi(),
             guest: Mutex::new(Some(guest)),
             outside,
+            files: Mutex::new(Files::Closed),
         })
+    }
+
+    /// Puts this workspace in order when the sandbox has ended.
+    pub(crate) fn keep(&self, workspace: Workspace) {
+        *self.files() = Files::Open(Box::new(workspace));
+    }
+
+    /// What a person should know of its workspace before anything runs in it.
+    pub fn warning(&self) -> Option<String> {
+        match &*self.files() {
+            Files::Open(workspace) => workspace.warning(),
+            Files::Closed | Files::Done(_) => None,
+        }
+    }
+
+    /// What became of its workspace, once it is disposed of; nothing before.
+    pub fn changes(&self) -> Option<Result<Changes, SandboxError>> {
+        match &*self.files() {
+            Files::Done(changes) => Some(changes.clone()),
+            Files::Open(_) | Files::Closed => None,
+        }
     }
 
     /// Its name.
@@ -116,8 +153,15 @@ impl Sandbox {
     pub async fn dispose(&self) {
         let guest = self.take();
         self.close();
-        // Waiting for processes to die blocks for a moment.
-        let _ = tokio::task::spawn_blocking(move || drop(guest)).await;
+        // Waiting for processes to die blocks for a moment, and so does looking at what they changed.
+        let workspace = self.close_files();
+        let work = tokio::task::spawn_blocking(move || {
+            drop(guest);
+            workspace.map(Workspace::finish)
+        });
+        if let Ok(Some(changes)) = work.await {
+            *self.files() = Files::Done(changes);
+        }
     }
 
     /// The same, on this thread.
@@ -125,10 +169,14 @@ impl Sandbox {
         let guest = self.take();
         self.close();
         drop(guest);
+        self.finish_files();
     }
 
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
     pub fn abandon(&self) {
+        if matches!(&*self.files(), Files::Open(workspace) if workspace.has_an_end()) {
+            return self.dispose_blocking();
+        }
         let guest = self.take();
         // It dies while its record is ended. With connections it waits for that: the record is to say that the sandbox
         // ended them, and not that somebody inside did.
@@ -174,7 +222,32 @@ impl Sandbox {
         if let Some(served) = &self.outside.served {
             served.stop();
         }
+        // It waits for a push that is landing, and takes no other.
+        drop(self.outside.relay.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.outside.recorder.end();
+    }
+
+    /// Nobody inside is alive any more.
+    fn finish_files(&self) {
+        if let Some(workspace) = self.close_files() {
+            let changes = workspace.finish();
+            *self.files() = Files::Done(changes);
+        }
+    }
+
+    fn close_files(&self) -> Option<Workspace> {
+        let mut files = self.files();
+        match std::mem::replace(&mut *files, Files::Closed) {
+            Files::Open(workspace) => Some(*workspace),
+            other => {
+                *files = other;
+                None
+            }
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Guest> {

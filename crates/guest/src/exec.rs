@@ -7,8 +7,8 @@ use crate::tree;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
-use belljar_sys::rustix::process::Resource;
-use belljar_sys::spawn::{Command, Supervised, Terminal, spawn_supervised};
+use belljar_sys::rustix::process::{Pid, PidfdFlags, Resource, getpid, pidfd_open};
+use belljar_sys::spawn::{Command, Keeper, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
 use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
 use std::ffi::CString;
@@ -62,6 +62,11 @@ fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
     let doing = |errno: Errno| fault(format!("run {name}"), errno);
 
     let streams = Streams::open(request.stdio).map_err(doing)?;
+    let orphaned = [c"/proc/self/exe", tree::ORPHANED].map(CString::from);
+    let us = match getpid() {
+        Pid::INIT => None,
+        us => Some(pidfd_open(us, PidfdFlags::empty()).map_err(doing)?),
+    };
     let command = Command {
         candidates: &candidates,
         argv: &argv,
@@ -70,6 +75,7 @@ fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
         stdio: streams.theirs(),
         terminal: streams.terminal(),
         limits: &world.limits,
+        keeper: us.as_ref().map(|us| Keeper { process: us.as_fd(), then: &orphaned }),
     };
     let supervised = spawn_supervised(&command).map_err(doing)?;
     let ends = streams.into_ours().map_err(doing)?;

@@ -17,7 +17,7 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
 use belljar_sys::rustix::system::sethostname;
-use belljar_wire::message::{Access, Fault, NodeKind, Source, Step};
+use belljar_wire::message::{Access, Fault, NodeKind, Source, Step, Stub, StubKind};
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) fn carry_out(
     Ok(building.intake)
 }
 
-/// Every bind's mount, in the order of the steps.
+/// The mounts of the host that steps need, in the order of the steps.
 fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd>, Fault> {
     if steps.contains(&Step::NewRoot) {
         let root = open_root().and_then(mount::make_private);
@@ -55,16 +55,27 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
     let mut passed: Vec<Option<OwnedFd>> = passed.into_iter().map(Some).collect();
     let mut sources = VecDeque::new();
     for step in steps {
-        let Step::Bind { source, .. } = step else { continue };
-        let opened = match source {
-            Source::Path(path) => c_string(path).and_then(|path| mount::clone_tree(CWD, &path)),
-            Source::Passed(index) => {
-                passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
-            }
-        };
-        sources.push_back(opened.map_err(|errno| fault(describe(step), errno))?);
+        for source in sources_of(step) {
+            let opened = match source {
+                Source::Path(path) => c_string(path).and_then(|path| mount::clone_tree(CWD, &path)),
+                Source::Passed(index) => {
+                    passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
+                }
+                // Not there yet.
+                Source::Inside(_) => continue,
+            };
+            sources.push_back(opened.map_err(|errno| fault(describe(step), errno))?);
+        }
     }
     Ok(sources)
+}
+
+fn sources_of(step: &Step) -> Vec<&Source> {
+    match step {
+        Step::Bind { source, .. } => vec![source],
+        Step::Overlay { folder, layer, .. } => vec![folder, layer],
+        _ => Vec::new(),
+    }
 }
 
 struct Building {
@@ -76,6 +87,8 @@ struct Building {
     devices: Vec<u64>,
     sources: VecDeque<OwnedFd>,
     private: VecDeque<OwnedFd>,
+    /// The private filesystem, which is seen nowhere as a whole.
+    out_of_sight: Option<OwnedFd>,
     network: Option<Network>,
     intake: Option<Opened>,
 }
@@ -90,6 +103,7 @@ impl Building {
             devices,
             sources,
             private: VecDeque::new(),
+            out_of_sight: None,
             network,
             intake: None,
         })
@@ -108,6 +122,9 @@ impl Building {
             Step::PrivateDir { target } => {
                 let tree = self.private.pop_front().ok_or(Errno::BADF)?;
                 self.put(tree, target, NodeKind::Directory)
+            }
+            Step::Bind { source: Source::Inside(place), target, access, .. } => {
+                self.bind_inside(place, target, *access)
             }
             Step::Bind { target, kind, access, .. } => self.bind(target, *kind, *access),
             Step::Unmount { target } => {
@@ -145,6 +162,7 @@ impl Building {
                 Err(errno) => Err(errno),
             },
             Step::Subreaper => set_child_subreaper(Some(getpid())),
+            Step::Overlay { target, upper, work, stubs, .. } => self.overlay(target, upper, work, stubs),
         }
     }
 
@@ -171,18 +189,52 @@ impl Building {
             mkdirat(&root, name.as_c_str(), Mode::from_raw_mode(*mode))?;
             self.private.push_back(mount::clone_tree(&root, &name)?);
         }
+        self.out_of_sight = Some(root);
         Ok(())
     }
 
     fn bind(&mut self, target: &str, kind: NodeKind, access: Access) -> Result<(), Errno> {
         let tree = self.sources.pop_front().ok_or(Errno::BADF)?;
-        let attributes = match access {
-            Access::ReadOnly => Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV),
-            Access::ReadWrite => Attributes::NO_SUID.and(Attributes::NO_DEV),
-            Access::Device => Attributes::NO_SUID,
-        };
-        mount::set_attributes(&tree, attributes, Reach::Below)?;
+        mount::set_attributes(&tree, attributes(access), Reach::Below)?;
         self.put(tree, target, kind)
+    }
+
+    /// Mounts what is at `place` onto `target`, which is there. No link on either way: what a workspace holds may be an
+    /// agent's work.
+    fn bind_inside(&self, place: &str, target: &str, access: Access) -> Result<(), Errno> {
+        let straight = |path: &str| {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+        };
+        let tree = mount::clone_tree(straight(place)?, c"")?;
+        mount::set_attributes(&tree, attributes(access), Reach::Below)?;
+        mount::attach(tree, straight(target)?)
+    }
+
+    /// Mounts an overlay. Its directories need names while that is done: they get them in the private filesystem, out of
+    /// sight, and lose them again.
+    fn overlay(&mut self, target: &str, upper: &str, work: &str, stubs: &[Stub]) -> Result<(), Errno> {
+        let (folder, layer) = (self.sources.pop_front(), self.sources.pop_front());
+        let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
+        let stage = make_directory(private, &format!("overlay of {}", target.replace('/', " ")))?;
+        for (name, tree) in [(FOLDER, folder), (LAYER, layer)] {
+            mount::attach(tree.ok_or(Errno::BADF)?, make_directory(&stage, name)?)?;
+        }
+        let mut lower = FOLDER.to_string();
+        if !stubs.is_empty() {
+            plant(&make_directory(&stage, STUBS)?, stubs)?;
+            lower = format!("{FOLDER}:{STUBS}");
+        }
+        fchdir(&stage)?;
+        let [lower, upper, work] =
+            [lower, format!("{LAYER}/{upper}"), format!("{LAYER}/{work}")].map(|path| c_string(&path));
+        let tree = mount::overlay(&lower?, &upper?, &work?)?;
+        for name in [FOLDER, LAYER] {
+            // The overlay has mounts of its own of them.
+            mount::unmount(name, UnmountFlags::DETACH)?;
+        }
+        mount::set_attributes(&tree, attributes(Access::ReadWrite), Reach::Below)?;
+        self.put(tree, target, NodeKind::Directory)
     }
 
     /// Attaches a mount at `target`, which is made if it lies in a directory of ours.
@@ -294,6 +346,41 @@ impl Building {
     }
 }
 
+fn attributes(access: Access) -> Attributes {
+    match access {
+        Access::ReadOnly => Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV),
+        Access::ReadWrite => Attributes::NO_SUID.and(Attributes::NO_DEV),
+        Access::Device => Attributes::NO_SUID,
+    }
+}
+
+/// Makes a directory and opens it.
+fn make_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    mkdirat(parent, name, Mode::from_raw_mode(0o755))?;
+    openat(parent, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Makes stubs in a directory that nobody else knows, with what lies on the way to them.
+fn plant(directory: &OwnedFd, stubs: &[Stub]) -> Result<(), Errno> {
+    let make = |path: &str| match mkdirat(directory, path, Mode::from_raw_mode(0o755)) {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    };
+    for Stub { path, kind } in stubs {
+        for (end, _) in path.match_indices('/') {
+            make(&path[..end])?;
+        }
+        match kind {
+            StubKind::Directory => make(path)?,
+            StubKind::File(content) => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                write(openat(directory, path, flags, Mode::from_raw_mode(0o644))?, &content.0)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// How `target` is called from its opened parent, or from the root.
 fn within<'t>(parent: &Option<OwnedFd>, target: &'t str) -> &'t str {
     match parent {
@@ -324,6 +411,8 @@ fn describe(step: &Step) -> String {
         Step::Private { .. } => "make the private filesystem".into(),
         Step::PrivateDir { target } => format!("mount /{target}"),
         Step::Bind { source: Source::Path(path), target, .. } => format!("mount {path} at /{target}"),
+        Step::Bind { source: Source::Inside(_), target, .. } => format!("hold /{target}"),
+        Step::Overlay { target, .. } => format!("lay an overlay over /{target}"),
         Step::Bind { target, .. } => format!("mount /{target}"),
         Step::Unmount { target } => format!("unmount /{target}"),
         Step::RemoveDir { target } => format!("remove /{target}"),
@@ -340,3 +429,8 @@ fn describe(step: &Step) -> String {
         Step::Subreaper => "become the reaper".into(),
     }
 }
+
+/// Names of an overlay's directories, while it is mounted.
+const FOLDER: &str = "folder";
+const LAYER: &str = "layer";
+const STUBS: &str = "stubs";

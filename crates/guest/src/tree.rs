@@ -5,6 +5,7 @@ use belljar_sys::rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,6 +98,8 @@ fn kill(process: Process) {
     }
 }
 
+/// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
+pub(crate) const ORPHANED: &CStr = c"orphaned";
 /// Rounds that found somebody new before the stronger word.
 const MANY: u32 = 100;
 /// Between two looks.

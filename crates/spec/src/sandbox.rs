@@ -1,7 +1,7 @@
 //! A sandbox to make.
 
 use crate::egress::EgressPolicy;
-use crate::git::RefPolicy;
+use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{ProtectedPath, WorkspaceMode};
@@ -24,9 +24,8 @@ pub struct SandboxSpec {
     pub mode: WorkspaceMode,
     /// More paths below it that nobody inside may change.
     pub protected: Vec<ProtectedPath>,
-    /// What may be pushed, to the host's repository and to hosts that are looked into; nothing said means the defaults of
-    /// each.
-    pub pushes: Option<RefPolicy>,
+    /// What may be pushed, to the host's repository and to hosts that are looked into.
+    pub pushes: PushRules,
     /// Where the workspace is seen inside.
     pub workspace_path: WorkspacePath,
     /// More of the host, at the same paths inside.

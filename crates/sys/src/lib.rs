@@ -4,6 +4,7 @@
 pub mod caps;
 mod clone3;
 pub mod core_dump;
+pub mod exec;
 pub mod launch;
 pub mod mount;
 pub mod net;

@@ -3,6 +3,10 @@
 use crate::caps::{check, last_errno};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
+    fsmount, fsopen,
+};
 use std::ffi::CStr;
 
 pub use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -35,6 +39,20 @@ pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
     check(fd)?;
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// An overlay of directories that are named from the present directory, as a mount without a place. What is written to
+/// `upper` lasts; `lower` is one directory or several, topmost first.
+pub fn overlay(lower: &CStr, upper: &CStr, work: &CStr) -> Result<OwnedFd, Errno> {
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in [("source", c"belljar"), ("lowerdir", lower), ("upperdir", upper), ("workdir", work)]
+    {
+        fsconfig_set_string(&context, key, value)?;
+    }
+    // Marks in `user.*`: those that it uses otherwise belong to the host's root.
+    fsconfig_set_flag(&context, "userxattr")?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
 /// Puts a detached mount onto what `target` refers to.

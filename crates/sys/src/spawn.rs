@@ -3,7 +3,8 @@
 //! Two processes are made: a supervisor, and the command as its child. The supervisor is a child subreaper: a
 //! process of the tree that forks twice, starts a session or clears its environment still ends up below it, so
 //! "the tree" is what descends from the supervisor. The supervisor does nothing but reap: it writes the
-//! command's status into a pipe and exits when no descendant is left.
+//! command's status into a pipe and exits when no descendant is left. Where no namespace ends the tree together with
+//! whoever started it, the supervisor waits for that end as well, and becomes the program that clears up.
 
 use crate::caps::{check, last_errno, prctl};
 use crate::launch::{BlockedSignals, pointers};
@@ -29,6 +30,17 @@ pub struct Command<'a> {
     pub terminal: Terminal,
     /// Soft and hard at once; lowered to the hard limit that is there.
     pub limits: &'a [(Resource, u64)],
+    /// Whom the tree must not outlive; `None` where the kernel sees to that.
+    pub keeper: Option<Keeper<'a>>,
+}
+
+/// A process that is not survived by the commands it starts.
+pub struct Keeper<'a> {
+    /// Its pidfd.
+    pub process: BorrowedFd<'a>,
+    /// What the supervisor becomes when it has ended: a program that kills whatever descends from it. It stays the
+    /// subreaper that it was (prctl(2)); a copy of a process with threads could not look around by itself.
+    pub then: &'a [CString],
 }
 
 /// Whether a command has a controlling terminal.
@@ -60,6 +72,7 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
         command,
         argv: &as_strs(command.argv),
         env: &as_strs(command.env),
+        then: &as_strs(command.keeper.as_ref().map_or(&[], |keeper| keeper.then)),
         status: &status_inside,
         report: &report_inside,
         stack: RefCell::new(vec![0; COMMAND_STACK]),
@@ -86,6 +99,7 @@ struct Prepared<'a> {
     command: &'a Command<'a>,
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
+    then: &'a [*const libc::c_char],
     status: &'a OwnedFd,
     report: &'a OwnedFd,
     /// For the command until its exec.
@@ -102,19 +116,76 @@ fn supervise(prepared: &Prepared<'_>) -> ! {
         exit(1);
     }
     write_report(prepared.report, COMMAND_STARTED, pid);
-    // Keep nothing but the status pipe: an open end of the command's output would hide its end.
-    keep_only(prepared.status);
+    // Keep nothing else: an open end of the command's output would hide its end.
+    keep_only(prepared.status, prepared.command.keeper.as_ref());
+    // A child that ends before anybody waits for the signal has left it pending.
+    let children = prepared.command.keeper.as_ref().map(|_| child_signals());
+    loop {
+        if let Some(children) = children
+            && wait_for_child_or_keeper(children) == Woken::KeeperEnded
+        {
+            become_program(prepared.then);
+        }
+        reap(pid, if children.is_some() { libc::WNOHANG } else { 0 });
+    }
+}
+
+/// Takes in every child that has ended, at least one if it may wait for it, and says how the command did. Ends this
+/// process after the last.
+fn reap(command: i32, flags: i32) {
     loop {
         let mut status = 0;
         // SAFETY: `status` is live.
-        let reaped = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if reaped == pid {
+        let reaped = unsafe { libc::waitpid(-1, &raw mut status, flags) };
+        if reaped == command {
             // SAFETY: descriptor 3 is the status pipe, the buffer is live.
             unsafe { libc::write(KEPT, (&raw const status).cast(), size_of::<i32>()) };
         } else if reaped < 0 && last_errno() == Errno::CHILD {
             exit(0);
+        } else if reaped <= 0 {
+            return;
         }
     }
+}
+
+/// Readable when a child has ended. -1, which poll(2) passes over, cannot happen with as few descriptors as these.
+fn child_signals() -> i32 {
+    // SAFETY: the set is live; the signal is blocked, as all are.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Woken {
+    ChildEnded,
+    KeeperEnded,
+}
+
+fn wait_for_child_or_keeper(children: i32) -> Woken {
+    let waiting = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut fds = [waiting(children), waiting(KEPT_KEEPER)];
+    let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
+    // SAFETY: both arrays are live and as long as said. Signals of several children may be one: all are looked for.
+    unsafe {
+        libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1);
+        libc::read(children, taken.as_mut_ptr().cast::<libc::c_void>(), taken.len());
+    }
+    let [_, keeper] = fds;
+    if keeper.revents == 0 { Woken::ChildEnded } else { Woken::KeeperEnded }
+}
+
+/// The first word of `argv` is its path.
+fn become_program(argv: &[*const libc::c_char]) -> ! {
+    let env = [std::ptr::null()];
+    if let Some(path) = argv.first() {
+        // SAFETY: NUL-terminated strings, and NULL-terminated arrays of them.
+        unsafe { libc::execve(*path, argv.as_ptr(), env.as_ptr()) };
+    }
+    exit(1);
 }
 
 /// A child that shares our memory and runs while we stand still, as posix_spawn(3) does it: nothing is copied for a
@@ -204,12 +275,16 @@ fn prefer_as_oom_victim() {
     }
 }
 
-fn keep_only(fd: &OwnedFd) {
-    // SAFETY: numbers only; everything but the copy at `KEPT` is closed in this process.
+fn keep_only(status: &OwnedFd, keeper: Option<&Keeper<'_>>) {
+    // SAFETY: numbers only; everything but the copies at `KEPT` and `KEPT_KEEPER` is closed in this process. The keeper is
+    // moved out of the way first: it may sit where the other one goes.
     unsafe {
-        libc::dup2(fd.as_raw_fd(), KEPT);
+        let keeper =
+            keeper.map(|keeper| libc::fcntl(keeper.process.as_raw_fd(), libc::F_DUPFD, KEPT_KEEPER + 1));
+        libc::dup2(status.as_raw_fd(), KEPT);
+        let last = keeper.map_or(KEPT, |keeper| libc::dup2(keeper, KEPT_KEEPER).max(KEPT));
         libc::syscall(libc::SYS_close_range, 0, KEPT - 1, 0);
-        libc::syscall(libc::SYS_close_range, KEPT + 1, u32::MAX, 0);
+        libc::syscall(libc::SYS_close_range, last + 1, u32::MAX, 0);
     }
 }
 
@@ -246,5 +321,7 @@ const COMMAND_STACK: usize = 32 * 1024;
 const COMMAND_STARTED: i32 = 0;
 /// A report of an error number.
 const FAILED: i32 = 1;
-/// Where the supervisor keeps its one descriptor.
+/// Where the supervisor keeps the status pipe.
 const KEPT: i32 = 3;
+/// And the pidfd of its keeper.
+const KEPT_KEEPER: i32 = 4;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -71,6 +71,26 @@ pub enum Step {
     Write { target: String, content: String },
     /// Become the reaper of all descendants, where the guest is not process 1.
     Subreaper,
+    /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
+    /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
+    Overlay { target: String, folder: Source, layer: Source, upper: String, work: String, stubs: Vec<Stub> },
+}
+
+/// Something that is not there and is seen all the same: whoever mounts needs a place for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stub {
+    /// Relative, in its plainest spelling; parents first.
+    pub path: String,
+    pub kind: StubKind,
+}
+
+/// What a stub is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StubKind {
+    /// An empty directory.
+    Directory,
+    /// A file with this content.
+    File(Bytes),
 }
 
 /// The sandbox's way out: sockets that the host serves. They go to the host through the door, before the answer to
@@ -133,6 +153,9 @@ pub enum Source {
     Path(String),
     /// The n-th mount that came with the setup stream (already detached, and mapped to the sandbox's user).
     Passed(u8),
+    /// What earlier steps made this place of the new root, which no link may lead to. The target may be the same place: what
+    /// is mounted onto itself can be neither moved nor removed, and can be read-only.
+    Inside(String),
 }
 
 /// Whether a bind's target is a directory or a file.
@@ -461,6 +484,29 @@ mod tests {
         expected.extend([6; 16]);
         expected.extend([1, 1, 0xbb, 0x03, 0]);
         assert_eq!(encode(&Step::OpenIntake(Intake { catch: Some(catch), routes: Vec::new() })), expected);
+    }
+
+    #[test]
+    fn golden_bytes_of_an_overlay() {
+        let stub = |path: &str, kind: StubKind| Stub { path: path.into(), kind };
+        let overlay = Step::Overlay {
+            target: "w".into(),
+            folder: Source::Path("/f".into()),
+            layer: Source::Passed(1),
+            upper: "u".into(),
+            work: "k".into(),
+            stubs: vec![stub("d", StubKind::Directory), stub("f", StubKind::File(Bytes(b".".to_vec())))],
+        };
+        let expected =
+            [20, 1, b'w', 0, 2, b'/', b'f', 1, 1, 1, b'u', 1, b'k', 2, 1, b'd', 0, 1, b'f', 1, 1, b'.'];
+        assert_eq!(encode(&overlay), expected);
+        let held = Step::Bind {
+            source: Source::Inside("w".into()),
+            target: "w".into(),
+            kind: NodeKind::Directory,
+            access: Access::ReadOnly,
+        };
+        assert_eq!(encode(&held), [5, 2, 1, b'w', 1, b'w', 0, 0]);
     }
 
     #[test]

@@ -3,7 +3,18 @@
 //! Blocking, and without a word to anybody: the engine calls it, the command line speaks. Nothing here ever runs what an
 //! agent wrote: git is only started by [`inert`].
 
+pub mod clone;
+pub mod foreign;
+mod hold;
 pub mod inert;
+pub mod inside;
+pub mod layer;
 pub mod pack_judge;
+pub mod protect;
 pub mod quarantine;
 pub mod relay;
+mod settings;
+pub mod shelf;
+
+pub use hold::Hold;
+pub use settings::HostFiles;

@@ -138,8 +138,21 @@ fn variables_come_from_the_command_line_only() {
     let result = run(folder.path(), ["run", "--env", "A=1", "--env", "B=x=y", "--", "env"]);
     let mut names: Vec<&str> = result.stdout.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
-    let known =
-        ["A", "B", "BELLJAR", "HOME", "LANG", "LOGNAME", "PATH", "PS1", "PWD", "SHELL", "TMPDIR", "USER"];
+    let known = [
+        "A",
+        "B",
+        "BELLJAR",
+        "GIT_CONFIG_SYSTEM",
+        "HOME",
+        "LANG",
+        "LOGNAME",
+        "PATH",
+        "PS1",
+        "PWD",
+        "SHELL",
+        "TMPDIR",
+        "USER",
+    ];
     let tools = ["ASDF_DIR", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VOLTA_HOME"];
     assert!(names.iter().all(|name| known.contains(name) || tools.contains(name)), "{names:?}");
     assert!(result.stdout.contains("A=1\n") && result.stdout.contains("B=x=y\n"));

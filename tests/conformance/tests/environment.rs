@@ -33,7 +33,8 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
         return;
     }
     let place = Place::new(backend).await;
-    let documented = ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PS1", "BELLJAR", "PATH"];
+    let documented =
+        ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PS1", "BELLJAR", "PATH", "GIT_CONFIG_SYSTEM"];
     // Only where such a tool is on the PATH; they name a folder, nothing more.
     let tools = ["ASDF_DIR", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"];
     for (name, value) in environment(&place).await {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::*;
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,11 +11,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// What could be left on this machine, apart from processes.
+/// What could be left on this machine, apart from processes that a marker finds.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     mounts: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
+    orphans: BTreeSet<u32>,
 }
 
 fn look() -> Left {
@@ -29,7 +31,28 @@ fn look() -> Left {
         };
         files.extend(entries.map(|entry| entry.path()).filter(of_ours));
     }
-    Left { mounts: mounts.lines().filter(|line| line.contains("belljar")).map(String::from).collect(), files }
+    let mounts = mounts.lines().filter(|line| line.contains("belljar")).map(String::from).collect();
+    Left { mounts, files, orphans: orphans() }
+}
+
+/// Bubblewraps that nobody waits for any more: whoever started them is dead. (Before it has started the guest, a
+/// bubblewrap has nothing of a sandbox's marker on its command line.)
+fn orphans() -> BTreeSet<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| name_and_parent(*pid) == Some(("bwrap".into(), 1))).collect()
+}
+
+/// From /proc/PID/stat (proc_pid_stat(5)); nothing of one that has ended.
+fn name_and_parent(pid: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.split_once('(')?;
+    let (name, fields) = rest.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    Some((name.into(), fields.next()?.parse().ok()?))
 }
 
 /// The cgroups that nobody holds: other sandboxes may be alive beside us.
@@ -95,7 +118,9 @@ fn killed_at_random_moments_200_times_nothing_is_left() {
     for round in 0..200 {
         let wall = walls()[round % walls().len()];
         let mut child = run(wall.as_str(), workspace.path(), &marker).spawn().unwrap();
-        thread::sleep(dice.microseconds(8000));
+        // By turns at any moment of the start, and at any moment of a start on a busy machine.
+        let longest = if (round / walls().len()).is_multiple_of(2) { 8_000 } else { 30_000 };
+        thread::sleep(dice.microseconds(longest));
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -176,6 +201,8 @@ fn nothing_is_left(marker: &str, workspace: &Path, before: &Left) {
         .unwrap();
     assert!(status.success(), "the next start fails");
     assert!(eventually(|| processes_with(marker).is_empty()), "processes: {:?}", processes_with(marker));
+    let new_orphans = || -> Vec<u32> { orphans().difference(&before.orphans).copied().collect() };
+    assert!(eventually(|| new_orphans().is_empty()), "bubblewraps: {:?}", new_orphans());
     let swept = || {
         let _ =
             Command::new(belljar()).args(["run", "--workspace"]).arg(workspace).args(["--", "true"]).status();
@@ -219,4 +246,49 @@ time.sleep(1000)";
         child.wait().unwrap();
         assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
     }
+}
+
+/// Where there is no wall, no namespace ends with the guest.
+#[test]
+fn a_command_does_not_outlive_its_guest_without_a_wall_either() {
+    let marker = canary("keeperless");
+    let workspace = folder();
+    // One in front, and one that left the session and lost its parent; both ignore what can be ignored.
+    let script = "import os, signal, sys, time
+for s in range(1, 65):
+    try: signal.signal(s, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0: os._exit(0)
+open(os.path.join(sys.argv[2], f'up{os.getpid()}'), 'w')
+time.sleep(1000)";
+    let mut child = Command::new(belljar())
+        .args(["run", "--backend", "host", "--workspace"])
+        .arg(workspace.path())
+        .args(["--", "/usr/bin/python3", "-c", script, &marker])
+        .arg(workspace.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_up = || fs::read_dir(workspace.path()).unwrap().count() == 2;
+    assert!(eventually(is_up), "the command did not start");
+    let below = |parent: u32| -> Vec<u32> {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| name_and_parent(*pid).is_some_and(|(_, found)| found == parent)).collect()
+    };
+    let guests = below(child.id());
+    let supervisors: Vec<u32> = guests.iter().flat_map(|guest| below(*guest)).collect();
+    assert_eq!((guests.len(), supervisors.len()), (1, 1), "a guest and its supervisor");
+    for guest in guests {
+        kill_process(Pid::from_raw(guest as i32).unwrap(), Signal::KILL).unwrap();
+    }
+    assert!(!child.wait().unwrap().success(), "a lost command is no success");
+    let left = || -> Vec<u32> {
+        let supervisors = supervisors.iter().copied().filter(|pid| name_and_parent(*pid).is_some());
+        processes_with(&marker).into_iter().chain(supervisors).collect()
+    };
+    assert!(eventually(|| left().is_empty()), "{:?}", left());
 }

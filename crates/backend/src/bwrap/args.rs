@@ -1,13 +1,13 @@
 //! A layout as words for bubblewrap.
 
 use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout, USER_ID};
-use crate::native::DEVICES;
+use crate::native::{DEVICES, Sources};
 use belljar_wire::message::Source;
 
-/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says which process the guest is. What has
-/// to lie over the guest's own mounts, and devices, is staged where the guest finds it; `sources` are changed to say
-/// so.
-pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
+/// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says
+/// which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
+/// devices, is staged where the guest finds it; `sources` are changed to say so.
+pub(super) fn args(layout: &Layout, sources: &mut Sources) -> Vec<String> {
     let id = USER_ID.to_string();
     let mut args: Vec<String> = [
         "bwrap",
@@ -48,7 +48,7 @@ pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
     for name in DEVICES {
         args.extend(["--dev-bind".into(), format!("/dev/{name}"), format!("{STAGED_DEVICES}/{name}")]);
     }
-    for (index, (bind, source)) in layout.binds.iter().zip(sources).enumerate() {
+    for (index, (bind, source)) in layout.binds.iter().zip(&mut sources.binds).enumerate() {
         let Source::Path(path) = source else { continue };
         if bind.origin == BindOrigin::System {
             continue;
@@ -59,6 +59,11 @@ pub(super) fn args(layout: &Layout, sources: &mut [Source]) -> Vec<String> {
         };
         let staged = format!("{STAGE}/{index}");
         args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);
+    }
+    for (index, source) in sources.layers.iter_mut().enumerate() {
+        let Source::Path(path) = source else { continue };
+        let staged = format!("{STAGE}/layer{index}");
+        args.extend(["--bind".into(), std::mem::replace(path, staged.clone()), staged]);
     }
     args.extend(["--proc", "/proc", "--chdir", "/", "/proc/self/fd/4"].map(str::to_string));
     args

@@ -5,14 +5,14 @@ use super::check::program;
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
 use crate::layout::{BindOrigin, Layout};
-use crate::native::{Identity, after_root, bind_steps, passed_mounts, private_step};
+use crate::native::{Identity, Sources, after_root, bind_steps, private_step};
 use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};
-use belljar_wire::message::{FileRoot, Setup, Source, Step};
+use belljar_wire::message::{FileRoot, Setup, Step};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
@@ -32,7 +32,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let (info, their_info) = pipe(PipeFlags::empty())?;
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
     let layout = plan.layout()?;
-    let (mut sources, mounts) = passed_mounts(layout, identity)?;
+    let mut sources = Sources::open(layout, identity)?;
     let words: Vec<CString> = args(layout, &mut sources)
         .into_iter()
         .map(CString::new)
@@ -58,7 +58,14 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             capabilities: Capabilities::Usual,
             cgroup: cgroup.as_ref().and_then(Cgroup::birthplace),
             tasks_files: &tasks_files,
-            inherit: &[their_door.as_fd(), embedded::program(plan.kept_program())?, their_info.as_fd()],
+            // The end that we read from as well: bubblewrap would die of writing to a pipe that a killed belljar left
+            // without a reader, and its child would wait for its word forever.
+            inherit: &[
+                their_door.as_fd(),
+                embedded::program(plan.kept_program())?,
+                their_info.as_fd(),
+                info.as_fd(),
+            ],
             stderr: Some(their_stderr.as_fd()),
         },
         |_| (),
@@ -66,6 +73,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     .map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr, their_info));
     let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);
+    guest.make_stubs(plan, layout)?;
 
     let setup = Setup {
         version: belljar_wire::VERSION,
@@ -74,7 +82,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
     };
-    let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
+    let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
         Ok(pending) => {
             meanwhile()?;
@@ -87,7 +95,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     };
     match outcome {
         Ok(()) => Ok(guest),
-        Err(SetupFailure::Step(fault)) => Err(crate::native::setup_failed(SetupFailure::Step(fault))),
+        Err(SetupFailure::Step(fault)) => Err(crate::native::setup_failed(SetupFailure::Step(fault), layout)),
         Err(SetupFailure::Silent) => {
             drop(guest);
             let mut text = String::new();
@@ -114,11 +122,10 @@ fn guest_process(info: OwnedFd) -> Option<OwnedFd> {
 }
 
 /// The guest's part: what bubblewrap left to do in the root that it made.
-fn steps(plan: &Plan, layout: &Layout, sources: &[Source]) -> Vec<Step> {
+fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
     let mut steps = vec![private_step(plan, layout, STAGE)];
     steps.extend(after_root(plan, layout, STAGED_DEVICES));
-    let rest = layout.binds.iter().zip(sources).filter(|(bind, _)| bind.origin != BindOrigin::System);
-    steps.extend(bind_steps(rest));
+    steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     // The private filesystem, which covers the stage, and the stage itself.
     let stage = || STAGE.trim_start_matches('/').to_string();

@@ -6,6 +6,7 @@
 
 mod environment;
 mod etc;
+mod git;
 mod home;
 mod java;
 mod mounts;
@@ -15,7 +16,9 @@ mod shared;
 mod sockets;
 mod system;
 mod trust;
+mod workspace;
 
+use belljar_spec::workspace::View;
 use belljar_spec::{SandboxError, SandboxId, SandboxSpec, WorkspacePath};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -24,11 +27,18 @@ use std::path::{Path, PathBuf};
 /// The shell that an interactive command gets, as a path inside.
 pub use environment::shell;
 pub(crate) use etc::HOSTNAME;
+/// What git is told inside.
+pub use git::GitInside;
+pub(crate) use workspace::{Layered, Missing};
 
 /// What a sandbox sees.
 pub(crate) struct Layout {
     /// From the host, in the order they are mounted: parents first.
     pub(crate) binds: Vec<Bind>,
+    /// Those of them that have a layer over them.
+    pub(crate) layers: Vec<Layered>,
+    /// What has to be made in folders of the host before they are mounted.
+    pub(crate) missing: Vec<Missing>,
     /// Symbolic links (place, destination).
     pub(crate) links: Vec<(String, String)>,
     /// Small files of our own (place, content).
@@ -69,6 +79,10 @@ pub(crate) enum BindOrigin {
     Home,
     /// Named by the caller: the sandbox's user stands for its owner.
     Named,
+    /// What is seen at the target already, mounted onto itself: it stays where it is.
+    Held,
+    /// A file of our own, seen at this place too, without the leading slash.
+    Made(&'static str),
 }
 
 /// A directory of the private filesystem.
@@ -83,18 +97,22 @@ impl Layout {
     pub(crate) fn for_host_root(
         id: SandboxId,
         spec: &SandboxSpec,
+        view: Option<&View>,
         resolver: Option<IpAddr>,
         authority: Option<&str>,
         own: &[PathBuf],
+        git: Option<(&GitInside, Option<&Path>)>,
     ) -> Result<Layout, SandboxError> {
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
+        // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
             .map(PathBuf::as_path)
             .chain(named.iter().map(|bind| &*bind.source))
             .collect();
         shared::refuse_our_own(&shared, own)?;
+        let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let (mut binds, mut links) = system::directories();
         let mut etc = etc::files(id);
         etc.files.extend(network::files(
@@ -103,41 +121,50 @@ impl Layout {
             spec.llm.as_ref().map(|llm| llm.port),
         ));
         let trust = authority.map(|pem| trust::add(pem, &mut etc)).unwrap_or_default();
+        let mut home = home::visible();
+        let (guard, git) =
+            git.map(|(git, kept)| git::add(git, kept, &mut etc, &mut home.path)).unwrap_or_default();
         binds.extend(etc.binds);
         links.extend(etc.links);
         links.push(("var/tmp".into(), "../tmp".into()));
-        let home = home::visible();
         binds.extend(home.binds);
+        binds.extend(guard);
 
         let workspace = match (&workspace_on_host, spec.workspace_path) {
             (Some(path), WorkspacePath::SameAsHost) => text(path)?.to_string(),
             _ => WORKSPACE.to_string(),
         };
         let mut private = private_directories();
-        match &workspace_on_host {
-            Some(path) => binds.push(Bind {
-                source: path.clone(),
-                target: relative(&workspace).to_string(),
-                kind: BindKind::ReadWrite,
-                origin: BindOrigin::Named,
-            }),
+        let shown = view.map(|view| workspace::show(&view, &workspace)).transpose()?;
+        match &shown {
+            Some(shown) => binds.extend(shown.binds.iter().cloned()),
             None => private.push(PrivateDir { target: relative(WORKSPACE), mode: 0o755 }),
         }
+        let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
+        binds.extend(shown.holds(&binds)?);
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
         masks.extend(home::below_system(&binds));
         masks.extend(mounts::of_the_kernel(&binds));
         masks.extend(sockets::below(&binds));
 
         let environment = {
-            let tools = [home.variables, trust].concat();
+            let tools = [home.variables, trust, git].concat();
             environment::inside(&home.path, &tools, &asked_environment(spec))
         };
-        Ok(Layout { binds, links, files: etc.files, private, masks, workspace, environment })
+        let missing = shown.missing();
+        let files = [etc.files, shown.files].concat();
+        let layers = shown.layers;
+        Ok(Layout { binds, layers, missing, links, files, private, masks, workspace, environment })
     }
 
     /// Where there is no wall: the host's own paths, and still an environment that starts empty.
-    pub(crate) fn without_root(spec: &SandboxSpec) -> Result<Layout, SandboxError> {
+    pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
+        if view.is_some_and(|view| view.layer.is_some()) {
+            let message = "without a wall nothing can lie over a folder";
+            return Err(SandboxError::unavailable("overlay_without_wall", message)
+                .hint("leave `--overlay` away, or use `--backend native`"));
+        }
         if let Some(shared) = spec.shared.first() {
             let message = format!(
                 "`{}` cannot be shared without a wall: everything is visible already",
@@ -146,15 +173,17 @@ impl Layout {
             return Err(SandboxError::unavailable("share_without_wall", message)
                 .hint("leave `--ro` and `--rw` away, or use `--backend native`"));
         }
-        let Some(workspace) = &spec.workspace else {
+        let named = spec.workspace.as_deref().map(shared::workspace).transpose()?;
+        let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without a wall there is no private workspace";
             return Err(
                 SandboxError::unavailable("workspace_required", message).hint("name a folder to work on")
             );
         };
-        let workspace = shared::workspace(workspace)?;
         Ok(Layout {
             binds: Vec::new(),
+            layers: Vec::new(),
+            missing: Vec::new(),
             links: Vec::new(),
             files: Vec::new(),
             private: Vec::new(),

@@ -18,6 +18,13 @@ pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
         .collect()
 }
 
+/// Something that is mounted below `folder`.
+pub(super) fn first_below(folder: &Path) -> Option<String> {
+    let listed = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let points = listed.lines().map(|line| unescape(line.split(' ').nth(4).unwrap_or_default()));
+    points.into_iter().find(|point| Path::new(point).starts_with(folder) && Path::new(point) != folder)
+}
+
 /// Where a mount of such a filesystem is: proc_pid_mountinfo(5).
 fn mount_point(line: &str) -> Option<String> {
     let (mount, filesystem) = line.split_once(" - ")?;

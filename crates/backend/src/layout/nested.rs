@@ -1,7 +1,7 @@
 //! Shares inside of other shares. What is read-only must be so wherever it is seen, and must stay where it is: a folder on
 //! the way to it that can be renamed takes it along, and leaves its place free for another.
 
-use super::{Bind, BindKind, seen_at};
+use super::{Bind, BindKind, BindOrigin, seen_at};
 use std::path::Path;
 
 /// `named`, and what it takes to hold them inside the binds that are there already.
@@ -18,7 +18,8 @@ pub(super) fn everywhere(named: Vec<Bind>, before: &[Bind]) -> Vec<Bind> {
             // Mounted onto itself, a folder cannot be renamed.
             for step in &steps {
                 if let Some(target) = seen_at(step, std::slice::from_ref(outer)) {
-                    all.push(Bind { source: step.to_path_buf(), target, ..outer.clone() });
+                    let origin = BindOrigin::Held;
+                    all.push(Bind { source: step.to_path_buf(), target, kind: outer.kind, origin });
                 }
             }
             if let Some(target) = seen_at(&bind.source, std::slice::from_ref(outer))
@@ -43,7 +44,6 @@ fn on_the_way<'p>(outer: &Path, inner: &'p Path) -> Vec<&'p Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::BindOrigin;
 
     fn bind(source: &str, target: &str, kind: BindKind) -> Bind {
         Bind { source: source.into(), target: target.into(), kind, origin: BindOrigin::Named }

@@ -1,6 +1,6 @@
 //! Who the sandbox's users are outside.
 
-use crate::layout::USER_ID;
+use crate::layout::{Layered, USER_ID};
 use belljar_spec::{SandboxError, SandboxId};
 use belljar_sys::launch::{Dying, with_user_namespace};
 use belljar_sys::mount;
@@ -12,6 +12,7 @@ use belljar_wire::message::Step;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 /// The sandbox's users, seen from the host.
@@ -89,17 +90,59 @@ impl AsFd for Passed {
 
 /// A detached mount of `path` in which its owner is `identity`'s user, and everybody else is nobody.
 pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<Passed, SandboxError> {
+    mount_mapped(path, path, Ours::Nobodys, identity)
+}
+
+/// A detached mount of a layer's directory, which is ours, with what lies in it the folder's owner's: changes are owned by
+/// who owns the folder.
+pub(super) fn layer_mount(
+    layer: &Layered,
+    folder: &Path,
+    identity: Identity,
+) -> Result<Passed, SandboxError> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot use the layer `{}`: {error}", layer.directory.display());
+        SandboxError::runtime("overlay_unusable", message)
+    };
+    let owner = fs::metadata(folder).map_err(failed)?;
+    for name in [&layer.upper, &layer.work] {
+        let directory = layer.directory.join(name);
+        let found = fs::symlink_metadata(&directory).map_err(failed)?;
+        if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
+            lchown(&directory, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
+        }
+    }
+    mount_mapped(&layer.directory, folder, Ours::Roots, identity)
+}
+
+/// Whose the host root's files are inside.
+#[derive(Clone, Copy)]
+enum Ours {
+    Nobodys,
+    Roots,
+}
+
+fn mount_mapped(
+    path: &Path,
+    owned_like: &Path,
+    ours: Ours,
+    identity: Identity,
+) -> Result<Passed, SandboxError> {
     let failed = |doing: &str, errno: Errno| {
         let message = format!("cannot {doing} `{}`: {errno}", path.display());
         SandboxError::runtime("share_failed", message)
     };
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", Errno::INVAL))?;
     let tree = mount::clone_tree(CWD, &name).map_err(|errno| failed("mount", errno))?;
-    let owner = stat(path).map_err(|errno| failed("look at", errno))?;
+    let owner = stat(owned_like).map_err(|errno| failed("look at", errno))?;
     let (uid, gid) = identity.user_on_host();
-    let (namespace, dying) =
-        namespace_with_maps(&format!("{} {uid} 1", owner.st_uid), &format!("{} {gid} 1", owner.st_gid))
-            .map_err(|errno| failed("map the owner of", errno))?;
+    let map = |owner: u32, user: u32| match (ours, owner) {
+        (Ours::Nobodys, _) | (Ours::Roots, 0) => format!("{owner} {user} 1"),
+        // Root's own files are those of the sandbox's root.
+        (Ours::Roots, _) => format!("{owner} {user} 1\n0 {} 1", user - USER_ID),
+    };
+    let (namespace, dying) = namespace_with_maps(&map(owner.st_uid, uid), &map(owner.st_gid, gid))
+        .map_err(|errno| failed("map the owner of", errno))?;
     mount::map_ids(&tree, namespace).map_err(|errno| match errno {
         Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => {
             let message = format!(

@@ -1,8 +1,8 @@
 //! From a plan to a guest behind namespaces.
 
 use super::check::{refused, setup_failed};
-use super::identity::{Identity, Passed};
-use super::steps::{passed_mounts, steps};
+use super::identity::Identity;
+use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
 use crate::layout::Layout;
@@ -10,7 +10,7 @@ use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
-use belljar_wire::message::{FileRoot, Setup, Source};
+use belljar_wire::message::{FileRoot, Setup};
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let identity = Identity::choose(plan.id);
@@ -20,7 +20,8 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup);
-    let View { layout, sources, mounts } = view?;
+    let (layout, sources) = view?;
+    guest.make_stubs(plan, layout)?;
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, identity, &sources),
@@ -28,20 +29,16 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
         files: FileRoot::Sandbox,
         workspace: layout.workspace.clone(),
     };
-    let mounts: Vec<_> = mounts.iter().map(AsFd::as_fd).collect();
+    let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
     meanwhile()?;
     guest.send_first(plan, layout)?;
-    guest.finish(pending).map_err(setup_failed)?;
+    guest.finish(pending).map_err(|failure| setup_failed(failure, layout))?;
     Ok(guest)
 }
 
-/// What the sandbox will see, and the mounts that only we can open.
-struct View<'p> {
-    layout: &'p Layout,
-    sources: Vec<Source>,
-    mounts: Vec<Passed>,
-}
+/// What the sandbox will see, and where that comes from.
+type Seen<'p> = (&'p Layout, Sources);
 
 /// Starts the guest, and decides meanwhile what it will see.
 fn start_guest<'p>(
@@ -49,7 +46,7 @@ fn start_guest<'p>(
     identity: Identity,
     cgroup: Option<&Cgroup>,
     door: &OwnedFd,
-) -> Result<(Process, Result<View<'p>, SandboxError>), SandboxError> {
+) -> Result<(Process, Result<Seen<'p>, SandboxError>), SandboxError> {
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launch = Launch {
@@ -70,8 +67,7 @@ fn start_guest<'p>(
         // It needs its maps only when it gets its setup.
         identity.write_maps(pid).map_err(|errno| refused("map the sandbox's users", errno))?;
         let layout = plan.layout()?;
-        let (sources, mounts) = passed_mounts(layout, identity)?;
-        Ok(View { layout, sources, mounts })
+        Ok((layout, Sources::open(layout, identity)?))
     })
     .map_err(|errno| refused("make namespaces", errno))?;
     Ok((Process::init(started), view))

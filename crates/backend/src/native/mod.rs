@@ -14,7 +14,7 @@ use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::setup_failed;
 pub(crate) use identity::Identity;
-pub(crate) use steps::{DEVICES, after_root, bind_steps, passed_mounts, private_step};
+pub(crate) use steps::{DEVICES, Sources, after_root, bind_steps, private_step};
 
 pub(crate) struct Native;
 

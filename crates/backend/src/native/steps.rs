@@ -1,9 +1,9 @@
 //! A layout as steps for the guest.
 
 use super::Identity;
-use super::identity::{Passed, mapped_mount};
+use super::identity::{Passed, layer_mount, mapped_mount};
 use crate::Plan;
-use crate::layout::{Bind, BindKind, BindOrigin, Layout};
+use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout};
 use belljar_spec::{Nesting, SandboxError};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
@@ -11,17 +11,16 @@ use belljar_sys::rustix::fs::CWD;
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The whole of it: from an empty root to a finished one.
-pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &[Source]) -> Vec<Step> {
+pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &Sources) -> Vec<Step> {
     let mut steps = Vec::from_iter(identity.step());
     steps.extend([private_step(plan, layout, "/tmp"), Step::NewRoot]);
-    let (system, rest): (Vec<_>, Vec<_>) =
-        layout.binds.iter().zip(sources).partition(|(bind, _)| bind.origin == BindOrigin::System);
-    steps.extend(system.iter().map(|(bind, source)| step(bind, source)));
+    steps.extend(bind_steps(layout, sources, |bind| bind.origin == BindOrigin::System));
     steps.push(Step::Proc { target: "proc".into() });
     steps.extend(after_root(plan, layout, "/dev"));
-    steps.extend(rest.iter().map(|(bind, source)| step(bind, source)));
+    steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
     steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
     steps.push(Step::EnterNetwork { intake: plan.intake() });
@@ -50,34 +49,63 @@ pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Ste
     steps
 }
 
-/// The steps for binds that are not part of the system.
-pub(crate) fn bind_steps<'a>(binds: impl Iterator<Item = (&'a Bind, &'a Source)>) -> Vec<Step> {
-    binds.map(|(bind, source)| step(bind, source)).collect()
+/// The steps for some of the binds.
+pub(crate) fn bind_steps(layout: &Layout, sources: &Sources, which: impl Fn(&Bind) -> bool) -> Vec<Step> {
+    let chosen = layout.binds.iter().zip(&sources.binds).filter(|(bind, _)| which(bind));
+    chosen.map(|(bind, source)| step(layout, sources, bind, source)).collect()
 }
 
-/// Opens what the guest cannot open itself: as root, everything under homes and everything that was named. The
-/// result says for each bind where it comes from.
-pub(crate) fn passed_mounts(
-    layout: &Layout,
-    identity: Identity,
-) -> Result<(Vec<Source>, Vec<Passed>), SandboxError> {
-    let mut mounts = Vec::new();
-    let mut sources = Vec::new();
-    for bind in &layout.binds {
-        let mount = match (identity, bind.origin) {
-            (Identity::Own { .. }, _) | (_, BindOrigin::System) => None,
-            (Identity::Range { .. }, BindOrigin::Home) => Some(plain_mount(bind)?.into()),
-            (Identity::Range { .. }, BindOrigin::Named) => Some(mapped_mount(&bind.source, identity)?),
-        };
-        sources.push(match mount {
-            None => Source::Path(bind.source.to_string_lossy().into_owned()),
-            Some(mount) => {
-                mounts.push(mount);
-                Source::Passed((mounts.len() - 1) as u8)
-            }
-        });
+/// Where the mounts of a layout come from.
+pub(crate) struct Sources {
+    /// One for each bind.
+    pub(crate) binds: Vec<Source>,
+    /// One for each layer.
+    pub(crate) layers: Vec<Source>,
+    /// What only we can open.
+    pub(crate) mounts: Vec<Passed>,
+}
+
+impl Sources {
+    /// Opens what the guest cannot open itself: as root, everything under homes and everything that was named.
+    pub(crate) fn open(layout: &Layout, identity: Identity) -> Result<Sources, SandboxError> {
+        let mut sources = Sources { binds: Vec::new(), layers: Vec::new(), mounts: Vec::new() };
+        for bind in &layout.binds {
+            let source = match (identity, bind.origin) {
+                (_, BindOrigin::Held) => Source::Inside(bind.target.clone()),
+                (_, BindOrigin::Made(place)) => Source::Inside(place.into()),
+                (Identity::Own { .. }, _) | (_, BindOrigin::System) => {
+                    Source::Path(bind.source.to_string_lossy().into_owned())
+                }
+                (Identity::Range { .. }, BindOrigin::Home) => sources.pass(plain_mount(bind)?.into()),
+                (Identity::Range { .. }, BindOrigin::Named) => {
+                    sources.pass(mapped_mount(&bind.source, identity)?)
+                }
+            };
+            sources.binds.push(source);
+        }
+        for layer in &layout.layers {
+            let source = match identity {
+                Identity::Own { .. } => Source::Path(layer.directory.to_string_lossy().into_owned()),
+                Identity::Range { .. } => {
+                    sources.pass(layer_mount(layer, folder_of(layout, layer)?, identity)?)
+                }
+            };
+            sources.layers.push(source);
+        }
+        Ok(sources)
     }
-    Ok((sources, mounts))
+
+    fn pass(&mut self, mount: Passed) -> Source {
+        self.mounts.push(mount);
+        Source::Passed((self.mounts.len() - 1) as u8)
+    }
+}
+
+/// The folder that a layer lies over.
+fn folder_of<'l>(layout: &'l Layout, layer: &Layered) -> Result<&'l Path, SandboxError> {
+    let bind = layout.binds.iter().find(|bind| bind.target == layer.target);
+    bind.map(|bind| &*bind.source)
+        .ok_or_else(|| SandboxError::runtime("overlay_unusable", "a layer lies over nothing"))
 }
 
 fn plain_mount(bind: &Bind) -> Result<OwnedFd, SandboxError> {
@@ -88,7 +116,14 @@ fn plain_mount(bind: &Bind) -> Result<OwnedFd, SandboxError> {
     mount::clone_tree(CWD, &path).map_err(|errno| failed(errno.to_string()))
 }
 
-fn step(bind: &Bind, source: &Source) -> Step {
+fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Step {
+    let layers = layout.layers.iter().zip(&sources.layers);
+    if bind.origin == BindOrigin::Named
+        && let Some((layered, layer)) = layers.into_iter().find(|(layered, _)| layered.target == bind.target)
+    {
+        let Layered { target, upper, work, stubs, .. } = layered.clone();
+        return Step::Overlay { target, folder: source.clone(), layer: layer.clone(), upper, work, stubs };
+    }
     let kind = if bind.source.is_dir() { NodeKind::Directory } else { NodeKind::File };
     let access = match bind.kind {
         BindKind::ReadOnly => Access::ReadOnly,

@@ -1,12 +1,14 @@
 //! One file a command.
 
 pub(crate) mod audit;
+mod changes;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod llm;
 mod model;
 pub(crate) mod paper;
 pub(crate) mod policy;
+pub(crate) mod publish;
 mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;

@@ -2,7 +2,7 @@
 
 use super::refused::{self, RefusedReport};
 use super::{block_on, exit_code};
-use super::{model, print};
+use super::{changes, model, print};
 use crate::args::{self, RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
@@ -13,6 +13,7 @@ use belljar_spec::{
 };
 use belljar_sys::rustix::termios::isatty;
 use serde::Serialize;
+use serde_json::Value;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,14 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.cwd = options.cwd;
     command.max_output = options.limits.output();
     command.timeout = options.limits.timeout();
-    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
+    let spec = args::spec(
+        options.sandbox,
+        options.workspace,
+        options.egress,
+        options.secrets,
+        options.llm,
+        &options.limits,
+    )?;
     say_forwarded(&spec);
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");
@@ -61,6 +69,7 @@ pub(super) fn say_forwarded(spec: &SandboxSpec) {
 
 /// A wall that is none must not pass for one.
 pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
+    changes::warn(sandbox);
     match sandbox.backend() {
         BackendName::Host => {
             eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");
@@ -100,6 +109,7 @@ pub(super) fn in_foreground(
     sandbox.abandon();
     // Now everything that was on its way is counted.
     model::say(&sandbox);
+    changes::say(&sandbox)?;
     code
 }
 
@@ -148,7 +158,7 @@ async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, Sandbo
     let elapsed = start.elapsed();
     // Everything that was on its way is counted then.
     sandbox.abandon();
-    let report = Report::new(sandbox, &result, elapsed);
+    let report = Report::new(sandbox, &result, elapsed)?;
     let text = serde_json::to_string_pretty(&report)
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
     print(format!("{text}\n").as_bytes())?;
@@ -171,13 +181,15 @@ struct Report {
     refused: Vec<RefusedReport>,
     /// What was used of the model; money in millionths of a dollar.
     llm: Option<LlmTotals>,
+    /// What became of the workspace, where changes are kept beside it.
+    workspace: Option<Value>,
     stdout: String,
     stderr: String,
 }
 
 impl Report {
-    fn new(sandbox: &Sandbox, result: &ExecResult, duration: Duration) -> Report {
-        Report {
+    fn new(sandbox: &Sandbox, result: &ExecResult, duration: Duration) -> Result<Report, SandboxError> {
+        Ok(Report {
             sandbox: sandbox.id(),
             backend: sandbox.backend(),
             assurance: sandbox.assurance(),
@@ -190,9 +202,10 @@ impl Report {
             duration_ms: duration.as_millis() as u64,
             refused: refused::report(sandbox),
             llm: sandbox.llm(),
+            workspace: changes::report(sandbox)?,
             stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
-        }
+        })
     }
 }
 

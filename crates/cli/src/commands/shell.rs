@@ -7,7 +7,14 @@ use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, SandboxError};
 
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let spec = args::spec(options.sandbox, options.egress, options.secrets, options.llm, &options.limits)?;
+    let spec = args::spec(
+        options.sandbox,
+        options.workspace,
+        options.egress,
+        options.secrets,
+        options.llm,
+        &options.limits,
+    )?;
     say_forwarded(&spec);
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;

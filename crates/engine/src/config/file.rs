@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) credential: BTreeMap<String, Spanned<CredentialTable>>,
     pub(super) github: Option<Spanned<GitHubTable>>,
     pub(super) llm: Option<Spanned<LlmTable>>,
+    pub(super) workspace: WorkspaceTable,
+    pub(super) git: Option<Spanned<GitTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,6 +92,26 @@ pub(super) struct GitHubTable {
     pub(super) api: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) host: Option<Spanned<String>>,
+}
+
+/// `[workspace]`: what of it nobody inside may change.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WorkspaceTable {
+    pub(super) protect: Vec<Spanned<String>>,
+}
+
+/// `[git]`: what a push may do.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GitTable {
+    pub(super) push: Vec<Spanned<String>>,
+    pub(super) tags: Option<bool>,
+    pub(super) force: Option<bool>,
+    pub(super) delete: Option<bool>,
+    pub(super) workflows: Option<bool>,
+    pub(super) bytes: Option<Spanned<Scalar>>,
+    pub(super) objects: Option<Spanned<i64>>,
 }
 
 /// A number or text: people write `443` and `"8000-8100"` in one list.

@@ -3,6 +3,7 @@
 use super::authorities::AuthorityFile;
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
+use super::git_table::GitSettings;
 use super::llm::LlmSettings;
 use super::place::{At, Place};
 use super::read::Text;
@@ -11,6 +12,7 @@ use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
 use belljar_spec::secret::{Credential, GitHubApp};
+use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{ByteSize, SandboxError};
 use ipnet::IpNet;
 use std::fmt;
@@ -54,6 +56,10 @@ pub struct Settings {
     pub github: Option<At<GitHubApp>>,
     /// The route to a model.
     pub llm: Option<LlmSettings>,
+    /// Paths of the workspace that nobody inside may change.
+    pub protect: Vec<At<ProtectedPath>>,
+    /// What a push may do.
+    pub git: GitSettings,
 }
 
 impl Settings {
@@ -76,13 +82,22 @@ impl Settings {
             credentials: Vec::new(),
             github: None,
             llm: None,
+            protect: Vec::new(),
+            git: GitSettings::default(),
         }
     }
 
     /// Does it say nothing of what may be reached? A credential and the route to a model count only where a run asks
-    /// for them.
+    /// for them; what of a workspace may change is another matter.
     pub fn is_silent(&self) -> bool {
-        let reach = Settings { credentials: Vec::new(), github: None, llm: None, ..self.clone() };
+        let reach = Settings {
+            credentials: Vec::new(),
+            github: None,
+            llm: None,
+            protect: Vec::new(),
+            git: GitSettings::default(),
+            ..self.clone()
+        };
         reach == Settings::silent(self.layer)
     }
 
@@ -120,6 +135,7 @@ impl Settings {
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
+        reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -135,6 +151,17 @@ impl Settings {
             credentials,
             github,
             llm: llm.map(|llm| LlmSettings::understand(text, &llm)).transpose()?,
+            protect: file
+                .workspace
+                .protect
+                .iter()
+                .map(|path| reader.understood(path, |path| path.parse()))
+                .collect::<Result<_, _>>()?,
+            git: file
+                .git
+                .map(|git| GitSettings::understand(text, git.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
             ..Settings::silent(text.layer)
         };
         for table in &rule {

@@ -5,12 +5,14 @@ use super::flags::EgressFlags;
 use super::layer::{Layer, Settings};
 use super::llm::LlmLayers;
 use super::merge::{Layers, Origins};
-use super::place::Places;
+use super::place::{At, Places};
 use super::read::{self, FILE, FOLDER};
 use super::trust::{self, Standing};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
+use belljar_spec::workspace::ProtectedPath;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,18 @@ pub struct Loaded {
     pub(super) flags: EgressFlags,
     /// What they say of the route to a model.
     pub llm: LlmLayers,
+}
+
+impl Loaded {
+    /// What a run may push; `asked` is what was said for it.
+    pub fn pushes(&self, asked: &[RefPattern]) -> PushRules {
+        self.layers.pushes(asked)
+    }
+
+    /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.
+    pub fn protected(&self) -> Vec<At<ProtectedPath>> {
+        self.layers.iter().flat_map(|layer| layer.protect.iter().cloned()).collect()
+    }
 }
 
 /// Something that is no error, and that a person should know.

@@ -45,6 +45,8 @@ mod tests {
             ("[credential.x]", credential),
             ("[github]", github),
             ("[llm]", llm),
+            ("[workspace]", &schema["properties"]["workspace"]),
+            ("[git]", &schema["properties"]["git"]),
             ("[llm.budget]", &llm["properties"]["budget"]),
             ("[llm.price.x]", price),
         ] {

@@ -7,7 +7,7 @@ use super::redact::Redact;
 use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
 use crate::SecretError;
-use belljar_spec::egress::{Protocol, Reason, Refusal};
+use belljar_spec::egress::{Protocol, Reason, Refusal, RequestTarget};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
 use hyper::Method;
 use hyper::header::{
@@ -25,8 +25,7 @@ impl Credentials {
         }
         let mut used = Vec::new();
         let mut open = false;
-        for bound in &self.bound {
-            let Some(place) = place(bound, to, head) else { continue };
+        for (bound, place) in self.places(to, head) {
             open |= bound.credential.bodies == Bodies::Open;
             if self.put_in(bound, &place.carriers, to, head).await? {
                 used.push(&bound.credential.name);
@@ -49,6 +48,23 @@ impl Credentials {
             request: (!open).then(|| Watch::new(sought().collect())),
             response: covered.then(|| Redact::new(self.known())),
         })
+    }
+
+    /// The credentials that may go with this request, and where they may. What is put in changes no path and no method, so
+    /// that this can be said of all of them before. A server that answers TRACE sends back what it got.
+    fn places(&self, to: &Origin, head: &Parts) -> Vec<(&Bound, &CredentialPlace)> {
+        let method = &head.method;
+        if !to.secure || method == Method::TRACE || method == Method::CONNECT {
+            return Vec::new();
+        }
+        let target = RequestTarget::of(head.uri.path());
+        let fits = |place: &&CredentialPlace| {
+            place.is_at(&to.name, to.port) && place.requests.judge(method.as_str(), &target) == Ok(true)
+        };
+        self.bound
+            .iter()
+            .filter_map(|bound| Some((bound, bound.credential.places.iter().find(fits)?)))
+            .collect()
     }
 
     /// Refuses a request that has a placeholder anywhere: one that no value is put into.
@@ -138,17 +154,6 @@ fn ask_for_the_whole(headers: &mut HeaderMap) {
     if headers.get(TE).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers")) {
         headers.remove(TE);
     }
-}
-
-/// Where this credential may go with this request. A server that answers TRACE sends back what it got.
-fn place<'a>(bound: &'a Bound, to: &Origin, head: &Parts) -> Option<&'a CredentialPlace> {
-    let method = &head.method;
-    if !to.secure || method == Method::TRACE || method == Method::CONNECT {
-        return None;
-    }
-    bound.credential.places.iter().find(|place| {
-        place.is_at(&to.name, to.port) && place.requests.allows(method.as_str(), head.uri.path())
-    })
 }
 
 /// Where a placeholder is, though it does not belong there. By now those that do are gone.

@@ -1,7 +1,7 @@
 //! Requests against the rules: which of them may pass where somebody looks, and whether anybody ever has to.
 
 use super::rules::{Denials, granting};
-use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RuleLabel};
+use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RequestTarget, RuleLabel};
 use belljar_spec::secret::Credential;
 
 /// May this request be sent? Says the first rule that thinks so. `target` is as the client wrote it; a filter has to
@@ -18,13 +18,14 @@ pub fn request(
         return Err(Reason::EgressOff);
     }
     let denied = Denials::of(policy, name).at(port);
+    let target = RequestTarget::of(target);
     let mut unclear = false;
     for rule in granting(policy, name, Some(port)) {
         let left = rule.protocols_at(port).without(denied);
         if !left.contains(protocol) && !left.contains(Protocol::Tcp) {
             continue;
         }
-        match rule.requests.map(|filter| filter.judge(method, target)) {
+        match rule.requests.map(|filter| filter.judge(method, &target)) {
             None | Some(Ok(true)) => return Ok(rule.label.clone()),
             Some(Ok(false)) => {}
             Some(Err(_)) => unclear = true,

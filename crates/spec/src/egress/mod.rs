@@ -22,7 +22,7 @@ pub use example::ExampleError;
 pub use group::{Group, GroupName, UnknownGroup, group, groups};
 pub use host_name::{HostName, HostNameError};
 pub use host_pattern::{HostPattern, HostPatternError};
-pub use path::{PathReadings, UnclearPath};
+pub use path::{PathReadings, RequestTarget, UnclearPath};
 pub use policy::{EgressLimits, EgressPolicy, Mode, UnknownMode};
 pub use port::{PortRange, PortRangeError};
 pub use printable::Printable;

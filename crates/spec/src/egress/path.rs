@@ -5,7 +5,28 @@
 //! RFC 3986 §5.2.4 and §6.2.2; the orders are those of Tomcat, IIS, nginx with `merge_slashes`, and of what runs behind
 //! them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
+
+/// The target of a request, as it stands in its line. It is read at most once, however many filters ask what it may mean:
+/// reading is by far the most that judging a request costs.
+#[derive(Debug)]
+pub struct RequestTarget<'t> {
+    text: &'t str,
+    readings: OnceCell<Result<PathReadings, UnclearPath>>,
+}
+
+impl<'t> RequestTarget<'t> {
+    /// Reads nothing yet.
+    pub fn of(text: &'t str) -> RequestTarget<'t> {
+        RequestTarget { text, readings: OnceCell::new() }
+    }
+
+    /// What it may mean, or why nobody should read it.
+    pub fn readings(&self) -> Result<&PathReadings, UnclearPath> {
+        self.readings.get_or_init(|| PathReadings::of(self.text)).as_ref().map_err(|unclear| *unclear)
+    }
+}
 
 /// Every path that a server could make of a target: without its query, beginning with a slash.
 #[derive(Debug, Clone, PartialEq, Eq)]

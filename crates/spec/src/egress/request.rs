@@ -1,6 +1,6 @@
 //! Which requests of HTTP a rule or a credential means: by method and by path.
 
-use super::{PathReadings, Printable, UnclearPath};
+use super::{Printable, RequestTarget, UnclearPath};
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,18 +30,18 @@ impl RequestFilter {
 
     /// Does it mean this request, however its target is read? A target that is unclear is none that it means.
     pub fn allows(&self, method: &str, target: &str) -> bool {
-        self.judge(method, target) == Ok(true)
+        self.judge(method, &RequestTarget::of(target)) == Ok(true)
     }
 
     /// The same, which says why a target is unclear. Where any path will do, nobody looks at it.
-    pub fn judge(&self, method: &str, target: &str) -> Result<bool, UnclearPath> {
+    pub fn judge(&self, method: &str, target: &RequestTarget<'_>) -> Result<bool, UnclearPath> {
         if !self.methods.is_empty() && !self.methods.iter().any(|known| known.0 == method) {
             return Ok(false);
         }
         if self.paths.is_empty() {
             return Ok(true);
         }
-        let readings = PathReadings::of(target)?;
+        let readings = target.readings()?;
         // By one pattern each, not by the same for all: `/a` and `/b` together allow what reads as either.
         Ok(readings.iter().all(|reading| self.paths.iter().any(|glob| glob.matches(reading))))
     }
@@ -234,7 +234,7 @@ mod tests {
             ("OPTIONS", "*", Ok(false)),
             ("GET", "*", Err(UnclearPath::NoPath)),
         ] {
-            assert_eq!(some.judge(method, target), expected, "{method} {target}");
+            assert_eq!(some.judge(method, &RequestTarget::of(target)), expected, "{method} {target}");
             assert_eq!(some.allows(method, target), expected == Ok(true), "{method} {target}");
         }
         assert!(RequestFilter::ANY.allows("BREW", "*"));
@@ -332,7 +332,7 @@ mod tests {
 
         #[test]
         fn any_target_is_judged(target in "\\PC{0,40}|[/a-c.%0-9ef;\\\\]{0,30}") {
-            let _ = filter(&["GET"], &["/a/**", "/*/b"]).judge("GET", &target);
+            let _ = filter(&["GET"], &["/a/**", "/*/b"]).judge("GET", &RequestTarget::of(&target));
         }
 
         #[test]

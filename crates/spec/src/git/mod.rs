@@ -6,4 +6,4 @@ mod policy;
 
 pub use branch::{BranchName, BranchNameError};
 pub use pattern::{RefPattern, RefPatternError};
-pub use policy::{PushLimits, RefPolicy};
+pub use policy::{PushLimits, PushRules, RefPolicy};

@@ -9,6 +9,8 @@ use crate::ByteSize;
 pub struct RefPolicy {
     /// Which branches may be moved or made. The last pattern that means a branch decides; none means no.
     pub branches: Vec<RefPattern>,
+    /// The operator's own list, which has to allow a branch as well; none if empty.
+    pub within: Vec<RefPattern>,
     /// May tags be made?
     pub tags: bool,
     /// May a branch be moved to what does not follow from where it was?
@@ -32,6 +34,7 @@ impl RefPolicy {
     pub fn only(branches: Vec<RefPattern>) -> RefPolicy {
         RefPolicy {
             branches,
+            within: Vec::new(),
             tags: false,
             force: false,
             delete: false,
@@ -40,12 +43,69 @@ impl RefPolicy {
         }
     }
 
+    /// What holds on the way to a git host when nobody says anything: every branch but the two that most others are made
+    /// from, and each only forward.
+    pub fn for_hosts() -> RefPolicy {
+        let patterns = ["*", "!main", "!master"].map(|text| text.parse().expect("each is a pattern"));
+        RefPolicy::only(patterns.to_vec())
+    }
+
     /// May this branch be pushed to at all?
     pub fn allows_branch(&self, branch: &BranchName) -> bool {
-        let last = self.branches.iter().rev().find(|pattern| pattern.matches(branch));
-        last.is_some_and(|pattern| !pattern.excludes())
+        let allows = |patterns: &[RefPattern]| {
+            let last = patterns.iter().rev().find(|pattern| pattern.matches(branch));
+            last.is_some_and(|pattern| !pattern.excludes())
+        };
+        allows(&self.branches) && (self.within.is_empty() || allows(&self.within))
     }
 }
+
+/// What was said of pushes, for a run and in files. What was not said has a default of its own where a push arrives.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PushRules {
+    /// Branches; none if nothing was said.
+    pub branches: Vec<RefPattern>,
+    /// The operator's own list; none if empty.
+    pub within: Vec<RefPattern>,
+    pub tags: bool,
+    pub force: bool,
+    pub delete: bool,
+    /// Nothing said: workflow files may change in the host's repository, where nothing runs them, and nowhere else.
+    pub workflows: Option<bool>,
+    pub bytes: Option<ByteSize>,
+    pub objects: Option<u64>,
+}
+
+impl PushRules {
+    /// What may be pushed to the repository on this machine: the sandbox's own branch, and what was said.
+    pub fn to_host(&self, own: &BranchName) -> RefPolicy {
+        let mut branches = vec![RefPattern::exactly(own)];
+        branches.extend(self.branches.iter().cloned());
+        self.policy(branches, self.workflows.unwrap_or(true))
+    }
+
+    /// What may be pushed over the network: what was said, or every branch but the usual names of the main one.
+    pub fn to_network(&self) -> RefPolicy {
+        let branches = match self.branches.is_empty() {
+            false => self.branches.clone(),
+            true => DEFAULT_OVER_NETWORK.iter().filter_map(|pattern| pattern.parse().ok()).collect(),
+        };
+        self.policy(branches, self.workflows.unwrap_or(false))
+    }
+
+    fn policy(&self, branches: Vec<RefPattern>, workflows: bool) -> RefPolicy {
+        let PushRules { tags, force, delete, .. } = *self;
+        let most = PushLimits::default();
+        let limits = PushLimits {
+            bytes: self.bytes.unwrap_or(most.bytes),
+            objects: self.objects.unwrap_or(most.objects),
+        };
+        RefPolicy { branches, within: self.within.clone(), tags, force, delete, workflows, limits }
+    }
+}
+
+/// Where others build on what arrives, and machines act on it.
+const DEFAULT_OVER_NETWORK: [&str; 3] = ["*", "!main", "!master"];
 
 impl Default for PushLimits {
     fn default() -> PushLimits {
@@ -65,6 +125,26 @@ mod tests {
         {
             assert_eq!(policy.allows_branch(&branch.parse().unwrap()), allowed, "{branch}");
         }
+        for (branch, allowed) in [("x", true), ("main", false), ("master", false), ("main/x", true)] {
+            assert_eq!(RefPolicy::for_hosts().allows_branch(&branch.parse().unwrap()), allowed, "{branch}");
+        }
         assert!(!RefPolicy::only(Vec::new()).allows_branch(&"x".parse().unwrap()));
+        let within = RefPolicy { within: patterns(&["agent/*"]), ..RefPolicy::only(patterns(&["*"])) };
+        assert!(within.allows_branch(&"agent/x".parse().unwrap()));
+        assert!(!within.allows_branch(&"x".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_was_not_said_depends_on_where_a_push_arrives() {
+        let branch = |name: &str| name.parse::<BranchName>().unwrap();
+        let nothing = PushRules::default();
+        let (host, network) = (nothing.to_host(&branch("main")), nothing.to_network());
+        assert!(host.allows_branch(&branch("main")) && !host.allows_branch(&branch("x")));
+        assert!(network.allows_branch(&branch("x")) && !network.allows_branch(&branch("main")));
+        assert!(host.workflows && !network.workflows);
+        let said = PushRules { branches: vec!["agent/*".parse().unwrap()], ..PushRules::default() };
+        let (host, network) = (said.to_host(&branch("main")), said.to_network());
+        assert!(host.allows_branch(&branch("main")) && host.allows_branch(&branch("agent/x")));
+        assert!(!network.allows_branch(&branch("x")) && network.allows_branch(&branch("agent/x")));
     }
 }

@@ -8,8 +8,9 @@ pub enum WorkspaceMode {
     /// The folder itself.
     #[default]
     Bind,
-    /// The folder untouched; changes in a layer that is applied or discarded.
-    Overlay,
+    /// The folder untouched; changes in a layer that is applied or discarded: a new one, or one that is there, by its id
+    /// or the beginning of it.
+    Overlay { layer: Option<String> },
     /// A clone that belljar keeps, with a worktree for this branch; without a name, the one checked out on the host.
     Shelf { branch: Option<BranchName> },
     /// A fresh clone that the host makes.

@@ -11,7 +11,8 @@ pub struct View {
     pub layer: Option<Layer>,
     /// The git directory, if it lies elsewhere: a linked worktree's, a submodule's, a shelf's.
     pub git: Option<LinkedGit>,
-    /// What nobody inside may change, relative to the folder; parents first.
+    /// What nobody inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
+    /// shown in its place holds it.
     pub shields: Vec<Shield>,
 }
 

@@ -1,0 +1,358 @@
+//! The workspace as it is shown: a folder, or a layer over it; a git directory that lies elsewhere; and what of them nobody
+//! may change, wherever it is seen.
+//!
+//! What is shielded is mounted onto itself: it can be neither renamed nor removed nor replaced, and what is read-only is
+//! so for everybody inside. The same holds for every folder on the way to it. A mount needs a place: what is missing gets
+//! a stub, in a layer of its own below an overlay, in the folder itself otherwise (`crate::stubs`).
+
+use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
+use belljar_spec::SandboxError;
+use belljar_spec::workspace::{Layer, LinkedGit, Shield, Shielded, View};
+use belljar_wire::message::{Bytes, Stub, StubKind};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder that is seen with a layer over it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layered {
+    /// The place of the bind that it belongs to.
+    pub(crate) target: String,
+    /// Holds the two directories.
+    pub(crate) directory: PathBuf,
+    pub(crate) upper: String,
+    pub(crate) work: String,
+    pub(crate) stubs: Vec<Stub>,
+}
+
+/// What has to be made in a folder of the host before its mounts, and goes away with the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) root: PathBuf,
+    pub(crate) stubs: Vec<Stub>,
+    /// All that is shielded in it.
+    pub(crate) shields: Vec<String>,
+}
+
+/// What a view adds to a layout.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    pub(super) binds: Vec<Bind>,
+    pub(super) layers: Vec<Layered>,
+    /// Folders with shields in them, and where they are seen: the workspace, and its git directory.
+    shielded: Vec<Root>,
+    /// Files of our own, and the binds that put them in their place.
+    pub(super) files: Vec<(String, Vec<u8>)>,
+    covers: Vec<Bind>,
+}
+
+#[derive(Debug)]
+struct Root {
+    folder: PathBuf,
+    target: String,
+    is_layered: bool,
+    shields: Vec<Held>,
+}
+
+/// A shield, as it is carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Held {
+    path: String,
+    kind: BindKind,
+    /// What is made for it where nothing is.
+    stub: Option<StubKind>,
+}
+
+/// A view, seen at `workspace`.
+pub(super) fn show(view: &View, workspace: &str) -> Result<Shown, SandboxError> {
+    let mut shown = Shown::default();
+    let target = relative(workspace).to_string();
+    let layer = view.layer.as_ref().map(|layer| layered(layer, &view.folder, &target)).transpose()?;
+    shown.root(&view.folder, target, layer, &view.shields)?;
+    if let Some(git) = &view.git {
+        shown.git(git, &view.folder, workspace)?;
+    }
+    Ok(shown)
+}
+
+impl Shown {
+    fn root(
+        &mut self,
+        folder: &Path,
+        target: String,
+        layer: Option<Layered>,
+        shields: &[Shield],
+    ) -> Result<(), SandboxError> {
+        text(folder)?;
+        self.binds.push(Bind {
+            source: folder.to_path_buf(),
+            target: target.clone(),
+            kind: BindKind::ReadWrite,
+            origin: BindOrigin::Named,
+        });
+        let shields = carried_out(folder, shields);
+        let is_layered = layer.is_some();
+        self.layers.extend(layer.map(|layer| Layered { stubs: stubs(&shields), ..layer }));
+        self.shielded.push(Root { folder: folder.to_path_buf(), target, is_layered, shields });
+        Ok(())
+    }
+
+    /// The git directory, and the files by which it and the folder find each other, with the paths that they have inside.
+    fn git(&mut self, git: &LinkedGit, folder: &Path, workspace: &str) -> Result<(), SandboxError> {
+        // Beside the folder's own: nothing of the host's repository changes either.
+        let beside = self.layers.first().map(|layer| Layer {
+            upper: layer.directory.join(GIT_UPPER),
+            work: layer.directory.join(GIT_WORK),
+        });
+        let layer =
+            beside.map(|layer| made(&layer).and_then(|()| layered(&layer, &git.common, GIT))).transpose()?;
+        self.root(&git.common, GIT.into(), layer, &git.shields)?;
+        let own = if git.own.is_empty() { format!("/{GIT}") } else { format!("/{GIT}/{}", git.own) };
+        let dot_git = format!("{}/.git", relative(workspace));
+        self.cover(folder.join(".git"), dot_git, DOT_GIT, format!("gitdir: {own}\n"));
+        if !git.own.is_empty() {
+            let back = format!("{}/gitdir", git.own);
+            let place = format!("{GIT}/{back}");
+            self.cover(git.common.join(&back), place, GIT_BACK, format!("{workspace}/.git\n"));
+        }
+        Ok(())
+    }
+
+    /// Shows a file of our own in another's place.
+    fn cover(&mut self, source: PathBuf, target: String, file: &'static str, content: String) {
+        self.files.push((file.into(), content.into_bytes()));
+        self.covers.push(Bind { source, target, kind: BindKind::ReadOnly, origin: BindOrigin::Made(file) });
+    }
+
+    /// The mounts that hold what is shielded, wherever `binds` show it. They come after all others.
+    pub(super) fn holds(&self, binds: &[Bind]) -> Result<Vec<Bind>, SandboxError> {
+        let mut holds: Vec<Bind> = Vec::new();
+        for root in &self.shielded {
+            for bind in binds.iter().filter(|bind| bind.kind == BindKind::ReadWrite) {
+                root.judge(bind)?;
+                for hold in root.shields.iter().filter_map(|shield| root.hold(shield, bind)) {
+                    // A bind's own place is held already.
+                    if bind.target != hold.target && holds.iter().all(|known| known.target != hold.target) {
+                        holds.push(hold);
+                    }
+                }
+            }
+        }
+        holds.extend(self.covers.iter().cloned());
+        Ok(holds)
+    }
+
+    /// What has to be made in folders of the host.
+    pub(super) fn missing(&self) -> Vec<Missing> {
+        let roots = self.shielded.iter().filter(|root| !root.is_layered);
+        let missing = roots.map(|root| Missing {
+            root: root.folder.clone(),
+            stubs: stubs(&root.shields),
+            shields: root.shields.iter().map(|shield| shield.path.clone()).collect(),
+        });
+        missing.collect()
+    }
+}
+
+impl Root {
+    /// Whether what is shielded can be held where `bind` shows it.
+    fn judge(&self, bind: &Bind) -> Result<(), SandboxError> {
+        if bind.origin != BindOrigin::Named || bind.source == self.folder && bind.target == self.target {
+            return Ok(());
+        }
+        if self.is_layered && self.folder.starts_with(&bind.source) {
+            let message = format!(
+                "`{}` is shared for writing, and with it `{}`, which is to stay untouched below its layer",
+                bind.source.display(),
+                self.folder.display()
+            );
+            return Err(SandboxError::policy("share_undoes_overlay", message)
+                .hint("share it with `--ro`, or leave `--overlay` away"));
+        }
+        for shield in &self.shields {
+            let path = self.folder.join(&shield.path);
+            let is_part = shield.kind == BindKind::ReadOnly && bind.source.starts_with(&path);
+            // The stub is in the layers, not in the folder itself.
+            let has_no_place = self.is_layered && shield.stub.is_some() && path.starts_with(&bind.source);
+            if is_part || has_no_place {
+                let message = format!(
+                    "`{}` is shared for writing, and `{}` is protected",
+                    bind.source.display(),
+                    path.display()
+                );
+                return Err(SandboxError::policy("protected_path_shared", message)
+                    .hint("share it with `--ro`, or share another folder"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The mount that holds a shield where `bind` shows it, if it does.
+    fn hold(&self, shield: &Held, bind: &Bind) -> Option<Bind> {
+        let source = self.folder.join(&shield.path);
+        let rest = source.strip_prefix(&bind.source).ok()?;
+        let target = Path::new(&bind.target).join(rest).to_str()?.trim_end_matches('/').to_string();
+        Some(Bind { source, target, kind: shield.kind, origin: BindOrigin::Held })
+    }
+}
+
+/// The shields, and every folder on the way to one of them, which must stay where it is; parents first.
+fn carried_out(folder: &Path, shields: &[Shield]) -> Vec<Held> {
+    let anchor = |path: &str| {
+        let is_gone = fs::symlink_metadata(folder.join(path))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        let stub = is_gone.then_some(StubKind::Directory);
+        Held { path: path.into(), kind: BindKind::ReadWrite, stub }
+    };
+    let mut all: Vec<Held> = Vec::new();
+    for Shield { path, what } in shields {
+        // What is read-only as a whole needs nothing more.
+        if all
+            .iter()
+            .any(|known| known.kind == BindKind::ReadOnly && Path::new(path).starts_with(&known.path))
+        {
+            continue;
+        }
+        for (end, _) in path.match_indices('/') {
+            if all.iter().all(|known| known.path != path[..end]) {
+                all.push(anchor(&path[..end]));
+            }
+        }
+        let read_only = |stub: Option<StubKind>| Held { path: path.clone(), kind: BindKind::ReadOnly, stub };
+        let held = match what {
+            Shielded::Anchored => anchor(path),
+            Shielded::Existing => read_only(None),
+            Shielded::MissingDirectory => read_only(Some(StubKind::Directory)),
+            Shielded::MissingFile(content) => {
+                read_only(Some(StubKind::File(Bytes(content.as_bytes().to_vec()))))
+            }
+        };
+        match all.iter_mut().find(|known| known.path == *path) {
+            Some(known) => *known = held,
+            None => all.push(held),
+        }
+    }
+    all
+}
+
+fn stubs(shields: &[Held]) -> Vec<Stub> {
+    let stub = |shield: &Held| Some(Stub { path: shield.path.clone(), kind: shield.stub.clone()? });
+    shields.iter().filter_map(stub).collect()
+}
+
+/// A layer that the guest can mount: the kernel wants both of its directories below one mount, and its own list of options
+/// has commas and colons in it.
+fn layered(layer: &Layer, folder: &Path, target: &str) -> Result<Layered, SandboxError> {
+    let unusable = |what: &str| {
+        let message = format!("the layer `{}` cannot be used: {what}", layer.upper.display());
+        SandboxError::runtime("overlay_unusable", message)
+    };
+    let directory = layer.upper.parent().filter(|parent| layer.work.parent() == Some(parent));
+    let directory = directory.ok_or_else(|| unusable("its two directories lie apart"))?;
+    text(directory)?;
+    let name = |path: &Path| {
+        let name =
+            path.file_name().and_then(|name| name.to_str()).filter(|name| !name.contains([',', ':', '\\']));
+        name.map(str::to_string).ok_or_else(|| unusable("of its name"))
+    };
+    if let Some(mounted) = mounts::first_below(folder) {
+        let message = format!(
+            "`{mounted}` is mounted inside of `{}`: an overlay shows one filesystem",
+            folder.display()
+        );
+        return Err(SandboxError::unavailable("overlay_unsupported", message)
+            .hint("unmount it, work on a folder without it, or leave `--overlay` away"));
+    }
+    let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);
+    Ok(Layered { target: target.into(), directory: directory.to_path_buf(), upper, work, stubs: Vec::new() })
+}
+
+/// Makes the directories of a layer, where they are not there yet.
+fn made(layer: &Layer) -> Result<(), SandboxError> {
+    for directory in [&layer.upper, &layer.work] {
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                let message = format!("cannot make `{}`: {error}", directory.display());
+                return Err(SandboxError::runtime("overlay_unusable", message));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where a git directory that lies elsewhere is seen, without the leading slash.
+const GIT: &str = "run/belljar/git";
+/// The file that names it, and the one in it that names the workspace.
+const DOT_GIT: &str = "run/belljar/dot-git";
+const GIT_BACK: &str = "run/belljar/gitdir";
+/// The layer of such a directory, beside that of the workspace.
+const GIT_UPPER: &str = "git-upper";
+const GIT_WORK: &str = "git-work";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shield(path: &str, what: Shielded) -> Shield {
+        Shield { path: path.into(), what }
+    }
+
+    fn targets(holds: &[Bind]) -> Vec<(&str, BindKind)> {
+        holds.iter().map(|hold| (hold.target.as_str(), hold.kind)).collect()
+    }
+
+    fn rw(source: &Path, target: &str) -> Bind {
+        let (kind, origin) = (BindKind::ReadWrite, BindOrigin::Named);
+        Bind { source: source.into(), target: target.into(), kind, origin }
+    }
+
+    #[test]
+    fn what_is_on_the_way_to_a_shield_is_anchored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(folder.path().join("a")).expect("a folder");
+        let shields = [shield("a/b/c", Shielded::MissingFile(".")), shield("h", Shielded::MissingDirectory)];
+        let view = View { shields: shields.to_vec(), ..View::plain(folder.path().into()) };
+        let shown = show(&view, "/workspace").expect("shown");
+        let holds = shown.holds(&shown.binds).expect("held");
+        assert_eq!(
+            targets(&holds),
+            [
+                ("workspace/a", BindKind::ReadWrite),
+                ("workspace/a/b", BindKind::ReadWrite),
+                ("workspace/a/b/c", BindKind::ReadOnly),
+                ("workspace/h", BindKind::ReadOnly),
+            ]
+        );
+        let missing = shown.missing();
+        let stubs: Vec<_> = missing[0].stubs.iter().map(|stub| stub.path.as_str()).collect();
+        assert_eq!(stubs, ["a/b", "a/b/c", "h"]);
+    }
+
+    #[test]
+    fn a_shield_holds_wherever_the_folder_is_seen() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("f");
+        fs::create_dir_all(folder.join(".git/hooks")).expect("a folder");
+        let shields = vec![shield(".git", Shielded::Anchored), shield(".git/hooks", Shielded::Existing)];
+        let view = View { shields, ..View::plain(folder.clone()) };
+        let shown = show(&view, "/workspace").expect("shown");
+        let with = |more: Bind| shown.holds(&[shown.binds.clone(), vec![more]].concat());
+        let own = [("workspace/.git", BindKind::ReadWrite), ("workspace/.git/hooks", BindKind::ReadOnly)];
+        for (share, seen) in [
+            (
+                rw(place.path(), "p"),
+                vec![("p/f/.git", BindKind::ReadWrite), ("p/f/.git/hooks", BindKind::ReadOnly)],
+            ),
+            (rw(&folder, "q"), vec![("q/.git", BindKind::ReadWrite), ("q/.git/hooks", BindKind::ReadOnly)]),
+            (rw(&folder.join(".git"), "g"), vec![("g/hooks", BindKind::ReadOnly)]),
+            (rw(Path::new("/elsewhere"), "e"), vec![]),
+        ] {
+            let holds = with(share.clone()).expect("held");
+            assert_eq!(targets(&holds), [own.to_vec(), seen].concat(), "{share:?}");
+        }
+        for source in [folder.join(".git/hooks"), folder.join(".git/hooks/pre-commit")] {
+            let refused = with(rw(&source, "h")).expect_err("refused");
+            assert_eq!(refused.code, "protected_path_shared", "{source:?}");
+        }
+    }
+}

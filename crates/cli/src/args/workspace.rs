@@ -1,0 +1,53 @@
+//! The words about how files get in and changes out.
+
+use belljar_spec::git::{BranchName, RefPattern};
+use belljar_spec::workspace::{CloneSpec, ProtectedPath, WorkspaceMode};
+use clap::Args as ClapArgs;
+
+#[derive(Debug, Default, Clone, ClapArgs)]
+#[command(next_help_heading = "Workspace")]
+pub(crate) struct WorkspaceArgs {
+    /// Leave the folder as it is and keep all changes in a layer: `belljar diff` shows them, `belljar apply` takes them,
+    /// `belljar discard` throws them away
+    #[arg(long, conflicts_with_all = ["branch", "clone"])]
+    overlay: bool,
+    /// Go on with the changes of this layer
+    #[arg(long, value_name = "ID", conflicts_with_all = ["branch", "clone"])]
+    layer: Option<String>,
+    /// Work in a clone of this repository that belljar keeps, on this branch; `git push` inside brings commits back to the
+    /// branch here. With --clone: the branch to clone
+    #[arg(long, value_name = "NAME")]
+    branch: Option<BranchName>,
+    /// Let the host clone this repository, and work on that; the sandbox never sees what it took to get it
+    #[arg(long, value_name = "URL")]
+    clone: Option<String>,
+    /// Clone only so many commits back
+    #[arg(long, value_name = "NUMBER", requires = "clone", value_parser = clap::value_parser!(u32).range(1..))]
+    depth: Option<u32>,
+    /// Let nobody inside change this path of the workspace, whether it is there or not; .git/hooks, .git/config, .husky and
+    /// .belljar never change anyway; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(super) protect: Vec<ProtectedPath>,
+    /// Let `git push` go to these branches: `agent/*`, `!main`; may be repeated [default: the sandbox's own branch of the
+    /// repository here; over the network all but main and master]
+    #[arg(long, value_name = "PATTERN")]
+    pub(super) push: Vec<RefPattern>,
+}
+
+impl WorkspaceArgs {
+    /// Whether it is a folder of this machine that is worked on.
+    pub(super) fn takes_folder(&self) -> bool {
+        self.clone.is_none()
+    }
+
+    /// What was asked for; the folder itself, if nothing was.
+    pub(super) fn mode(self) -> WorkspaceMode {
+        let WorkspaceArgs { overlay, layer, branch, clone, depth, .. } = self;
+        match (clone, branch) {
+            (Some(url), branch) => WorkspaceMode::Clone(CloneSpec { url, branch, depth }),
+            (None, Some(branch)) => WorkspaceMode::Shelf { branch: Some(branch) },
+            (None, None) if overlay || layer.is_some() => WorkspaceMode::Overlay { layer },
+            (None, None) => WorkspaceMode::Bind,
+        }
+    }
+}

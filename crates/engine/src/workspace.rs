@@ -1,0 +1,197 @@
+//! A sandbox's workspace: made ready before it starts, put in order after it ended.
+
+use crate::publish::token;
+use crate::relay::Repository;
+use belljar_backend::new_id;
+use belljar_gateway::SecretStore;
+use belljar_spec::git::{BranchName, PushLimits};
+use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, View, WorkspaceMode};
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
+use belljar_workspace::clone::{self, Cloned, Collected};
+use belljar_workspace::foreign::{Foreign, Head};
+use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
+use belljar_workspace::protect;
+use belljar_workspace::shelf::{self, Provisioned};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A workspace that is ready. Dropped, it is put in order.
+pub(crate) struct Workspace {
+    /// What a backend shows; nothing for an empty one that goes away.
+    pub(crate) view: Option<View>,
+    /// The host's repository, where a sandbox reaches it as the remote `host`: it works beside it, not in it.
+    pub(crate) repository: Option<Repository>,
+    held: What,
+}
+
+/// What has to be put in order at the end.
+enum What {
+    /// Nothing.
+    Folder,
+    Layer(Held),
+    Shelf(Box<Provisioned>),
+    Clone(Box<Clone>),
+}
+
+/// A clone that is worked in.
+struct Clone {
+    id: SandboxId,
+    state: PathBuf,
+    made: Cloned,
+    limits: PushLimits,
+}
+
+/// What became of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing that somebody would have to look at: the folder itself was worked on, or nothing was changed.
+    None,
+    /// They are kept in this layer.
+    Layer { id: LayerId, summary: Summary },
+    /// They are on this branch of a shelf; `pushed` says that the host has its last commit.
+    Shelf { shelf: String, branch: BranchName, pushed: bool },
+    /// They were collected from this clone of `url`.
+    Clone { id: SandboxId, url: String, collected: Box<Collected> },
+}
+
+impl Workspace {
+    /// Makes it ready. What is kept is kept below `state`.
+    pub(crate) fn prepare(
+        spec: &SandboxSpec,
+        state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+    ) -> Result<Workspace, SandboxError> {
+        match &spec.mode {
+            WorkspaceMode::Bind => match &spec.workspace {
+                None => Ok(Workspace { view: None, repository: None, held: What::Folder }),
+                Some(folder) => {
+                    let view = protect::view(folder, &spec.protected)?;
+                    Ok(Workspace { view: Some(view), repository: None, held: What::Folder })
+                }
+            },
+            WorkspaceMode::Overlay { layer } => {
+                let folder = folder(spec, "an overlay")?;
+                let mut view = protect::view(folder, &spec.protected)?;
+                let layers = Layers::at(&state()?);
+                let held = match layer {
+                    None => layers.create(&view.folder, &spec.protected)?,
+                    Some(name) => find(&layers, name, &view.folder)?.hold()?,
+                };
+                view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
+                let repository = checked_out(&view);
+                Ok(Workspace { view: Some(view), repository, held: What::Layer(held) })
+            }
+            WorkspaceMode::Shelf { branch } => {
+                let folder = folder(spec, "a shelf")?;
+                let made = shelf::provision(&state()?, folder, branch.as_ref())?;
+                let LinkedGit { common, own, .. } = &made.git;
+                let view = protect::view_of_worktree(&made.folder, common, own, &spec.protected)?;
+                let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
+                let held = What::Shelf(Box::new(made));
+                Ok(Workspace { view: Some(view), repository: Some(repository), held })
+            }
+            WorkspaceMode::Clone(wanted) => {
+                let (id, state) = (new_id()?, state()?);
+                let token = token(&wanted.url, &spec.credentials, secrets)?;
+                let made = clone::make(&state, id, wanted, token)?;
+                let view = protect::view(&made.folder, &spec.protected)?;
+                let repository =
+                    Repository { directory: made.repository.clone(), branch: made.branch.clone() };
+                let repository = made.failed.is_none().then_some(repository);
+                let limits = spec.pushes.to_network().limits;
+                let held = What::Clone(Box::new(Clone { id, state, made, limits }));
+                Ok(Workspace { view: Some(view), repository, held })
+            }
+        }
+    }
+
+    /// What a person should know before anything runs in it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match &self.held {
+            What::Clone(clone) => {
+                let why = clone.made.failed.as_ref()?;
+                Some(format!("the workspace is empty: {} could not be cloned: {why}", clone.made.url))
+            }
+            What::Folder | What::Layer(_) | What::Shelf(_) => None,
+        }
+    }
+
+    /// Whether the sandbox has to be gone, to its last process, before it is put in order.
+    pub(crate) fn has_an_end(&self) -> bool {
+        !matches!(self.held, What::Folder)
+    }
+
+    /// Puts it in order. Nobody inside is alive any more.
+    pub(crate) fn finish(self) -> Result<Changes, SandboxError> {
+        match self.held {
+            What::Folder => Ok(Changes::None),
+            What::Layer(held) => {
+                let id = held.id;
+                match held.finish()? {
+                    Outcome::Unchanged => Ok(Changes::None),
+                    Outcome::Changed(summary) => Ok(Changes::Layer { id, summary }),
+                }
+            }
+            What::Shelf(made) => {
+                let pushed = made.is_on_host()?;
+                let Provisioned { shelf, branch, .. } = *made;
+                Ok(Changes::Shelf { shelf, branch, pushed })
+            }
+            What::Clone(clone) => {
+                let Clone { id, state, made, limits } = *clone;
+                if made.failed.is_some() {
+                    return Ok(Changes::None);
+                }
+                let collected = clone::collect(&state, id, limits)?;
+                if collected.commits.is_empty() && collected.uncommitted.is_empty() {
+                    drop(made.hold);
+                    clone::remove(&state, id)?;
+                    return Ok(Changes::None);
+                }
+                Ok(Changes::Clone { id, url: made.url, collected: Box::new(collected) })
+            }
+        }
+    }
+}
+
+fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {
+    spec.workspace.as_ref().ok_or_else(|| {
+        SandboxError::policy("workspace_required", format!("{what} needs a folder to be made of"))
+            .hint("name one with `--workspace DIR`")
+    })
+}
+
+/// The repository that a folder is a worktree of, and the branch that is checked out there; nothing where git would not say
+/// one either.
+fn checked_out(view: &View) -> Option<Repository> {
+    let (directory, own) = match &view.git {
+        Some(git) => (git.common.clone(), git.own.as_str()),
+        None => (view.folder.join(".git"), ""),
+    };
+    match Foreign::open(&directory).ok()?.head(own).ok()? {
+        Head::Branch(branch) => Some(Repository { directory, branch }),
+        Head::Detached(_) => None,
+    }
+}
+
+/// The layer that was named, if it is one of this folder.
+fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxError> {
+    let mut found = layers.beginning(name)?;
+    let hint = "`belljar list` shows what there is";
+    match (found.pop(), found.len()) {
+        (None, _) => {
+            let message = format!("there is no layer `{}`", name.escape_debug());
+            Err(SandboxError::policy("layer_missing", message).hint(hint))
+        }
+        (Some(layer), 0) if layer.folder == folder => Ok(layer),
+        (Some(layer), 0) => {
+            let message = format!("the layer {} has changes of `{}`", layer.id, layer.folder.display());
+            Err(SandboxError::policy("layer_of_another_folder", message)
+                .hint(format!("add `--workspace {}`", layer.folder.display())))
+        }
+        (Some(_), more) => {
+            let message = format!("{} layers begin with `{}`", more + 1, name.escape_debug());
+            Err(SandboxError::policy("layer_ambiguous", message).hint(hint))
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Where a clone comes from.
+
+use super::CloneError;
+use super::token::{Login, Token};
+use crate::inert::{Call, other_side};
+use belljar_spec::egress::Printable;
+use std::time::Duration;
+
+/// Where a clone comes from: a URL without secrets, and how git may speak to it.
+pub(super) struct Address {
+    /// As git gets it, as it is kept, as it is shown.
+    pub(super) url: String,
+    pub(super) protocol: Protocol,
+    login: Option<Login>,
+}
+
+/// The ways that a repository may come; git's `ext::` and the like are programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Https,
+    Http,
+    Ssh,
+    Git,
+    File,
+}
+
+/// What is asked of the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// To give.
+    Upload,
+    /// To take.
+    Receive,
+}
+
+impl Service {
+    /// On this machine the other side is a git too, which is started by ours and without what ours was told.
+    fn on_this_machine(self, call: Call) -> Call {
+        let (option, name) = match self {
+            Service::Upload => ("--upload-pack", "upload-pack"),
+            Service::Receive => ("--receive-pack", "receive-pack"),
+        };
+        call.arg(format!("{option}={}", other_side(name)))
+    }
+}
+
+impl Address {
+    /// Understands what was asked for. A token in it is split off; a token beside it counts before that.
+    pub(super) fn understand(text: &str, token: Option<Token>) -> Result<Address, CloneError> {
+        let refused = |why| CloneError::Address { url: Printable::from(shown(text).as_str()), why };
+        if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
+            return Err(refused("it is empty, starts with `-`, or has control characters in it"));
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (scheme, rest),
+            None => return Address::without_scheme(text).ok_or_else(|| refused(WHAT_IT_MAY_BE)),
+        };
+        let protocol = match scheme {
+            "https" => Protocol::Https,
+            "http" => Protocol::Http,
+            "ssh" | "git+ssh" | "ssh+git" => Protocol::Ssh,
+            "git" => Protocol::Git,
+            "file" => Protocol::File,
+            _ => return Err(refused(WHAT_IT_MAY_BE)),
+        };
+        if !matches!(protocol, Protocol::Https | Protocol::Http) {
+            return Ok(Address { url: text.to_string(), protocol, login: None });
+        }
+        if rest.contains(['?', '#']) {
+            return Err(refused("it has a `?` or `#`, which may carry a secret and is not for git"));
+        }
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (user, host) = match authority.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        if host.is_empty() {
+            return Err(refused("it names no host"));
+        }
+        let in_url = user.filter(|user| !user.is_empty()).map(Login::of_url);
+        let login = token.map(Login::with_token).or(in_url);
+        if login.is_some() && protocol == Protocol::Http && !is_loopback(host) {
+            return Err(refused(
+                "a token does not go over http, which anybody on the way can read; use https",
+            ));
+        }
+        Ok(Address { url: format!("{scheme}://{host}{path}"), protocol, login })
+    }
+
+    /// Paths, and what scp made of ssh: `git@example.com:ada/engine.git`.
+    fn without_scheme(text: &str) -> Option<Address> {
+        let protocol = match text.split_once(':') {
+            _ if text.starts_with('/') => Protocol::File,
+            // `ext::` and its kind are helpers.
+            Some((host, path)) if !host.contains('/') && !path.starts_with(':') => Protocol::Ssh,
+            _ => return None,
+        };
+        Some(Address { url: text.to_string(), protocol, login: None })
+    }
+
+    /// A call that may speak to it, and to nothing else: with its login, if it has one. The command and its options are
+    /// in it, the address is not yet.
+    pub(super) fn reach(&self, call: Call, service: Service) -> Call {
+        let call =
+            call.patience(PATIENCE).config("http.lowSpeedLimit", "1").config("http.lowSpeedTime", "60");
+        match self.protocol {
+            Protocol::Https => self.log_in(from_host(call, &PROXIES).allow_protocols(&["https"])),
+            // Where a server sends us on to https, that is better.
+            Protocol::Http => self.log_in(from_host(call, &PROXIES).allow_protocols(&["http", "https"])),
+            Protocol::Git => call.allow_protocols(&["git"]),
+            Protocol::File => service.on_this_machine(call).allow_protocols(&["file"]),
+            // The host's keys, as its user has set them up; who would be asked something is not there.
+            Protocol::Ssh => from_host(call, &["HOME", "SSH_AUTH_SOCK", "USER", "LOGNAME"])
+                .allow_protocols(&["ssh"])
+                .env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes"),
+        }
+    }
+
+    /// Text without what must not be seen.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        self.login.as_ref().map_or_else(|| text.to_string(), |login| login.scrub(text))
+    }
+
+    /// Who we are is said only when the host that it is for asks: git looks helpers up by scheme, host and port, and after
+    /// a redirect by those of the new place. A header set from the start would go there too.
+    fn log_in(&self, call: Call) -> Call {
+        let Some(login) = &self.login else { return call };
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let host = rest.split('/').next().unwrap_or_default();
+        call.config(&format!("credential.{scheme}://{host}.helper"), HELPER)
+            .env("BELLJAR_GIT_USER", &login.user)
+            .env("BELLJAR_GIT_TOKEN", login.token.reveal())
+    }
+}
+
+/// A URL as it may be shown even if it is none: without what is before `@` and after `?`.
+fn shown(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match text.split_once("://") {
+        Some((scheme, rest)) => {
+            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))
+        }
+        None => text.to_string(),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name);
+    matches!(name, "127.0.0.1" | "localhost" | "[::1]")
+}
+
+/// Variables of the host's own user, which no sandbox can set.
+fn from_host(call: Call, names: &[&str]) -> Call {
+    let set = names.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    set.fold(call, |call, (name, value)| call.env(name, value))
+}
+
+/// The shell's own `printf`: the token is in no process's words.
+const HELPER: &str = "!f() { test \"$1\" = get && \
+    printf 'username=%s\\npassword=%s\\n' \"$BELLJAR_GIT_USER\" \"$BELLJAR_GIT_TOKEN\"; }; f";
+const PROXIES: [&str; 9] = [
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "GIT_SSL_CAINFO",
+];
+const WHAT_IT_MAY_BE: &str = "use https, http, ssh, git or file, or a path that starts with `/`";
+/// Large repositories on slow lines.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_split_off() {
+        for (text, url) in [
+            ("https://ada:secret@example.com/x.git", "https://example.com/x.git"),
+            ("https://secret@example.com:8443/x", "https://example.com:8443/x"),
+            ("https://a@b:secret@example.com/x", "https://example.com/x"),
+            ("http://secret@127.0.0.1:1/x", "http://127.0.0.1:1/x"),
+            ("https://example.com/x@y", "https://example.com/x@y"),
+        ] {
+            let address = Address::understand(text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(address.url, url);
+        }
+    }
+
+    #[test]
+    fn what_is_refused_does_not_show_them() {
+        for text in [
+            "http://secret@example.com/x",
+            "https://example.com/x?token=secret",
+            "https://secret@/x",
+            "ext::secret@x",
+            "foo://ada:secret@example.com/x",
+            "-u/secret@x",
+            "https://x/\nsecret@x",
+            "relative/path",
+            "",
+        ] {
+            match Address::understand(text, None) {
+                Ok(_) => panic!("{text} is taken"),
+                Err(error) if text.contains("://") => {
+                    assert!(!error.to_string().contains("secret@"), "{error}");
+                    assert!(!error.to_string().contains("token=secret"), "{error}");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn the_ways_that_git_has() {
+        for (text, protocol) in [
+            ("https://example.com/x", Protocol::Https),
+            ("ssh://git@example.com/x", Protocol::Ssh),
+            ("git@example.com:ada/x.git", Protocol::Ssh),
+            ("git://example.com/x", Protocol::Git),
+            ("file:///srv/x", Protocol::File),
+            ("/srv/x:y", Protocol::File),
+        ] {
+            assert_eq!(Address::understand(text, None).map(|address| address.protocol).ok(), Some(protocol));
+        }
+    }
+}

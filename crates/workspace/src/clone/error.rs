@@ -1,0 +1,76 @@
+//! Why a clone cannot be used.
+
+use crate::foreign::{ForeignError, ImportError};
+use crate::inert::GitError;
+use belljar_spec::SandboxError;
+use belljar_spec::egress::Printable;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a clone cannot be used. No message has a token in it.
+#[derive(Debug, thiserror::Error)]
+pub enum CloneError {
+    #[error("`{url}` cannot be cloned: {why}")]
+    Address { url: Printable, why: &'static str },
+    #[error("there is no clone `{0}`")]
+    Unknown(Printable),
+    #[error("clone `{0}` is in use by a sandbox")]
+    InUse(Printable),
+    #[error("clone `{0}` is empty: nothing could be cloned when it was made")]
+    Empty(Printable),
+    #[error("the git directory of the clone cannot be read: {0}")]
+    Spoiled(#[from] ForeignError),
+    #[error("what was committed cannot be taken over: {0}")]
+    Import(#[from] ImportError),
+    #[error("there is nothing to push: no commit was made")]
+    NothingToPush,
+    #[error("`{0}` is the default branch of the remote")]
+    DefaultBranch(String),
+    #[error("branch `{branch}` was not pushed to `{url}`: {reason}")]
+    NotPushed { branch: String, url: String, reason: Printable },
+    #[error("`{0}` is not on a host that pull requests can be opened at")]
+    NoForge(String),
+    #[error("no pull request was opened: {0}")]
+    NoRequest(Printable),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("`{}`: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl CloneError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> CloneError {
+        let path = path.to_path_buf();
+        move |source| CloneError::Io { path, source }
+    }
+}
+
+impl From<CloneError> for SandboxError {
+    fn from(error: CloneError) -> SandboxError {
+        let message = error.to_string();
+        match error {
+            CloneError::Address { .. } => SandboxError::policy("clone_address", message),
+            CloneError::Unknown(_) => {
+                SandboxError::policy("clone_unknown", message).hint("`belljar list` shows what there is")
+            }
+            CloneError::InUse(_) => SandboxError::unavailable("clone_in_use", message)
+                .hint("wait for its sandbox to end, or stop it"),
+            CloneError::Empty(_) => SandboxError::runtime("clone_empty", message),
+            CloneError::Spoiled(_) | CloneError::Import(_) => {
+                SandboxError::runtime("clone_unreadable", message)
+            }
+            CloneError::NothingToPush => SandboxError::policy("nothing_to_push", message),
+            CloneError::DefaultBranch(_) => SandboxError::policy("push_to_default_branch", message)
+                .hint("name the branch to push to, if that is what you want"),
+            CloneError::NotPushed { .. } => SandboxError::runtime("push_failed", message)
+                .hint("the work is kept: push it under another name, or fetch it from the clone"),
+            CloneError::NoForge(_) => SandboxError::policy("no_pull_requests", message)
+                .hint("the branch is pushed: open one on the host's own pages"),
+            CloneError::NoRequest(_) => SandboxError::runtime("pull_request_failed", message),
+            CloneError::Git(GitError::Missing) => {
+                SandboxError::unavailable("git_missing", message).hint("install git")
+            }
+            CloneError::Git(_) | CloneError::Io { .. } => SandboxError::runtime("clone_failed", message),
+        }
+    }
+}

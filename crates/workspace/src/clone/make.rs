@@ -1,0 +1,211 @@
+//! Cloning: the host does it, before there is a sandbox.
+
+use super::address::{Address, Protocol, Service};
+use super::place::{Label, Place};
+use super::{CloneError, Cloned, Token};
+use crate::hold::Hold;
+use crate::inert::Git;
+use belljar_spec::SandboxId;
+use belljar_spec::egress::Printable;
+use belljar_spec::git::BranchName;
+use belljar_spec::workspace::CloneSpec;
+use std::fs;
+use std::path::Path;
+
+/// Clones for a sandbox. Where that goes wrong the folder is empty and the reason is given, so that the run can go on; only
+/// what is wrong on this machine or in the question is an error.
+pub fn make(
+    state: &Path,
+    id: SandboxId,
+    spec: &CloneSpec,
+    token: Option<Token>,
+) -> Result<Cloned, CloneError> {
+    let git = Git::find()?;
+    let address = Address::understand(&spec.url, token)?;
+    let own: Option<BranchName> = format!("belljar/{id}").parse().ok();
+    let branch = spec.branch.clone().or(own).expect("sixteen digits are a branch's name");
+    let place = Place::new(state, id);
+    place.make()?;
+    let hold = Hold::together(&place.lock()).map_err(CloneError::io(&place.root))?;
+    if let Some(label) = place.label().filter(|label| label.failed.is_none()) {
+        // It was made before: what is in it may be work.
+        let branch = label.branch()?;
+        return Ok(cloned(&place, branch, label, hold));
+    }
+    let mut label = Label::new(&address.url, &branch);
+    let maker = Maker { git: &git, place: &place, address: &address, spec, branch: &branch };
+    maker.clear()?;
+    if let Err(error) = maker.fetch(&mut label).and_then(|()| maker.lay_out(&label)) {
+        let reason = Printable::from(address.scrub(&error.to_string()).as_str());
+        maker.clear()?;
+        label = Label::new(&address.url, &branch);
+        label.failed = Some(reason.to_string());
+    }
+    place.write_label(&label)?;
+    Ok(cloned(&place, branch, label, hold))
+}
+
+fn cloned(place: &Place, branch: BranchName, label: Label, hold: Hold) -> Cloned {
+    let Label { url, failed, .. } = label;
+    Cloned { folder: place.work(), repository: place.ours(), branch, url, failed, hold }
+}
+
+struct Maker<'a> {
+    git: &'a Git,
+    place: &'a Place,
+    address: &'a Address,
+    spec: &'a CloneSpec,
+    branch: &'a BranchName,
+}
+
+impl Maker<'_> {
+    /// An empty folder, and nothing of an attempt before.
+    fn clear(&self) -> Result<(), CloneError> {
+        for directory in [self.place.ours(), self.place.work()] {
+            if directory.symlink_metadata().is_ok() {
+                fs::remove_dir_all(&directory).map_err(CloneError::io(&directory))?;
+            }
+        }
+        fs::create_dir(self.place.work()).map_err(CloneError::io(&self.place.root))
+    }
+
+    /// Gets the remote's commits into `ours`: its branches as `origin`'s, and with a depth only the one to start from.
+    fn fetch(&self, label: &mut Label) -> Result<(), CloneError> {
+        let ours = self.place.ours();
+        let wanted = self.branch.full();
+        let ask = self.git.anywhere().args(["ls-remote", "--symref"]);
+        let ask = self.address.reach(ask, Service::Upload).arg("--");
+        let answer = ask.args([&self.address.url, "HEAD", &wanted]).output()?;
+        let remote = Remote::read(&answer, &wanted);
+        label.default = remote.default.as_ref().map(BranchName::to_string);
+        let format = if remote.hash_length == 64 { "sha256" } else { "sha1" };
+        let init = self.git.anywhere().args(["init", "-q", "--bare", "--template="]);
+        init.arg(format!("--object-format={format}")).arg(&ours).output()?;
+        let start = if remote.has_wanted { Some(self.branch) } else { remote.default.as_ref() };
+        let Some(start) = start else { return Ok(()) };
+        let fetch = self.git.on(&ours).args(["fetch", "-q", "--no-write-fetch-head", "--no-auto-gc"]);
+        let fetch = match self.spec.depth {
+            Some(depth) => fetch.arg(format!("--depth={depth}")).arg("--no-tags"),
+            None => fetch,
+        };
+        let fetch = self.address.reach(fetch, Service::Upload).args(["--", &self.address.url]);
+        let one = start.as_str();
+        let fetch = match self.spec.depth {
+            Some(_) => fetch.arg(format!("+refs/heads/{one}:refs/remotes/origin/{one}")),
+            None => fetch.args(["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"]),
+        };
+        fetch.output()?;
+        let base = self
+            .git
+            .on(&ours)
+            .args(["rev-parse", &format!("refs/remotes/origin/{one}^{{commit}}")])
+            .line()?;
+        // So that a push from inside has something to follow.
+        self.git.on(&ours).args(["update-ref", &wanted, &base]).output()?;
+        label.base = Some(base);
+        Ok(())
+    }
+
+    /// The folder: a repository of its own, whose objects are a copy. Nobody has written to it yet.
+    fn lay_out(&self, label: &Label) -> Result<(), CloneError> {
+        let (ours, work) = (self.place.ours(), self.place.work());
+        let there = work.join(".git");
+        let format = self.git.on(&ours).args(["rev-parse", "--show-object-format"]).line()?;
+        let init = self.git.anywhere().args(["init", "-q", "--template="]);
+        init.arg(format!("--object-format={format}")).arg(&work).output()?;
+        copy_objects(&ours.join("objects"), &there.join("objects"))?;
+        let write = |path: &str, content: &[u8]| {
+            let path = there.join(path);
+            let parent = path.parent().unwrap_or(&there);
+            fs::create_dir_all(parent).map_err(CloneError::io(parent))?;
+            fs::write(&path, content).map_err(CloneError::io(&path))
+        };
+        write("config", self.config(&format).as_bytes())?;
+        write("HEAD", format!("ref: {}\n", self.branch.full()).as_bytes())?;
+        // What nobody inside may make, so that it can be held: it is there.
+        write("info/attributes", b"")?;
+        write("objects/info/alternates", b"")?;
+        for folder in [there.join("hooks"), work.join(".husky"), work.join(".belljar")] {
+            fs::create_dir_all(&folder).map_err(CloneError::io(&folder))?;
+        }
+        if let Ok(shallow) = fs::read(ours.join("shallow")) {
+            write("shallow", &shallow)?;
+        }
+        let refs = self.git.on(&ours).args(["for-each-ref", "--format=%(objectname) %(refname)"]).output()?;
+        write("packed-refs", &[b"# pack-refs with: sorted \n", refs.as_slice()].concat())?;
+        if let Some(base) = &label.base {
+            let files =
+                self.git.on(&ours).env("GIT_INDEX_FILE", there.join("index")).env("GIT_WORK_TREE", &work);
+            let files = files.in_directory(&work).config("checkout.workers", "0");
+            files.args(["read-tree", "--reset", "-u", base]).output()?;
+        }
+        Ok(())
+    }
+
+    fn config(&self, format: &str) -> String {
+        let (version, extensions) = match format {
+            "sha256" => (1, "[extensions]\n\tobjectFormat = sha256\n"),
+            _ => (0, ""),
+        };
+        let branch = self.branch.as_str().replace('"', "\\\"");
+        // Where on this machine it was cloned from is nobody's business inside.
+        let origin = match self.address.protocol {
+            Protocol::File => String::new(),
+            _ => format!(
+                "[remote \"origin\"]\n\turl = \"{}\"\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+                self.address.url.replace('\\', "\\\\").replace('"', "\\\"")
+            ),
+        };
+        format!(
+            "[core]\n\trepositoryformatversion = {version}\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
+             {extensions}{origin}\
+             [remote \"host\"]\n\turl = git://127.0.0.1:9418/repo\n\tfetch = +refs/heads/*:refs/remotes/host/*\n\
+             [remote]\n\tpushDefault = host\n\
+             [branch \"{branch}\"]\n\tremote = host\n\tmerge = refs/heads/{branch}\n\
+             [push]\n\tdefault = current\n\
+             # Tracking would be written here, where nothing can be written: without it, making a branch works.\n\
+             [branch]\n\tautoSetupMerge = false\n"
+        )
+    }
+}
+
+/// What a remote says of itself.
+struct Remote {
+    default: Option<BranchName>,
+    has_wanted: bool,
+    hash_length: usize,
+}
+
+impl Remote {
+    /// `ref: refs/heads/main<TAB>HEAD`, and `HASH<TAB>NAME` a ref.
+    fn read(answer: &[u8], wanted: &str) -> Remote {
+        let answer = String::from_utf8_lossy(answer);
+        let mut remote = Remote { default: None, has_wanted: false, hash_length: 40 };
+        for (value, name) in answer.lines().filter_map(|line| line.split_once('\t')) {
+            match value.strip_prefix("ref: ") {
+                Some(target) if name == "HEAD" => remote.default = BranchName::of_ref(target),
+                Some(_) => {}
+                None => {
+                    remote.has_wanted |= name == wanted;
+                    remote.hash_length = value.len();
+                }
+            }
+        }
+        remote
+    }
+}
+
+/// Copies, not links: the file of a link would be shared with whoever writes inside.
+fn copy_objects(from: &Path, to: &Path) -> Result<(), CloneError> {
+    for entry in fs::read_dir(from).map_err(CloneError::io(from))? {
+        let entry = entry.map_err(CloneError::io(from))?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().map_err(CloneError::io(&source))?.is_dir() {
+            fs::create_dir_all(&target).map_err(CloneError::io(&target))?;
+            copy_objects(&source, &target)?;
+        } else {
+            fs::copy(&source, &target).map_err(CloneError::io(&source))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! A token for a git host, and messages without it.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use zeroize::Zeroizing;
+
+/// A token. It is in no message, no file and no argument; git gets it by its environment and asks for it only when the
+/// host that it is for does.
+pub struct Token(Zeroizing<String>);
+
+impl Token {
+    /// This one.
+    pub fn new(value: impl Into<String>) -> Token {
+        Token(Zeroizing::new(value.into()))
+    }
+
+    /// What it is: for the one header it is made for.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Who we are to a host.
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) token: Token,
+}
+
+impl Login {
+    /// With the name that hosts expect beside a token that is no person's password.
+    pub(super) fn with_token(token: Token) -> Login {
+        Login { user: "x-access-token".to_string(), token }
+    }
+
+    /// From the part of a URL before `@`; a name alone is a token, to those that take one so.
+    pub(super) fn of_url(part: &str) -> Login {
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        match part.split_once(':') {
+            Some((user, token)) => Login { user: decoded(user), token: Token::new(decoded(token)) },
+            None => Login::with_token(Token::new(decoded(part))),
+        }
+    }
+
+    /// Text without the token, in any of the spellings that a client or a server may have used.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        let token = self.token.reveal();
+        if token.is_empty() {
+            return text.to_string();
+        }
+        let both = Zeroizing::new(format!("{}:{token}", self.user));
+        let spellings = [
+            Zeroizing::new(STANDARD.encode(both.as_bytes())),
+            Zeroizing::new(STANDARD.encode(token)),
+            Zeroizing::new(URL_SAFE_NO_PAD.encode(token)),
+            Zeroizing::new(utf8_percent_encode(token, NON_ALPHANUMERIC).to_string()),
+            Zeroizing::new(token.to_string()),
+        ];
+        let scrub = |text: String, spelling: &Zeroizing<String>| text.replace(spelling.as_str(), "***");
+        spellings.iter().fold(text.to_string(), scrub)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_spelling_of_a_token_stays() {
+        let login = Login { user: "ada".into(), token: Token::new("ghp_se/cr+et") };
+        for text in [
+            "x ghp_se/cr+et y",
+            "x ghp%5Fse%2Fcr%2Bet y",
+            &format!("x {} y", STANDARD.encode("ghp_se/cr+et")),
+            &format!("x {} y", STANDARD.encode("ada:ghp_se/cr+et")),
+        ] {
+            assert_eq!(login.scrub(text), "x *** y");
+        }
+    }
+
+    #[test]
+    fn a_url_may_carry_one() {
+        for (part, user, token) in
+            [("ada:s%2Fx", "ada", "s/x"), ("ghp_x", "x-access-token", "ghp_x"), ("ada:", "ada", "")]
+        {
+            let login = Login::of_url(part);
+            assert_eq!((login.user.as_str(), login.token.reveal()), (user, token));
+        }
+    }
+}

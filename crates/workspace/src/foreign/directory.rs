@@ -1,0 +1,224 @@
+//! Files below a directory that somebody else may change at any moment.
+
+use belljar_spec::egress::Printable;
+use belljar_sys::rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, renameat, statat, unlinkat,
+};
+use belljar_sys::rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// A directory, and what is reached from it without any link.
+pub(super) struct Directory(OwnedFd);
+
+/// Why a file of somebody else's cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignError {
+    #[error("`{path}` cannot be used: {why}")]
+    Spoiled { path: Printable, why: &'static str },
+    #[error("`{path}`: {source}")]
+    Io { path: Printable, source: io::Error },
+    #[error("it holds {what}, more than the limit of {most}")]
+    TooMuch { what: &'static str, most: u64 },
+}
+
+impl ForeignError {
+    pub(super) fn spoiled(path: &str, why: &'static str) -> ForeignError {
+        ForeignError::Spoiled { path: path.into(), why }
+    }
+
+    pub(super) fn io(path: &str, source: impl Into<io::Error>) -> ForeignError {
+        ForeignError::Io { path: path.into(), source: source.into() }
+    }
+}
+
+impl Directory {
+    pub(super) fn open(path: &Path) -> Result<Directory, ForeignError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = belljar_sys::rustix::fs::open(path, flags, Mode::empty());
+        opened.map(Directory).map_err(|error| ForeignError::io(&path.to_string_lossy(), error))
+    }
+
+    /// A directory below, if it is there.
+    pub(super) fn below(&self, path: &str) -> Result<Option<Directory>, ForeignError> {
+        Ok(self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)?.map(Directory))
+    }
+
+    /// The names in it; `.` and `..` left out, and what is no text.
+    pub(super) fn names(&self) -> Result<Vec<String>, ForeignError> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0).map_err(|error| ForeignError::io(".", error))? {
+            let entry = entry.map_err(|error| ForeignError::io(".", error))?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name != "." && name != ".." {
+                names.push(name.to_string());
+            }
+            if names.len() > MOST_NAMES {
+                return Err(ForeignError::TooMuch {
+                    what: "names in one directory",
+                    most: MOST_NAMES as u64,
+                });
+            }
+        }
+        Ok(names)
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        let found = match path.rsplit_once('/') {
+            Some((parent, name)) => {
+                self.below(parent).ok().flatten().map(|parent| parent.kind(name).is_some())
+            }
+            None => Some(self.kind(path).is_some()),
+        };
+        found.unwrap_or(false)
+    }
+
+    /// A file below, if it is there: one with bytes, and nothing else.
+    pub(super) fn file(&self, path: &str) -> Result<Option<File>, ForeignError> {
+        // A pipe would wait for its other end, were it not for NONBLOCK.
+        let Some(opened) = self.reach(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)? else {
+            return Ok(None);
+        };
+        let stat = fstat(&opened).map_err(|error| ForeignError::io(path, error))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Some(File::from(opened))),
+            _ => Err(ForeignError::spoiled(path, "it is not a file")),
+        }
+    }
+
+    pub(super) fn read(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, ForeignError> {
+        let Some(file) = self.file(path)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.take(most + 1).read_to_end(&mut bytes).map_err(|error| ForeignError::io(path, error))?;
+        if bytes.len() as u64 > most {
+            return Err(ForeignError::spoiled(path, "it is far too long"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Under git's own lock of that file: a git that runs inside meanwhile waits or says so.
+    pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        parent.write_by(&format!("{name}.lock"), name, content, path)
+    }
+
+    /// Where nobody else writes: what a killed process of ours left is no lock.
+    pub(super) fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        // git takes nothing that starts with a dot for a ref.
+        let unfinished = format!(".{name}.belljar");
+        let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
+        parent.write_by(&unfinished, name, content, path)
+    }
+
+    /// Removes a file or what a link is; nothing if nothing is there.
+    pub(super) fn remove_file(&self, path: &str) -> Result<(), ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        match unlinkat(&parent.0, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(ForeignError::io(path, error)),
+        }
+    }
+
+    /// Removes a directory with everything in it.
+    pub(super) fn remove_tree(&self, path: &str) -> Result<(), ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        let by_descriptor = format!("/proc/self/fd/{}/{name}", parent.0.as_raw_fd());
+        // From the directory that is open on, no link is followed.
+        match std::fs::remove_dir_all(by_descriptor) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ForeignError::io(path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_by(&self, unfinished: &str, name: &str, content: &[u8], path: &str) -> Result<(), ForeignError> {
+        let mut file = File::from(self.create(unfinished, path)?);
+        let moved = file
+            .write_all(content)
+            .and_then(|()| Ok(renameat(&self.0, unfinished, &self.0, name)?))
+            .map_err(|error| ForeignError::io(path, error));
+        if moved.is_err() {
+            let _ = unlinkat(&self.0, unfinished, AtFlags::empty());
+        }
+        moved
+    }
+
+    pub(super) fn take_file(&self, from: &Path, path: &str) -> Result<(), ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        if parent.kind(name).is_some() {
+            return Ok(());
+        }
+        // git's own name for what is not finished, which its gc removes if we cannot.
+        let unfinished = format!("tmp_{name}");
+        let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
+        let mut copy = File::from(parent.create(&unfinished, path)?);
+        let copied = File::open(from).and_then(|mut from| io::copy(&mut from, &mut copy));
+        let moved = copied
+            .and_then(|_| Ok(renameat(&parent.0, unfinished.as_str(), &parent.0, name)?))
+            .map_err(|error| ForeignError::io(path, error));
+        if moved.is_err() {
+            let _ = unlinkat(&parent.0, unfinished.as_str(), AtFlags::empty());
+        }
+        moved
+    }
+
+    /// The directory that a path's last part is in, made if it is missing, and that last part.
+    fn parent_of<'a>(&self, path: &'a str) -> Result<(Directory, &'a str), ForeignError> {
+        let (parents, name) = path.rsplit_once('/').unwrap_or((".", path));
+        let mut reached = String::new();
+        for part in parents.split('/') {
+            reached.push_str(part);
+            // Made one by one: each is looked at again when it is opened.
+            if self.below(&reached)?.is_none() {
+                let within = match reached.rsplit_once('/') {
+                    Some((within, _)) => self.below(within)?,
+                    None => self.below(".")?,
+                };
+                let within = within.ok_or_else(|| ForeignError::spoiled(path, "its folder went away"))?;
+                match mkdirat(&within.0, part, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(ForeignError::io(path, error)),
+                }
+            }
+            reached.push('/');
+        }
+        let parent = self.below(parents)?;
+        Ok((parent.ok_or_else(|| ForeignError::spoiled(path, "its folder went away"))?, name))
+    }
+
+    fn create(&self, name: &str, path: &str) -> Result<OwnedFd, ForeignError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat2(&self.0, name, flags, Mode::from_raw_mode(0o666), NO_WAY_OUT).map_err(|error| match error {
+            Errno::EXIST => {
+                ForeignError::spoiled(path, "somebody else is writing it, or died while doing so")
+            }
+            error => ForeignError::io(path, error),
+        })
+    }
+
+    fn kind(&self, name: &str) -> Option<FileType> {
+        let stat = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    fn reach(&self, path: &str, flags: OFlags) -> Result<Option<OwnedFd>, ForeignError> {
+        match openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), NO_WAY_OUT) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::LOOP | Errno::XDEV) => {
+                Err(ForeignError::spoiled(path, "a link is in the way, or another filesystem"))
+            }
+            // What opening a socket gives, or a device without a driver.
+            Err(Errno::NXIO | Errno::NODEV) => Err(ForeignError::spoiled(path, "it is not a file")),
+            Err(error) => Err(ForeignError::io(path, error)),
+        }
+    }
+}
+
+const NO_WAY_OUT: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
+
+/// Of loose objects, a directory has some thousands before git packs them.
+const MOST_NAMES: usize = 2_000_000;

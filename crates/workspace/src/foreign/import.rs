@@ -1,0 +1,176 @@
+//! Commits from a repository that an agent writes to, taken over into one of ours.
+//!
+//! Its objects are copied as files into a scratch repository: packs without their indexes, which are made anew, and
+//! loose objects. No alternates, no commit graphs, no bitmaps come along. From there what is new is packed and
+//! goes through `git index-pack --strict`, which reads it as it reads a stranger's push: every object is checked and has
+//! the name of its content, or nothing is taken.
+
+use super::directory::Directory;
+use super::{Foreign, ForeignError};
+use crate::inert::{Git, GitError};
+use belljar_git::ObjectId;
+use belljar_spec::git::PushLimits;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// What is taken from where to where.
+pub struct Import<'a> {
+    pub git: &'a Git,
+    /// A bare repository of ours.
+    pub ours: &'a Path,
+    pub from: &'a Foreign,
+    /// The commit that is wanted.
+    pub tip: &'a ObjectId,
+    /// A directory for what is not yet trusted, on any filesystem; made, and removed again.
+    pub scratch: &'a Path,
+    pub limits: PushLimits,
+}
+
+/// Why nothing was taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("cannot keep what came: {0}")]
+    Keep(#[from] io::Error),
+    #[error("commit {tip} did not pass: {reason}")]
+    Refused { tip: ObjectId, reason: String },
+}
+
+/// Takes a commit with all it needs over into a repository of ours; afterwards it is there and nothing refers to it.
+pub fn import(import: &Import<'_>) -> Result<(), ImportError> {
+    if complete(import)? {
+        return Ok(());
+    }
+    // What a killed import left.
+    remove(import.scratch)?;
+    let outcome = through_scratch(import);
+    let removed = remove(import.scratch);
+    outcome?;
+    Ok(removed?)
+}
+
+fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
+    let Import { git, ours, scratch, tip, .. } = import;
+    let format = git.on(ours).args(["rev-parse", "--show-object-format"]).line()?;
+    let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
+    init.arg(format!("--object-format={format}")).arg(scratch).output()?;
+    let mut copied = Copied { bytes: 0, files: 0, limits: import.limits };
+    let packs = copied.objects(&import.from.directory, ours, scratch)?;
+    let on_scratch = || git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
+    for pack in packs {
+        on_scratch().arg("index-pack").arg(pack).limit(1 << 20).output()?;
+    }
+    let refused = |reason: String| ImportError::Refused { tip: (*tip).clone(), reason };
+    let shallow = import.from.read("shallow", MOST_OF_SHALLOW)?;
+    if let Some(shallow) = shallow.filter(|_| ours.join("shallow").exists()) {
+        fs::write(scratch.join("shallow"), shallow)?;
+    }
+    // What we have need not come; said by our refs, not by what it says that we have.
+    let known = git.on(ours).args(["for-each-ref", "--format=^%(objectname)"]).output()?;
+    let wanted = [tip.as_str().as_bytes(), b"\n", &known].concat();
+    let packing = on_scratch().args(["pack-objects", "--revs", "-q", "--delta-base-offset"]);
+    let packed = packing.arg(scratch.join("new")).run_with(&wanted)?;
+    if packed.code != Some(0) {
+        return Err(refused(packed.reason()));
+    }
+    let name = String::from_utf8_lossy(&packed.stdout).trim_end().to_string();
+    let pack = File::open(scratch.join(format!("new-{name}.pack")))?;
+    let reading = git.on(ours).args(["index-pack", "--stdin", "--strict", "--fix-thin"]);
+    let read = reading.input(pack).run()?;
+    if read.code != Some(0) {
+        return Err(refused(read.reason()));
+    }
+    match complete(import)? {
+        true => Ok(()),
+        false => Err(refused("something that it refers to is missing".to_string())),
+    }
+}
+
+/// Is the commit in our repository, with everything that it needs?
+fn complete(import: &Import<'_>) -> Result<bool, GitError> {
+    let Import { git, ours, tip, .. } = import;
+    let is_commit = git.on(ours).args(["cat-file", "-t", tip.as_str()]).run()?;
+    if is_commit.stdout.trim_ascii_end() != b"commit" {
+        return Ok(false);
+    }
+    let walk = git.on(ours).args(["rev-list", "--objects", "--quiet", tip.as_str(), "--not", "--all"]);
+    Ok(walk.run()?.code == Some(0))
+}
+
+/// What has come so far.
+struct Copied {
+    bytes: u64,
+    files: u64,
+    limits: PushLimits,
+}
+
+impl Copied {
+    /// Copies objects that ours does not have; gives the packs among them.
+    fn objects(
+        &mut self,
+        from: &Directory,
+        ours: &Path,
+        to: &Path,
+    ) -> Result<Vec<std::path::PathBuf>, ImportError> {
+        let Some(objects) = from.below("objects")? else { return Ok(Vec::new()) };
+        let mut packs = Vec::new();
+        for folder in objects.names()? {
+            let loose = folder.len() == 2 && is_hex(&folder);
+            if !loose && folder != "pack" {
+                continue;
+            }
+            let Some(files) = objects.below(&folder)? else { continue };
+            let target = to.join("objects").join(&folder);
+            for name in files.names()? {
+                let pack = !loose
+                    && name
+                        .strip_prefix("pack-")
+                        .and_then(|name| name.strip_suffix(".pack"))
+                        .is_some_and(is_hex);
+                let wanted = pack || loose && matches!(name.len(), 38 | 62) && is_hex(&name);
+                if !wanted || ours.join("objects").join(&folder).join(&name).exists() {
+                    continue;
+                }
+                let Some(file) = files.file(&name)? else { continue };
+                fs::create_dir_all(&target)?;
+                self.file(file, &target.join(&name))?;
+                if pack {
+                    packs.push(target.join(&name));
+                }
+            }
+        }
+        Ok(packs)
+    }
+
+    fn file(&mut self, from: File, to: &Path) -> Result<(), ImportError> {
+        let most = self.limits.bytes.as_u64();
+        let mut limited = from.take(most.saturating_sub(self.bytes) + 1);
+        self.bytes += io::copy(&mut limited, &mut File::create(to)?)?;
+        self.files += 1;
+        if self.bytes > most {
+            return Err(ForeignError::TooMuch { what: "more bytes of new objects", most }.into());
+        }
+        if self.files > self.limits.objects {
+            return Err(ForeignError::TooMuch { what: "more new objects", most: self.limits.objects }.into());
+        }
+        Ok(())
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// As many lines as anybody's.
+const MOST_OF_SHALLOW: u64 = 16 << 20;

@@ -1,0 +1,64 @@
+//! A git directory that an agent writes to, as the host may touch it: file by file, below one descriptor, following no link
+//! and waiting for no pipe. git itself is never started on it.
+//!
+//! [`Foreign`] reads refs and writes single files; [`import`] takes commits over into a repository of ours. Called by
+//! [`crate::shelf`] and [`crate::clone`].
+
+mod directory;
+mod import;
+mod refs;
+
+pub use directory::ForeignError;
+pub use import::{Import, ImportError, import};
+pub use refs::Head;
+
+use belljar_git::ObjectId;
+use directory::Directory;
+use std::path::Path;
+
+/// A git directory that an agent writes to.
+pub struct Foreign {
+    directory: Directory,
+}
+
+impl Foreign {
+    /// The one that is there. The path leads through nothing that an agent can change.
+    pub fn open(git_directory: &Path) -> Result<Foreign, ForeignError> {
+        Ok(Foreign { directory: Directory::open(git_directory)? })
+    }
+
+    /// A file of it, if it is there and a file; more than `most` bytes are refused.
+    pub fn read(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, ForeignError> {
+        self.directory.read(path, most)
+    }
+
+    /// Is something there, whatever it is?
+    pub fn has(&self, path: &str) -> bool {
+        self.directory.has(path)
+    }
+
+    /// Puts a file there, whole or not at all, the way git itself does: a git that runs inside meanwhile sees its lock.
+    pub fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
+        self.directory.write(path, content)
+    }
+
+    /// The same where nobody inside can be writing it: worktrees that no sandbox uses.
+    pub fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
+        self.directory.put(path, content)
+    }
+
+    /// Removes a directory with everything in it.
+    pub fn remove_tree(&self, path: &str) -> Result<(), ForeignError> {
+        self.directory.remove_tree(path)
+    }
+
+    /// Puts a file of ours there under a name that is new, or leaves the one that is there.
+    pub fn take_file(&self, from: &Path, path: &str) -> Result<(), ForeignError> {
+        self.directory.take_file(from, path)
+    }
+}
+
+/// An object's name, if this text is one.
+pub(crate) fn object(text: &str) -> Option<ObjectId> {
+    text.parse().ok()
+}

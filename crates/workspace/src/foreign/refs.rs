@@ -1,0 +1,99 @@
+//! Refs of a repository that an agent writes to, read as the files they are (gitrepository-layout(5)).
+
+use super::{Foreign, ForeignError, object};
+use belljar_git::ObjectId;
+use belljar_spec::git::BranchName;
+
+/// What a worktree is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Head {
+    Branch(BranchName),
+    Detached(ObjectId),
+}
+
+impl Foreign {
+    /// What a worktree is on; `own` is its part of the git directory, empty for the main one.
+    pub fn head(&self, own: &str) -> Result<Head, ForeignError> {
+        let path = if own.is_empty() { "HEAD".to_string() } else { format!("{own}/HEAD") };
+        let unclear = || ForeignError::spoiled(&path, "it names neither a branch nor a commit");
+        let bytes = self.read(&path, MOST_OF_A_REF)?.ok_or_else(unclear)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| unclear())?.trim_end();
+        match text.strip_prefix("ref:") {
+            Some(name) => BranchName::of_ref(name.trim_start()).map(Head::Branch).ok_or_else(unclear),
+            None => object(text).map(Head::Detached).ok_or_else(unclear),
+        }
+    }
+
+    /// Where a branch stands, if it exists.
+    pub fn branch(&self, branch: &BranchName) -> Result<Option<ObjectId>, ForeignError> {
+        let name = branch.full();
+        // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
+        if self.has("reftable") {
+            return Err(ForeignError::spoiled("reftable", "refs kept as a reftable are not read"));
+        }
+        if let Some(bytes) = self.read(&name, MOST_OF_A_REF)? {
+            let text = String::from_utf8_lossy(&bytes);
+            let hash = object(text.trim_end());
+            // A symbolic ref would be another name's value under this name.
+            return hash
+                .map(Some)
+                .ok_or_else(|| ForeignError::spoiled(&name, "it is not the name of a commit"));
+        }
+        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        Ok(packed_ref(&packed, &name))
+    }
+
+    /// Removes a branch. Packed first: were it the other way round, an older value would show in between.
+    pub fn remove_branch(&self, branch: &BranchName) -> Result<(), ForeignError> {
+        let name = branch.full();
+        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        if packed_ref(&packed, &name).is_some() {
+            self.write("packed-refs", &without(&packed, &name))?;
+        }
+        self.directory.remove_file(&name)
+    }
+}
+
+/// `HASH NAME` a line, beside comments (`#`) and what tags point to (`^`).
+fn packed_ref(packed: &[u8], name: &str) -> Option<ObjectId> {
+    packed.split(|byte| *byte == b'\n').find_map(|line| {
+        let (hash, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        (rest == name).then(|| object(hash))?
+    })
+}
+
+/// All lines but this ref's.
+fn without(packed: &[u8], name: &str) -> Vec<u8> {
+    let is_other =
+        |line: &&[u8]| !line.strip_suffix(b"\n").unwrap_or(line).ends_with(format!(" {name}").as_bytes());
+    packed.split_inclusive(|byte| *byte == b'\n').filter(is_other).collect::<Vec<_>>().concat()
+}
+
+const MOST_OF_A_REF: u64 = 4096;
+/// A million refs.
+const MOST_OF_PACKED_REFS: u64 = 128 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_refs_are_lines() {
+        let hash = "1234567890123456789012345678901234567890";
+        let packed =
+            format!("# pack-refs with: peeled\n{hash} refs/heads/a\n^{hash}\nx refs/heads/b\n\u{0}\n");
+        let found = |name: &str| packed_ref(packed.as_bytes(), name).map(|hash| hash.to_string());
+        assert_eq!(found("refs/heads/a").as_deref(), Some(hash));
+        for name in ["refs/heads/b", "refs/heads", "", "with: peeled"] {
+            assert_eq!(found(name), None, "{name}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            let _ = packed_ref(&bytes, "refs/heads/a");
+            let _ = object(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What git is told in a sandbox: who commits, that the workspace is safe to work in, and where the host's repository is.
+//!
+//! It is a file of the system's level, so that a repository's own config counts more. The host's files are read for it and
+//! nothing is run; of all that they hold, the name and the address of the user go in.
+
+use crate::settings::HostFiles;
+use belljar_git::config::quoted;
+use belljar_spec::git::BranchName;
+use belljar_spec::workspace::View;
+use std::fmt::Write;
+
+/// Who commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Person {
+    pub name: String,
+    pub email: String,
+}
+
+impl Person {
+    /// The user of the host, as their own config has it for this workspace. Somebody who never said has a name all the
+    /// same: a commit inside must not fail for that.
+    pub fn of_host(view: Option<&View>) -> Person {
+        Person::of(view, &HostFiles::real())
+    }
+
+    /// The same, from these files.
+    pub fn of(view: Option<&View>, host: &HostFiles) -> Person {
+        let git_dir = view.map(|view| match &view.git {
+            Some(git) if git.own.is_empty() => git.common.clone(),
+            Some(git) => git.common.join(&git.own),
+            None => view.folder.join(".git"),
+        });
+        let settings = host.settings(&[], git_dir.as_deref());
+        let last = |name: &str| {
+            let said = settings.iter().rfind(|one| one.counts && one.variable.name == name);
+            said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)
+        };
+        Person {
+            name: last("user.name").unwrap_or_else(|| NOBODY.0.to_string()),
+            email: last("user.email").unwrap_or_else(|| NOBODY.1.to_string()),
+        }
+    }
+}
+
+/// The host's repository, as it is reached from inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Of the sandbox's loopback, where the relay listens.
+    pub port: u16,
+    /// The branch that is worked on: a plain `git push` goes there.
+    pub branch: Option<BranchName>,
+}
+
+/// The config file.
+pub fn config(person: &Person, remote: Option<&Remote>) -> String {
+    // Inside, every file is the sandbox user's or nobody's, whoever owns it outside.
+    let mut text = format!(
+        "# Made by belljar. The repository's own config counts more.\n\
+         [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[user]\n\tname = {}\n\temail = {}\n",
+        quoted(&person.name),
+        quoted(&person.email)
+    );
+    if let Some(Remote { port, branch }) = remote {
+        let _ = write!(
+            text,
+            "[push]\n\tdefault = simple\n[remote \"{NAME}\"]\n\turl = git://127.0.0.1:{port}/repo\n\
+             \tfetch = +refs/heads/*:refs/remotes/{NAME}/*\n"
+        );
+        if let Some(branch) = branch {
+            let merge = quoted(&format!("refs/heads/{branch}"));
+            let branch = quoted(branch.as_str());
+            let _ = write!(text, "[branch {branch}]\n\tremote = {NAME}\n\tmerge = {merge}\n");
+        }
+    }
+    text
+}
+
+/// What the host's repository is called inside.
+const NAME: &str = "host";
+/// `.invalid` is nobody's: RFC 2606.
+const NOBODY: (&str, &str) = ("belljar agent", "agent@belljar.invalid");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_git::config::variables;
+    use std::fs;
+
+    #[test]
+    fn the_users_name_goes_in_whatever_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".gitconfig");
+        let host = HostFiles { files: vec![file.clone()], home: Some(home.path().to_path_buf()) };
+        for name in ["Ann Öz", "A \"B\" C\\D", "x\n[core]\n\thooksPath = /evil", "# no; name", " [x] "] {
+            fs::write(&file, format!("[user]\nname = {}\nemail = a@example.org\n", quoted(name))).unwrap();
+            let person = Person::of(None, &host);
+            assert_eq!(person.name, name);
+            let inside = variables(config(&person, None).as_bytes());
+            let names: Vec<&str> = inside.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names, ["include.path", "safe.directory", "user.name", "user.email"]);
+            assert_eq!(inside[2].text(), Some(name));
+        }
+        fs::write(&file, "[core]\nbare\n").unwrap();
+        assert_eq!(Person::of(None, &host).email, "agent@belljar.invalid");
+    }
+
+    #[test]
+    fn a_plain_push_goes_to_the_hosts_branch() {
+        let person = Person { name: "A".into(), email: "a@example.org".into() };
+        let remote = Remote { port: 9418, branch: Some("feature/a\"b".parse().unwrap()) };
+        let inside = variables(config(&person, Some(&remote)).as_bytes());
+        let value = |name: &str| inside.iter().find(|one| one.name == name).and_then(|one| one.text());
+        assert_eq!(value("remote.host.url"), Some("git://127.0.0.1:9418/repo"));
+        assert_eq!(value("branch.feature/a\"b.remote"), Some("host"));
+        assert_eq!(value("branch.feature/a\"b.merge"), Some("refs/heads/feature/a\"b"));
+        assert_eq!(value("push.default"), Some("simple"));
+    }
+}

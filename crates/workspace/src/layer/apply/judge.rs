@@ -1,0 +1,86 @@
+//! Says what stands against applying changes: files that are not as the sandbox saw them.
+
+use super::choose::Chosen;
+use crate::layer::beneath::Beneath;
+use crate::layer::change::{Change, Changes};
+use crate::layer::error::{Conflict, ConflictWhy};
+use crate::layer::guard::Guard;
+use crate::layer::path::RelPath;
+use crate::layer::record::Layer;
+use crate::layer::rename;
+use crate::layer::stat::{Kind, Moment};
+use std::collections::HashSet;
+
+/// Every conflict among what was chosen, in the order of paths.
+pub(super) fn judge(
+    chosen: &Chosen,
+    changes: &Changes,
+    layer: &Layer,
+    upper: &Beneath,
+    host: &Beneath,
+) -> Vec<Conflict> {
+    let gone = gone(changes, &layer.guard(), upper, host);
+    let mut conflicts: Vec<Conflict> = Vec::new();
+    for change in &chosen.list {
+        let why = if is_changed(change, layer.stamp) {
+            ConflictWhy::Changed
+        } else if gone.contains(&change.path) {
+            ConflictWhy::Gone
+        } else {
+            continue;
+        };
+        // What lies in a directory that is gone is gone with it.
+        let said =
+            |conflict: &Conflict| conflict.why == ConflictWhy::Gone && change.path.is_within(&conflict.path);
+        if !conflicts.iter().rev().take(1).any(said) {
+            conflicts.push(Conflict { path: change.path.clone(), why });
+        }
+    }
+    conflicts
+}
+
+/// Whether what the folder has there changed since the layer was made. A directory's own times also change with what is in
+/// it, so one counts only when it was made since.
+fn is_changed(change: &Change, stamp: Moment) -> bool {
+    let Some(old) = change.old else { return false };
+    match (old.kind, change.new.map(|new| new.kind)) {
+        (Kind::Directory, Some(Kind::Directory)) => false,
+        (Kind::Directory, _) => old.made.unwrap_or(old.changed).is_since(stamp),
+        _ => old.changed.is_since(stamp),
+    }
+}
+
+/// What the sandbox changed and somebody deleted on the host meanwhile: the layer has a copy of what is not there.
+///
+/// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another
+/// name. So copies at new names are set against files of the folder that the layer took from their places. Where there are
+/// enough of these, nothing is gone; where not, those copies are that have no equal among them.
+fn gone(changes: &Changes, guard: &Guard, upper: &Beneath, host: &Beneath) -> HashSet<RelPath> {
+    let is_copy = |change: &&Change| change.copied && change.old.is_none();
+    let mut gone: HashSet<RelPath> = HashSet::new();
+    let mut copies: HashSet<RelPath> = HashSet::new();
+    for change in changes.list.iter().filter(is_copy) {
+        match change.new {
+            // Around what is protected, it may be a copy of what was only there to hold a mount.
+            Some(new) if new.kind == Kind::Directory && guard.anchors(&change.path) => {}
+            // overlayfs moves no directory that is not all its own: this one stands where it stood.
+            Some(new) if new.kind == Kind::Directory => drop(gone.insert(change.path.clone())),
+            // Another name of a file that has several.
+            Some(new) if new.links > 1 => {}
+            Some(_) => drop(copies.insert(change.path.clone())),
+            None => {}
+        }
+    }
+    let taken = changes.list.iter().filter(|change| {
+        let was_file = change.old.is_some_and(|old| old.kind == Kind::File);
+        was_file && (change.new.is_none() || !change.copied)
+    });
+    if copies.len() > taken.count() {
+        let mut moved = changes.list.clone();
+        rename::find(&mut moved, upper, host);
+        let unexplained =
+            moved.iter().filter(|change| change.from.is_none() && copies.contains(&change.path));
+        gone.extend(unexplained.map(|change| change.path.clone()));
+    }
+    gone
+}

@@ -1,0 +1,150 @@
+//! A layer that is ours for now: nobody else applies, discards or runs in it.
+
+use super::apply::{self, Applied, Mended, Selection};
+use super::beneath::Beneath;
+use super::change::{ChangeKind, Changes};
+use super::error::LayerError;
+use super::guard::Guard;
+use super::record::Layer;
+use super::remove::remove;
+use super::{rename, walk};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::ops::Deref;
+
+/// A layer that is ours until this is dropped, or we die.
+#[derive(Debug)]
+pub struct Held {
+    layer: Layer,
+    /// Let go of when it is closed.
+    _lock: File,
+}
+
+/// How a run ended for its layer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing changed; the layer is gone.
+    Unchanged,
+    Changed(Summary),
+}
+
+/// How many files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    pub added: usize,
+    /// Also with another type or mode.
+    pub modified: usize,
+    pub deleted: usize,
+    pub renamed: usize,
+    pub left_out: usize,
+}
+
+impl Held {
+    pub(super) fn new(layer: Layer, lock: File) -> Held {
+        Held { layer, _lock: lock }
+    }
+
+    /// The end of a run: a layer without a change is removed.
+    pub fn finish(self) -> Result<Outcome, LayerError> {
+        let changes = self.changes()?;
+        let worth_keeping = !changes.list.is_empty() || changes.left_out.iter().any(|out| out.why.is_loss());
+        if worth_keeping {
+            return Ok(Outcome::Changed(Summary::of(&changes)));
+        }
+        self.discard()?;
+        Ok(Outcome::Unchanged)
+    }
+
+    /// Applies all of it, or what is selected. Either all of that happens or nothing.
+    pub fn apply(self, selection: &Selection) -> Result<Applied, LayerError> {
+        apply::apply(self, selection, &mut |_| {})
+    }
+
+    /// Finishes or undoes an apply that was cut short.
+    pub fn mend(self) -> Result<Mended, LayerError> {
+        apply::mend(self)
+    }
+
+    /// Removes it with everything in it.
+    pub fn discard(self) -> Result<(), LayerError> {
+        let Layer { id, directory, .. } = &self.layer;
+        let gone = directory.with_file_name(format!(".gone-{id}"));
+        let failed = |source| LayerError::Store { step: "remove the layer", path: directory.clone(), source };
+        // From here on it is not listed; what is not removed now is removed by the next sweep.
+        fs::rename(directory, &gone).map_err(failed)?;
+        let store = Beneath::open(gone.parent().unwrap_or(&gone)).map_err(failed)?;
+        let name = format!(".gone-{id}");
+        remove(store.root(), name.as_bytes()).map_err(failed)
+    }
+
+    /// The same layer, without the hold.
+    pub fn release(self) -> Layer {
+        self.layer
+    }
+}
+
+impl Layer {
+    /// What it would do to its folder.
+    pub fn changes(&self) -> Result<Changes, LayerError> {
+        let (upper, host) = self.sides()?;
+        walk::changes(&upper, &host, &self.guard())
+    }
+
+    /// The same, with moved files as such. Reads what was deleted and what was added.
+    pub fn changes_with_renames(&self) -> Result<Changes, LayerError> {
+        let (upper, host) = self.sides()?;
+        let mut changes = walk::changes(&upper, &host, &self.guard())?;
+        rename::find(&mut changes.list, &upper, &host);
+        Ok(changes)
+    }
+
+    /// How much of a change it is.
+    pub fn summary(&self) -> Result<Summary, LayerError> {
+        Ok(Summary::of(&self.changes()?))
+    }
+
+    pub(super) fn sides(&self) -> Result<(Beneath, Beneath), LayerError> {
+        let open = |step, path: &std::path::Path| {
+            Beneath::open(path).map_err(|source| LayerError::Store { step, path: path.into(), source })
+        };
+        Ok((open("open the layer's", &self.upper)?, open("open the layer's folder", &self.folder)?))
+    }
+
+    pub(super) fn guard(&self) -> Guard {
+        Guard::new(&self.protected, !self.had_git)
+    }
+}
+
+impl Summary {
+    /// Counts.
+    pub fn of(changes: &Changes) -> Summary {
+        let mut summary = Summary { left_out: changes.left_out.len(), ..Summary::default() };
+        for change in &changes.list {
+            // A directory counts where it is all there is to say.
+            match change.kind() {
+                ChangeKind::Added if change.is_directory() => {}
+                ChangeKind::Deleted if change.is_directory() => {}
+                ChangeKind::Added => summary.added += 1,
+                ChangeKind::Deleted => summary.deleted += 1,
+                ChangeKind::Renamed => summary.renamed += 1,
+                ChangeKind::Modified | ChangeKind::TypeChanged | ChangeKind::ModeChanged => {
+                    summary.modified += 1
+                }
+            }
+        }
+        summary
+    }
+
+    /// All files that changed.
+    pub fn files(&self) -> usize {
+        self.added + self.modified + self.deleted + self.renamed
+    }
+}
+
+impl Deref for Held {
+    type Target = Layer;
+
+    fn deref(&self) -> &Layer {
+        &self.layer
+    }
+}

@@ -1,0 +1,93 @@
+//! Removes a directory with all that is in it, however deep, and whatever its modes say to its owner.
+
+use super::beneath;
+use belljar_sys::rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
+use belljar_sys::rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Removes what is at a name of a directory, if something is. Links are removed, not followed.
+///
+/// A directory inside is moved up beside the others before it is emptied, so that neither depth nor the length of a path
+/// needs a descriptor or a stack.
+pub(super) fn remove(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
+    let parent = parent.as_fd();
+    match fs::unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let top = open(parent, name)?;
+    let mut moved: u64 = 0;
+    let mut emptied: u64 = 0;
+    empty(&top, &top, &mut moved, None)?;
+    while emptied < moved {
+        let next = lifted(emptied);
+        if let Some(directory) = opened(open(&top, &next))? {
+            empty(&directory, &top, &mut moved, Some(emptied))?;
+            fs::unlinkat(&top, next.as_slice(), AtFlags::REMOVEDIR)?;
+        }
+        emptied += 1;
+    }
+    Ok(fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Empties a directory: its directories go to the top under names that count up.
+fn empty(directory: &OwnedFd, top: &OwnedFd, moved: &mut u64, number: Option<u64>) -> io::Result<()> {
+    for name in beneath::names(directory)? {
+        match fs::unlinkat(directory, name.as_slice(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => continue,
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // A directory is only moved by who may write it: its `..` changes.
+        drop(open(directory, &name)?);
+        loop {
+            let place = lifted(*moved);
+            // Where a removal was cut short, its names are still there, and are directories like others.
+            match fs::renameat_with(directory, name.as_slice(), top, place.as_slice(), RenameFlags::NOREPLACE)
+            {
+                Ok(()) => {
+                    *moved += 1;
+                    break;
+                }
+                Err(Errno::EXIST) => *moved += 1,
+                Err(Errno::NOENT) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    debug_assert!(number.is_none_or(|number| number < *moved), "only what was moved is emptied");
+    Ok(())
+}
+
+/// Opens a directory, and makes it ours to empty.
+fn open(parent: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = match fs::openat(&parent, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            // overlayfs leaves `work/work` with no permission at all. chmod(2) would follow a link; a descriptor is one
+            // directory.
+            let held = fs::openat(&parent, name, flags | OFlags::PATH, Mode::empty())?;
+            fs::chmod(format!("/proc/self/fd/{}", held.as_raw_fd()), Mode::RWXU)?;
+            fs::openat(&parent, name, flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
+    if beneath::stat_of(&opened)?.mode & 0o700 != 0o700 {
+        fs::fchmod(&opened, Mode::RWXU)?;
+    }
+    Ok(opened)
+}
+
+fn opened(result: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    match result {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if beneath::is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn lifted(number: u64) -> Vec<u8> {
+    format!(".belljar-gone-{number}").into_bytes()
+}

@@ -1,0 +1,218 @@
+//! Where layers are: `<state>/layers/<id>/{layer.json,upper/,work/,lock}`.
+//!
+//! A layer is made under a name with a dot and renamed when it is whole, and renamed to such a name before it is removed;
+//! whatever bears one while the store's lock is ours was left by somebody who was killed.
+
+use super::apply;
+use super::beneath::{self, Beneath};
+use super::error::LayerError;
+use super::held::Held;
+use super::id::LayerId;
+use super::record::{Layer, Written};
+use super::remove::remove;
+use super::stat::Moment;
+use belljar_spec::workspace::ProtectedPath;
+use belljar_sys::rustix::fs::{self as sys, FlockOperation, Gid, Mode, Uid};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::geteuid;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// All layers of a user.
+#[derive(Debug, Clone)]
+pub struct Layers {
+    directory: PathBuf,
+}
+
+impl Layers {
+    /// Below this state directory. Nothing is made before it is needed.
+    pub fn at(state: &Path) -> Layers {
+        Layers { directory: state.join("layers") }
+    }
+
+    /// A new layer for a folder, held by us. What `protected` names is never applied, beside what never is.
+    ///
+    /// From here on, a change of the folder counts as one that the sandbox has not seen. Nothing of the folder is walked.
+    pub fn create(&self, folder: &Path, protected: &[ProtectedPath]) -> Result<Held, LayerError> {
+        let store = |step| move |path: &Path, source| LayerError::Store { step, path: path.into(), source };
+        let _only_us = self.lock()?;
+        let id = LayerId::random().map_err(|source| store("name a layer in")(&self.directory, source))?;
+        let made = self.directory.join(format!(".new-{id}"));
+        let failed = |source| store("make the layer")(&made, source);
+        private().create(&made).map_err(failed)?;
+        let lock = lock_file(&made).map_err(failed)?;
+        sys::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        self.directories(&made, folder).map_err(failed)?;
+        let had_git = fs::symlink_metadata(folder.join(".git")).is_ok();
+        let stamp = stamp(&made).map_err(failed)?;
+        let written = Written { folder: folder.into(), stamp, protected: protected.to_vec(), had_git };
+        let layer = Layer::new(id, self.directory.join(id.to_string()), written, SystemTime::now());
+        fs::write(made.join("layer.json"), layer.to_json()).map_err(failed)?;
+        fs::rename(&made, &layer.directory).map_err(failed)?;
+        Ok(Held::new(layer, lock))
+    }
+
+    /// All of them, the newest first. One that cannot be read is an error of its own.
+    pub fn list(&self) -> Result<Vec<Result<Layer, LayerError>>, LayerError> {
+        let failed = |source| LayerError::Store { step: "read", path: self.directory.clone(), source };
+        let entries = match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut list = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if let Some(id) = name.to_str().and_then(LayerId::parse) {
+                list.push(self.read(id));
+            }
+        }
+        // A layer that was removed meanwhile is none.
+        list.retain(|layer| !matches!(layer, Err(LayerError::Gone(_))));
+        let age =
+            |layer: &Result<Layer, LayerError>| layer.as_ref().ok().map(|layer| (layer.created, layer.id));
+        list.sort_by_key(|layer| std::cmp::Reverse(age(layer)));
+        Ok(list)
+    }
+
+    /// Those of a folder, the newest first.
+    pub fn of(&self, folder: &Path) -> Result<Vec<Layer>, LayerError> {
+        let layers = self.list()?.into_iter().filter_map(Result::ok);
+        Ok(layers.filter(|layer| layer.folder == folder).collect())
+    }
+
+    /// Those whose id begins so.
+    pub fn beginning(&self, prefix: &str) -> Result<Vec<Layer>, LayerError> {
+        let layers = self.list()?.into_iter().filter_map(Result::ok);
+        Ok(layers.filter(|layer| layer.id.to_string().starts_with(prefix)).collect())
+    }
+
+    /// Removes what was left half made or half removed, and finishes or undoes what was left half applied. Gives what
+    /// could not be mended.
+    pub fn sweep(&self) -> Result<Vec<LayerError>, LayerError> {
+        if !self.directory.exists() {
+            return Ok(Vec::new());
+        }
+        let mut failures = Vec::new();
+        {
+            let _only_us = self.lock()?;
+            let failed = |source| LayerError::Store { step: "clear", path: self.directory.clone(), source };
+            let store = Beneath::open(&self.directory).map_err(failed)?;
+            for name in beneath::names(store.root()).map_err(failed)? {
+                if name.starts_with(b".new-") || name.starts_with(b".gone-") {
+                    remove(store.root(), &name).map_err(failed)?;
+                }
+            }
+        }
+        for layer in self.list()?.into_iter().filter_map(Result::ok) {
+            if apply::is_unfinished(&layer) {
+                match layer.hold().and_then(|held| held.mend()) {
+                    // Somebody is at it.
+                    Ok(_) | Err(LayerError::InUse(_) | LayerError::Gone(_)) => {}
+                    Err(error) => failures.push(error),
+                }
+            }
+        }
+        Ok(failures)
+    }
+
+    fn read(&self, id: LayerId) -> Result<Layer, LayerError> {
+        let directory = self.directory.join(id.to_string());
+        let file = directory.join("layer.json");
+        match fs::read(&file) {
+            Ok(text) => Layer::from_json(id, &directory, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
+                Err(LayerError::Gone(id))
+            }
+            Err(source) => Err(LayerError::Store { step: "read", path: file, source }),
+        }
+    }
+
+    /// The store, to ourselves.
+    fn lock(&self) -> Result<File, LayerError> {
+        let failed = |source| LayerError::Store { step: "prepare", path: self.directory.clone(), source };
+        private().recursive(true).create(&self.directory).map_err(failed)?;
+        let lock = lock_file(&self.directory).map_err(failed)?;
+        loop {
+            match sys::flock(&lock, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(lock),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+
+    /// The two directories of an overlay. The upper one is the top of what is seen inside, so it looks like the folder.
+    fn directories(&self, made: &Path, folder: &Path) -> io::Result<()> {
+        let like = fs::metadata(folder)?;
+        for (name, mode) in [("upper", like.mode() & 0o7777), ("work", 0o700)] {
+            let path = made.join(name);
+            private().create(&path)?;
+            let open = File::open(&path)?;
+            if geteuid().is_root() {
+                sys::fchown(&open, Some(Uid::from_raw(like.uid())), Some(Gid::from_raw(like.gid())))?;
+            }
+            sys::fchmod(&open, Mode::from_raw_mode(mode))?;
+        }
+        Ok(())
+    }
+}
+
+impl Layer {
+    /// Takes the layer, so that nobody else works with it.
+    pub fn hold(&self) -> Result<Held, LayerError> {
+        let failed = |source| LayerError::Store { step: "lock", path: self.directory.clone(), source };
+        let lock = match lock_file_of(&self.directory, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LayerError::Gone(self.id)),
+            lock => lock.map_err(failed)?,
+        };
+        match sys::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(LayerError::InUse(self.id)),
+            Err(error) => return Err(failed(error.into())),
+        }
+        // It may have been removed between opening and locking.
+        let ours = lock.metadata().map_err(failed)?.ino();
+        match fs::metadata(self.directory.join(LOCK)) {
+            Ok(there) if there.ino() == ours => Ok(Held::new(self.clone(), lock)),
+            Ok(_) | Err(_) => Err(LayerError::Gone(self.id)),
+        }
+    }
+
+    /// Whether a sandbox uses it now.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self.hold(), Err(LayerError::InUse(_)))
+    }
+}
+
+/// A moment such that every change until now has an earlier ctime, and every later one has not.
+///
+/// A ctime that somebody has looked at is given a fine-grained successor, which is also the floor of every later one
+/// (multigrain timestamps, Linux 6.13). On older kernels ctimes come from a clock that ticks every few milliseconds, and a
+/// change just before counts as one just after: a false alarm, never a missed one.
+fn stamp(directory: &Path) -> io::Result<Moment> {
+    let path = directory.join("stamp");
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    file.write_all(b"before")?;
+    beneath::stat_of(&file)?;
+    file.write_all(b"after")?;
+    Ok(beneath::stat_of(&file)?.changed)
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+fn lock_file(directory: &Path) -> io::Result<File> {
+    lock_file_of(directory, true)
+}
+
+fn lock_file_of(directory: &Path, make: bool) -> io::Result<File> {
+    OpenOptions::new().write(true).create(make).truncate(false).mode(0o600).open(directory.join(LOCK))
+}
+
+const LOCK: &str = "lock";

@@ -1,0 +1,328 @@
+//! Finds what a layer would do to its folder: walks the upper directory beside the folder.
+//!
+//! Both are read as hostile: no link is followed, nothing is taken from a name but the name. What is equal in content,
+//! mode and attributes is no change, whatever its times say. Depth costs no stack and no descriptors.
+
+use super::beneath::{self, Beneath};
+use super::change::{Change, Changes, LeftOut, LeftOutWhy};
+use super::error::LayerError;
+use super::guard::Guard;
+use super::path::RelPath;
+use super::stat::{Kind, Stat};
+use super::xattrs::{self, Mark};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Finds what a layer would do to its folder.
+pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<Changes, LayerError> {
+    let mut walk =
+        Walk { upper, host, guard, found: Changes::default(), kept: HashSet::new(), todo: Vec::new() };
+    walk.todo.push((Vec::new(), HostSide::Merged));
+    while let Some((path, side)) = walk.todo.pop() {
+        walk.directory(&path, side)?;
+    }
+    let Changes { mut list, mut left_out } = walk.found;
+    list.sort_by(|a, b| a.path.cmp(&b.path));
+    left_out.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(Changes { list, left_out })
+}
+
+struct Walk<'a> {
+    upper: &'a Beneath,
+    host: &'a Beneath,
+    guard: &'a Guard,
+    found: Changes,
+    /// Directories of the host that cannot go, because something in them stays.
+    kept: HashSet<RelPath>,
+    /// Directories of the layer that are still to be read.
+    todo: Vec<(Vec<u8>, HostSide)>,
+}
+
+/// What a directory of the layer has beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HostSide {
+    /// A directory that is seen through it.
+    Merged,
+    /// A directory that is not.
+    Hidden,
+    /// None.
+    Absent,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, path: &[u8], side: HostSide) -> Result<(), LayerError> {
+        let failed = |source| LayerError::read(path, source);
+        let upper = match self.upper.directory(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !path.is_empty() => {
+                self.leave_out(RelPath::child(b"", path), LeftOutWhy::Unreadable);
+                return Ok(());
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let host = match side {
+            HostSide::Merged | HostSide::Hidden => Some(self.host.directory(path).map_err(failed)?),
+            HostSide::Absent => None,
+        };
+        let mark = xattrs::mark(&upper, Mark::Opaque).map_err(failed)?;
+        let hidden = side == HostSide::Hidden || mark.as_deref() == Some(b"y");
+        let names = beneath::names(&upper).map_err(failed)?;
+        for name in &names {
+            let child = RelPath::child(path, name);
+            let failed = |source| LayerError::read(child.as_bytes(), source);
+            let Some(new) = beneath::stat_at(&upper, name).map_err(failed)? else { continue };
+            let old = match &host {
+                Some(host) => beneath::stat_at(host, name).map_err(failed)?,
+                None => None,
+            };
+            self.entry(child, old, new, hidden)?;
+        }
+        if let Some(host) = host.filter(|_| hidden) {
+            let names: HashSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
+            for name in beneath::names(&host).map_err(failed)? {
+                if !names.contains(name.as_slice())
+                    && let Some(old) = beneath::stat_at(&host, &name).map_err(failed)?
+                {
+                    self.gone(RelPath::child(path, &name), old)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: RelPath, old: Option<Stat>, new: Stat, hidden: bool) -> Result<(), LayerError> {
+        let failed = |source| LayerError::read(path.as_bytes(), source);
+        if new.is_whiteout() || self.is_marked_whiteout(&path, &new).map_err(failed)? {
+            return old.map_or(Ok(()), |old| self.gone(path, old));
+        }
+        let left_out = match new.kind {
+            Kind::Directory => return self.subdirectory(path, old, new, hidden),
+            Kind::File | Kind::Link => None,
+            Kind::Fifo => Some(LeftOutWhy::Fifo),
+            Kind::Socket => Some(LeftOutWhy::Socket),
+            Kind::Device => Some(LeftOutWhy::Device),
+        };
+        if let Some(why) = left_out {
+            self.leave_out(path, why);
+            return Ok(());
+        }
+        if old.is_some_and(|old| old.is_directory()) {
+            if self.guard.anchors(&path) || self.guard.protects(&path) {
+                self.leave_out(path, LeftOutWhy::Protected);
+                return Ok(());
+            }
+            self.gone_below(&path)?;
+        }
+        let mut change =
+            Change { path, from: None, old, new: Some(new), content: true, attributes: false, copied: false };
+        match (new.kind, old.map(|old| old.kind)) {
+            (Kind::Link, Some(Kind::Link)) => {
+                let target = |side: &Beneath| side.link(&change.path);
+                change.content = target(self.upper)
+                    .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
+                    != target(self.host).map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                if !change.content {
+                    return Ok(());
+                }
+            }
+            (Kind::File, _) => {
+                let Some(file) = readable(self.upper.file(&change.path))
+                    .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
+                else {
+                    self.leave_out(change.path, LeftOutWhy::Unreadable);
+                    return Ok(());
+                };
+                change.copied = has_origin(&file).map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                if let Some(old) = old.filter(|old| old.kind == Kind::File)
+                    && let Some(host) = readable(self.host.file(&change.path))
+                        .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
+                {
+                    let compared = compare(file, host, &old, &new);
+                    (change.content, change.attributes) =
+                        compared.map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                }
+                self.note_set_id(&change);
+                let same_mode = old.is_some_and(|old| Some(old.mode) == change.mode());
+                if !change.content && !change.attributes && same_mode {
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        self.emit(change);
+        Ok(())
+    }
+
+    fn subdirectory(
+        &mut self,
+        path: RelPath,
+        old: Option<Stat>,
+        new: Stat,
+        hidden: bool,
+    ) -> Result<(), LayerError> {
+        let failed = |source| LayerError::read(path.as_bytes(), source);
+        let merged = old.filter(Stat::is_directory);
+        let side = match merged {
+            Some(_) if hidden => HostSide::Hidden,
+            Some(_) => HostSide::Merged,
+            None => HostSide::Absent,
+        };
+        let mut change = Change {
+            path: path.clone(),
+            from: None,
+            old,
+            new: Some(new),
+            content: false,
+            attributes: false,
+            copied: false,
+        };
+        if let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? {
+            change.copied = has_origin(&opened).map_err(failed)?;
+            if merged.is_some() {
+                let host = self.host.directory(path.as_bytes()).map_err(failed)?;
+                let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
+                change.attributes = own(&opened)? != own(&host)?;
+            }
+        }
+        let unchanged = merged.is_some_and(|old| Some(old.mode) == change.mode()) && !change.attributes;
+        if merged.is_none() && old.is_some() && (self.guard.anchors(&path) || self.guard.protects(&path)) {
+            // A link or a file becomes a directory that git obeys: all of it stays out.
+            self.leave_out(path, LeftOutWhy::Protected);
+            return Ok(());
+        }
+        self.note_set_id(&change);
+        if !unchanged {
+            self.emit(change);
+        }
+        self.todo.push((path.as_bytes().to_vec(), side));
+        Ok(())
+    }
+
+    /// What the layer deleted: with everything below.
+    fn gone(&mut self, path: RelPath, old: Stat) -> Result<(), LayerError> {
+        if old.is_directory() {
+            if self.guard.anchors(&path) || self.guard.protects(&path) {
+                self.leave_out(path, LeftOutWhy::Protected);
+                return Ok(());
+            }
+            self.gone_below(&path)?;
+            if self.kept.contains(&path) {
+                return Ok(());
+            }
+        }
+        self.emit_gone(path, old);
+        Ok(())
+    }
+
+    fn gone_below(&mut self, path: &RelPath) -> Result<(), LayerError> {
+        let mut directories = Vec::new();
+        let mut todo = vec![path.clone()];
+        while let Some(at) = todo.pop() {
+            let failed = |source| LayerError::read(at.as_bytes(), source);
+            let directory = self.host.directory(at.as_bytes()).map_err(failed)?;
+            for name in beneath::names(&directory).map_err(failed)? {
+                let child = RelPath::child(at.as_bytes(), &name);
+                let Some(old) = beneath::stat_at(&directory, &name).map_err(failed)? else { continue };
+                if !old.is_directory() {
+                    self.emit_gone(child, old);
+                } else if self.guard.anchors(&child) || self.guard.protects(&child) {
+                    self.leave_out(child, LeftOutWhy::Protected);
+                } else {
+                    todo.push(child.clone());
+                    directories.push((child, old));
+                }
+            }
+        }
+        // Those inside first, so that one that stays keeps those around it.
+        for (path, old) in directories.into_iter().rev() {
+            if !self.kept.contains(&path) {
+                self.emit_gone(path, old);
+            }
+        }
+        Ok(())
+    }
+
+    fn emit_gone(&mut self, path: RelPath, old: Stat) {
+        let (content, attributes, copied) = (true, false, false);
+        self.emit(Change { path, from: None, old: Some(old), new: None, content, attributes, copied });
+    }
+
+    fn emit(&mut self, change: Change) {
+        let directory = change.new.is_some_and(|new| new.is_directory());
+        if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
+            self.leave_out(change.path, LeftOutWhy::Protected);
+        } else {
+            self.found.list.push(change);
+        }
+    }
+
+    fn leave_out(&mut self, path: RelPath, why: LeftOutWhy) {
+        self.kept.extend(path.ancestors());
+        self.kept.insert(path.clone());
+        self.found.left_out.push(LeftOut { path, why });
+    }
+
+    fn note_set_id(&mut self, change: &Change) {
+        let wanted = change.new.map_or(0, |new| new.mode) & 0o6000;
+        if wanted & !change.mode().unwrap_or(0) != 0 {
+            self.found.left_out.push(LeftOut { path: change.path.clone(), why: LeftOutWhy::SetId });
+        }
+    }
+
+    /// The other form of a whiteout: an empty file with a mark.
+    fn is_marked_whiteout(&self, path: &RelPath, new: &Stat) -> io::Result<bool> {
+        if new.kind != Kind::File || new.size != 0 {
+            return Ok(false);
+        }
+        match readable(self.upper.file(path))? {
+            Some(file) => Ok(xattrs::mark(file, Mark::Whiteout)?.is_some()),
+            None => Ok(false),
+        }
+    }
+}
+
+/// Whether content and attributes of two files are others.
+fn compare(upper: File, host: File, old: &Stat, new: &Stat) -> io::Result<(bool, bool)> {
+    let attributes = xattrs::own(&upper)? != xattrs::own(&host)?;
+    Ok((old.size != new.size || !same_content(upper, host)?, attributes))
+}
+
+fn same_content(mut one: File, mut other: File) -> io::Result<bool> {
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    loop {
+        let length = fill(&mut one, &mut left)?;
+        if length != fill(&mut other, &mut right)? || left[..length] != right[..length] {
+            return Ok(false);
+        }
+        if length < CHUNK {
+            return Ok(true);
+        }
+    }
+}
+
+fn fill(file: &mut File, room: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < room.len() {
+        match file.read(&mut room[length..])? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    Ok(length)
+}
+
+fn has_origin(file: impl AsFd) -> io::Result<bool> {
+    Ok(xattrs::mark(file, Mark::Origin)?.is_some())
+}
+
+/// What cannot be read is none; what else is wrong is an error.
+fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+const CHUNK: usize = 128 * 1024;

@@ -1,0 +1,127 @@
+//! What is held in a git directory: everything that makes the host's git run something, or read its config from
+//! elsewhere. Each was tried with a real git (docs/protected-paths.md has the list, and what is left).
+
+use super::shields::{Missing, Shields};
+use crate::settings::plain;
+use belljar_git::config::variables;
+use belljar_spec::SandboxError;
+use std::fs;
+
+/// Holds what has to be held in the git directory at `prefix` (empty: the root itself). `own` is the worktree that is
+/// worked in, if it is a linked one.
+pub(super) fn protect(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(), SandboxError> {
+    itself(shields, prefix)?;
+    worktrees(shields, prefix, own)?;
+    modules(shields, prefix)
+}
+
+/// Whether a directory is a git directory, as git judges it: `is_git_directory` in setup.c.
+pub(super) fn is_one(directory: &std::path::Path) -> bool {
+    let head = directory.join("HEAD").symlink_metadata().is_ok_and(|head| !head.is_dir());
+    head && directory.join("objects").is_dir() && directory.join("refs").is_dir()
+}
+
+fn itself(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
+    for (name, missing) in HELD {
+        shields.protect(&join(prefix, name), missing)?;
+    }
+    Ok(())
+}
+
+/// Other worktrees belong to other folders of the host, whose git believes what is written here.
+fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(), SandboxError> {
+    let all = join(prefix, "worktrees");
+    if shields.look(&all)?.is_none() {
+        return Ok(());
+    }
+    for name in &names(shields, &all) {
+        let entry = join(&all, name);
+        if own == Some(name.as_str()) {
+            // Ours says where the common directory and the folder are, and may have config of its own.
+            for (name, missing) in OWN_WORKTREE {
+                shields.protect(&join(&entry, name), missing)?;
+            }
+        } else {
+            shields.protect(&entry, Missing::Nothing)?;
+        }
+    }
+    Ok(())
+}
+
+/// Submodules have git directories of their own below `modules`, under names that may have slashes.
+fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
+    let all = join(prefix, "modules");
+    if shields.look(&all)?.is_none() {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    let mut waiting = vec![all.clone()];
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop() {
+        for name in names(shields, &directory) {
+            seen += 1;
+            let entry = join(&directory, &name);
+            if !shields.look(&entry)?.is_some_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if is_one(&shields.root().join(&entry)) {
+                waiting.push(join(&entry, "modules"));
+                found.push(entry);
+            } else {
+                waiting.push(entry);
+            }
+        }
+        if found.len() > MOST_APART || seen > MOST_SEEN {
+            // Each costs some mounts: so many are held as a whole, and nobody commits in them.
+            return shields.protect(&all, Missing::Nothing);
+        }
+    }
+    found.sort();
+    for entry in &found {
+        itself(shields, entry)?;
+        work_tree(shields, entry)?;
+    }
+    Ok(())
+}
+
+/// A submodule's work tree has a file that names its git directory, which could be made to name another.
+fn work_tree(shields: &mut Shields, module: &str) -> Result<(), SandboxError> {
+    let module = shields.root().join(module);
+    let config = fs::read(module.join("config")).unwrap_or_default();
+    let named = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
+    let place = named.and_then(|variable| Some(plain(&module.join(variable.text()?))));
+    let file = place.as_ref().and_then(|place| place.strip_prefix(shields.root()).ok()?.to_str());
+    match file.map(|place| join(place, ".git")) {
+        Some(file) => shields.protect(&file, Missing::Nothing),
+        None => Ok(()),
+    }
+}
+
+fn names(shields: &Shields, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(shields.root().join(directory)).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_string() } else { format!("{directory}/{name}") }
+}
+
+/// What is held in every git directory.
+const HELD: [(&str, Missing); 5] = [
+    ("hooks", Missing::Directory),
+    ("config", Missing::File("")),
+    // Read once `extensions.worktreeConfig` is set, which `git sparse-checkout` does by itself.
+    ("config.worktree", Missing::File("")),
+    // Drivers that the user's own config has (as git-lfs) are chosen here, without a trace in the work tree.
+    ("info/attributes", Missing::File("")),
+    // Names another directory for config and hooks. With `.` it says what is so anyway, and that the place of the work
+    // tree is not to be taken from config: a submodule's is wrong inside.
+    ("commondir", Missing::File(".")),
+];
+const OWN_WORKTREE: [(&str, Missing); 3] =
+    [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
+/// More submodules than this are held together.
+const MOST_APART: usize = 16;
+const MOST_SEEN: usize = 256;

@@ -1,0 +1,180 @@
+//! A list of shields below one directory, being made: parents first, each path once, no link on the way.
+
+use belljar_spec::SandboxError;
+use belljar_spec::workspace::{Shield, Shielded};
+use std::fs::{self, FileType};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+pub(super) struct Shields {
+    root: PathBuf,
+    list: Vec<Shield>,
+}
+
+/// What stands for a path that is not there.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Missing {
+    /// An empty directory.
+    Directory,
+    /// A file with this content.
+    File(&'static str),
+    /// Nothing: it need not be held.
+    Nothing,
+}
+
+impl Shields {
+    /// Below `root`, a real path.
+    pub(super) fn below(root: &Path) -> Shields {
+        Shields { root: root.to_path_buf(), list: Vec::new() }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn finish(self) -> Vec<Shield> {
+        self.list
+    }
+
+    /// Holds `path`, and every directory on the way to it.
+    pub(super) fn protect(&mut self, path: &str, missing: Missing) -> Result<(), SandboxError> {
+        if self.covers(path) || !self.anchor_parents(path, missing)? {
+            return Ok(());
+        }
+        let what = match (self.look(path)?, missing) {
+            (Some(_), _) => Shielded::Existing,
+            (None, Missing::Directory) => Shielded::MissingDirectory,
+            (None, Missing::File(content)) => Shielded::MissingFile(content),
+            (None, Missing::Nothing) => return Ok(()),
+        };
+        // What was held in it is held with it.
+        self.list.retain(|shield| shield.path != path && !is_below(&shield.path, path));
+        self.list.push(Shield { path: path.to_string(), what });
+        Ok(())
+    }
+
+    /// What is at `path`; a link is refused.
+    pub(super) fn look(&self, path: &str) -> Result<Option<FileType>, SandboxError> {
+        match fs::symlink_metadata(self.root.join(path)) {
+            Ok(found) if found.is_symlink() => Err(link(&self.root.join(path))),
+            Ok(found) => Ok(Some(found.file_type())),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => {
+                let place = self.root.join(path);
+                let message =
+                    format!("`{}` has to be protected and cannot be looked at: {error}", place.display());
+                Err(SandboxError::policy("protected_path_unreadable", message)
+                    .hint("belljar must run as a user who may look into it"))
+            }
+        }
+    }
+
+    /// Whether something around `path` holds it already.
+    fn covers(&self, path: &str) -> bool {
+        let is_around = |shield: &Shield| shield.path == path || is_below(path, &shield.path);
+        self.list.iter().any(|shield| is_around(shield) && shield.what != Shielded::Anchored)
+    }
+
+    /// Holds the directories on the way. Says whether the way leads on: where a directory is missing, it is held in
+    /// place of what could be in it.
+    fn anchor_parents(&mut self, path: &str, missing: Missing) -> Result<bool, SandboxError> {
+        for (end, _) in path.match_indices('/') {
+            let parent = &path[..end];
+            if self.list.iter().any(|shield| shield.path == parent) {
+                continue;
+            }
+            let what = match (self.look(parent)?, missing) {
+                (Some(kind), _) if kind.is_dir() => Shielded::Anchored,
+                (Some(_), _) => return Err(below_file(&self.root.join(parent), path)),
+                (None, Missing::Nothing) => return Ok(false),
+                (None, Missing::Directory | Missing::File(_)) => Shielded::MissingDirectory,
+            };
+            let leads_on = what == Shielded::Anchored;
+            self.list.push(Shield { path: parent.to_string(), what });
+            if !leads_on {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn link(place: &Path) -> SandboxError {
+    let message = format!(
+        "`{}` has to be protected and is a symbolic link: whoever can change the link decides what is protected",
+        place.display()
+    );
+    SandboxError::policy("protected_path_is_link", message)
+        .hint("look where it leads (an agent may have made it); put the real file or folder in its place, or remove it")
+}
+
+fn below_file(place: &Path, path: &str) -> SandboxError {
+    let message = format!(
+        "`{path}` cannot be protected: `{}` is not a folder, and nothing can be in it",
+        place.display()
+    );
+    SandboxError::policy("protected_path_below_file", message)
+        .hint("name the file itself, or take the path out of `protected`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(paths: &[&str]) -> (tempfile::TempDir, Shields) {
+        let place = tempfile::tempdir().unwrap();
+        for path in paths {
+            let place = place.path().join(path);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            if path.ends_with('/') { fs::create_dir_all(place) } else { fs::write(place, "x") }.unwrap();
+        }
+        let shields = Shields::below(place.path());
+        (place, shields)
+    }
+
+    fn seen(shields: Shields) -> Vec<(String, Shielded)> {
+        shields.finish().into_iter().map(|shield| (shield.path, shield.what)).collect()
+    }
+
+    #[test]
+    fn parents_come_first_and_each_path_once() {
+        let (_place, mut shields) = below(&["a/b/c", "a/d/"]);
+        for path in ["a/b/c", "a/b/c", "a/d", "a/d/e", "a/x/y", "a/x/z"] {
+            shields.protect(path, Missing::File("")).unwrap();
+        }
+        let expected = [
+            ("a", Shielded::Anchored),
+            ("a/b", Shielded::Anchored),
+            ("a/b/c", Shielded::Existing),
+            ("a/d", Shielded::Existing),
+            ("a/x", Shielded::MissingDirectory),
+        ];
+        assert_eq!(seen(shields), expected.map(|(path, what)| (path.to_string(), what)));
+    }
+
+    #[test]
+    fn a_whole_directory_takes_the_place_of_its_parts() {
+        let (_place, mut shields) = below(&["a/b/c"]);
+        shields.protect("a/b/c", Missing::Nothing).unwrap();
+        shields.protect("a", Missing::Nothing).unwrap();
+        shields.protect("a/b/c", Missing::Nothing).unwrap();
+        assert_eq!(seen(shields), [("a".to_string(), Shielded::Existing)]);
+    }
+
+    #[test]
+    fn links_and_children_of_files_are_refused() {
+        let (place, mut shields) = below(&["file", "real/"]);
+        std::os::unix::fs::symlink("real", place.path().join("link")).unwrap();
+        for (path, code) in [
+            ("link", "protected_path_is_link"),
+            ("link/below", "protected_path_is_link"),
+            ("file/child", "protected_path_below_file"),
+        ] {
+            assert_eq!(shields.protect(path, Missing::Directory).unwrap_err().code, code, "{path}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Folders of every kind, made by a real git.
+
+use super::*;
+use belljar_spec::workspace::Shielded::{self, Anchored, Existing, MissingDirectory, MissingFile};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+#[test]
+fn a_repository_as_git_makes_it() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    let view = place.view("w").unwrap();
+    assert_eq!(view.git, None);
+    assert_eq!(
+        seen(&view.shields),
+        [
+            (".git", Anchored),
+            (".git/hooks", Existing),
+            (".git/config", Existing),
+            (".git/config.worktree", MissingFile("")),
+            (".git/info", Anchored),
+            (".git/info/attributes", MissingFile("")),
+            (".git/commondir", MissingFile(".")),
+            (".husky", MissingDirectory),
+            (".belljar", MissingDirectory),
+        ]
+    );
+}
+
+#[test]
+fn nothing_there_is_held_as_nothing() {
+    let place = Place::new();
+    fs::create_dir(place.path("w")).unwrap();
+    let view = place.view("w").unwrap();
+    assert_eq!(
+        seen(&view.shields),
+        [(".git", MissingDirectory), (".husky", MissingDirectory), (".belljar", MissingDirectory)]
+    );
+
+    place.git(&["init", "-q", "bald"]);
+    fs::remove_dir_all(place.path("bald/.git/info")).unwrap();
+    fs::remove_dir_all(place.path("bald/.git/hooks")).unwrap();
+    let view = place.view("bald").unwrap();
+    assert_eq!(what(&view.shields, ".git/info"), Some(MissingDirectory));
+    assert_eq!(what(&view.shields, ".git/hooks"), Some(MissingDirectory));
+    assert_eq!(what(&view.shields, ".git/info/attributes"), None);
+}
+
+#[test]
+fn a_bare_repository_is_a_git_directory_itself() {
+    let place = Place::new();
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    let view = place.view("b.git").unwrap();
+    for path in ["hooks", "config"] {
+        assert_eq!(what(&view.shields, path), Some(Existing), "{path}");
+    }
+    assert_eq!(what(&view.shields, "info/attributes"), Some(MissingFile("")));
+    assert_eq!(what(&view.shields, "commondir"), Some(MissingFile(".")));
+    assert_eq!(what(&view.shields, ".git"), Some(MissingDirectory));
+}
+
+#[test]
+fn whatever_config_names_is_held() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    fs::create_dir_all(place.path("w/tools")).unwrap();
+    fs::write(place.path("w/tools/clean.py"), "").unwrap();
+    fs::write(place.path("w/team.config"), "[core]\nhooksPath = .team-hooks\n").unwrap();
+    let absolute = place.path("w/abs-hooks");
+    let config = format!(
+        "[core]\nhooksPath = .githooks\nhooksPath = {}\n[filter \"x\"]\nclean = python3 tools/clean.py %f\n\
+         [include]\npath = ../team.config\npath = more\n[IncludeIf \"onbranch:z\"]\npath = ../a/b\n[alias]\nx = log\n",
+        absolute.display()
+    );
+    fs::write(place.path("w/.git/config"), config).unwrap();
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath = .global-hooks\n").unwrap();
+    fs::write(place.path("w/log"), "no program").unwrap();
+
+    let shields = place.view("w").unwrap().shields;
+    for (path, expected) in [
+        (".githooks", Some(MissingDirectory)),
+        ("abs-hooks", Some(MissingDirectory)),
+        (".team-hooks", Some(MissingDirectory)),
+        (".global-hooks", Some(MissingDirectory)),
+        ("team.config", Some(Existing)),
+        (".git/more", Some(MissingFile(""))),
+        ("a", Some(MissingDirectory)),
+        ("tools", Some(Anchored)),
+        ("tools/clean.py", Some(Existing)),
+        ("log", None),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_linked_worktree_holds_what_is_not_its_own() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    place.git(&["-C", "main", "worktree", "add", "-q", "../two"]);
+    let view = place.view("one").unwrap();
+    let git = view.git.unwrap();
+    assert_eq!((git.common, git.own.as_str()), (place.path("main/.git"), "worktrees/one"));
+    for (path, expected) in [
+        ("hooks", Some(Existing)),
+        ("config", Some(Existing)),
+        ("commondir", Some(MissingFile("."))),
+        ("worktrees", Some(Anchored)),
+        ("worktrees/one", Some(Anchored)),
+        ("worktrees/one/gitdir", Some(Existing)),
+        ("worktrees/one/commondir", Some(Existing)),
+        ("worktrees/one/config.worktree", Some(MissingFile(""))),
+        ("worktrees/two", Some(Existing)),
+        ("HEAD", Some(Existing)),
+        ("index", Some(Existing)),
+        ("objects", None),
+    ] {
+        assert_eq!(what(&git.shields, path), expected, "{path}");
+    }
+    assert_eq!(what(&view.shields, ".git"), None, "shown as another file");
+
+    let known = view_of_worktree(&place.path("one"), &place.path("main/.git"), "worktrees/one", &[]).unwrap();
+    assert_eq!(known.git.unwrap().shields, git.shields);
+    // From the main worktree, both are somebody else's.
+    let main = place.view("main").unwrap().shields;
+    assert_eq!(what(&main, ".git/worktrees/one"), Some(Existing));
+}
+
+#[test]
+fn submodules_are_held_and_can_be_worked_in() {
+    let place = Place::new();
+    place.repository("lib");
+    place.repository("main");
+    let add = ["-C", "main", "-c", "protocol.file.allow=always", "submodule", "add", "-q"];
+    place.git(&[&add[..], &["--name", "deep/name", "../lib", "sub"]].concat());
+    let shields = place.view("main").unwrap().shields;
+    for (path, expected) in [
+        (".git/modules", Some(Anchored)),
+        (".git/modules/deep", Some(Anchored)),
+        (".git/modules/deep/name/hooks", Some(Existing)),
+        (".git/modules/deep/name/config", Some(Existing)),
+        (".git/modules/deep/name/commondir", Some(MissingFile("."))),
+        ("sub", Some(Anchored)),
+        ("sub/.git", Some(Existing)),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+
+    let view = place.view("main/sub").unwrap();
+    let git = view.git.unwrap();
+    assert_eq!((git.common, git.own.as_str()), (place.path("main/.git/modules/deep/name"), ""));
+    assert_eq!(what(&git.shields, "hooks"), Some(Existing));
+    assert_eq!(what(&git.shields, "HEAD"), None, "it is ours");
+}
+
+#[test]
+fn a_git_directory_that_is_not_ours_is_refused() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    place.git(&["init", "-q", "--separate-git-dir", "sg", "separate"]);
+    let fake = place.path("fake");
+    fs::create_dir(&fake).unwrap();
+    let cases = [
+        (format!("gitdir: {}\n", place.path("main/.git").display()), "the whole of another repository"),
+        (format!("gitdir: {}\n", place.path("main/.git/worktrees/one").display()), "another's worktree"),
+        (format!("gitdir: {}\n", place.path("home").display()), "a home"),
+        ("gitdir: /nonexistent\n".to_string(), "nothing"),
+        ("nonsense".to_string(), "no name"),
+        (String::new(), "empty"),
+    ];
+    for (content, case) in cases {
+        fs::write(fake.join(".git"), content).unwrap();
+        assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours", "{case}");
+    }
+    // A worktree whose common directory is said to be elsewhere.
+    let evil = place.path("evil");
+    fs::create_dir_all(evil.join("worktrees/x")).unwrap();
+    fs::write(evil.join("worktrees/x/gitdir"), fake.join(".git").to_str().unwrap()).unwrap();
+    fs::write(evil.join("worktrees/x/commondir"), place.path("main/.git").to_str().unwrap()).unwrap();
+    fs::write(fake.join(".git"), format!("gitdir: {}", evil.join("worktrees/x").display())).unwrap();
+    assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours");
+
+    // Nothing points back, until its owner says so.
+    assert_eq!(place.view("separate").unwrap_err().code, "git_dir_not_ours");
+    place.git(&["-C", "separate", "config", "core.worktree", place.path("separate").to_str().unwrap()]);
+    assert!(place.view("separate").unwrap().git.is_some());
+}
+
+#[test]
+fn links_are_refused_wherever_they_are() {
+    for link in [".git", ".git/hooks", ".git/config", ".git/info", ".husky", ".git/worktrees", ".git/modules"]
+    {
+        let place = Place::new();
+        place.git(&["init", "-q", "w"]);
+        let link_at = place.path("w").join(link);
+        let away = place.path("away");
+        if link_at.exists() {
+            fs::rename(&link_at, &away).unwrap();
+        }
+        std::os::unix::fs::symlink(&away, &link_at).unwrap();
+        assert_eq!(place.view("w").unwrap_err().code, "protected_path_is_link", "{link}");
+    }
+}
+
+#[test]
+fn what_no_mount_can_prevent_is_found_afterwards() {
+    for (version, format) in [("2", "sha1"), ("4", "sha1"), ("3", "sha256")] {
+        let place = Place::new();
+        place.git(&["init", "-q", "--object-format", format, "w"]);
+        place.repository("w");
+        let found = || -> Vec<(String, LeftKind)> {
+            let all = left(&place.view("w").unwrap()).into_iter();
+            all.map(|one| (one.path.strip_prefix(place.path("w")).unwrap().display().to_string(), one.what))
+                .collect()
+        };
+        assert_eq!(found(), []);
+        // A repository that nobody names is not gone into; one in the index is.
+        place.git(&["init", "-q", "--object-format", format, "w/deep/nested"]);
+        place.repository("w/deep/nested");
+        fs::write(place.path("w/deep/zzz"), "").unwrap();
+        assert_eq!(found(), []);
+        place.git(&["-C", "w", "update-index", "--index-version", version]);
+        place.git(&["-C", "w", "-c", "advice.addEmbeddedRepo=false", "add", "deep"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        place.git(&["-C", "w", "update-index", "--split-index"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        let view = place.view("w").unwrap();
+        let before = left(&view);
+        assert_eq!(left_since(&before, &view), []);
+        place.git(&["-C", "w/deep/nested", "config", "core.fsmonitor", "/canary"]);
+        assert_eq!(left_since(&before, &view).len(), 1);
+        place.git(&["-C", "w", "update-index", "--no-split-index"]);
+        for entry in fs::read_dir(place.path("w/.git")).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        place.git(&["-C", "w", "rm", "-q", "-f", "--cached", "deep/nested"]);
+
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/COMMIT_MSG")).unwrap();
+        fs::remove_file(place.path("w/.git/logs/refs/heads/main")).unwrap();
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/logs/refs/heads/main")).unwrap();
+        fs::create_dir(place.path("w/.git/rebase-merge")).unwrap();
+        fs::write(place.path("w/.git/rebase-merge/git-rebase-todo"), "pick 1 a\n  x touch /canary\n")
+            .unwrap();
+        let expected = [
+            (".git/COMMIT_MSG", LeftKind::Link),
+            (".git/logs/refs/heads/main", LeftKind::Link),
+            (".git/rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ];
+        assert_eq!(found(), expected.map(|(path, what)| (path.to_string(), what)));
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("plain")).unwrap();
+    let view = place.view("plain").unwrap();
+    assert_eq!(left(&view), []);
+    place.git(&["init", "-q", "--bare", "plain"]);
+    assert_eq!(left(&view)[0].what, LeftKind::GitDirectory);
+}
+
+#[test]
+fn a_damaged_index_names_nothing() {
+    let place = Place::new();
+    place.repository("w");
+    let index = place.path("w/.git/index");
+    let whole = fs::read(&index).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&index, &whole[..length]).unwrap();
+        assert_eq!(left(&place.view("w").unwrap()), []);
+    }
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        fs::write(&index, changed).unwrap();
+        left(&place.view("w").unwrap());
+    }
+}
+
+#[test]
+fn policy_adds_paths() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    fs::write(place.path("w/Makefile"), "").unwrap();
+    let view = |paths: &[&str]| {
+        let paths: Vec<ProtectedPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
+        view_with(&place.path("w"), &paths, &place.host())
+    };
+    let shields = view(&[".github/workflows", "Makefile", ".git"]).unwrap().shields;
+    assert_eq!(what(&shields, ".github"), Some(MissingDirectory));
+    assert_eq!(what(&shields, "Makefile"), Some(Existing));
+    assert_eq!(what(&shields, ".git"), Some(Existing), "all of it");
+    assert_eq!(what(&shields, ".git/hooks"), None);
+    assert_eq!(view(&["Makefile/x"]).unwrap_err().code, "protected_path_below_file");
+}
+
+fn seen(shields: &[belljar_spec::workspace::Shield]) -> Vec<(&str, Shielded)> {
+    shields.iter().map(|shield| (shield.path.as_str(), shield.what.clone())).collect()
+}
+
+fn what(shields: &[belljar_spec::workspace::Shield], path: &str) -> Option<Shielded> {
+    shields.iter().find(|shield| shield.path == path).map(|shield| shield.what.clone())
+}
+
+/// Folders, and a home with nothing in it.
+struct Place {
+    root: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir(root.join("home")).unwrap();
+        Place { root, _directory: directory }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn host(&self) -> HostFiles {
+        HostFiles { files: vec![self.path("home/.gitconfig")], home: Some(self.path("home")) }
+    }
+
+    fn view(&self, folder: &str) -> Result<View, SandboxError> {
+        view_with(&self.path(folder), &[], &self.host())
+    }
+
+    fn repository(&self, name: &str) {
+        self.git(&["init", "-q", name]);
+        fs::write(self.path(name).join("file"), "x").unwrap();
+        self.git(&["-C", name, "add", "file"]);
+        self.git(&["-C", name, "commit", "-q", "-m", "x"]);
+    }
+
+    fn git(&self, args: &[&str]) {
+        let who = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
+        let output = Command::new("git")
+            .args(who)
+            .args(args)
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.path("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,181 @@
+//! Config of git on the host, read without git: which files there are, and what they say.
+//!
+//! Two questions are asked of them. Which paths does the host's git run or read (protect)? There every include counts, whatever
+//! its condition: too much protected is no harm. And who is the user (inside)? There an include counts if its condition holds.
+
+use belljar_git::config::{Variable, variables};
+use std::collections::VecDeque;
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The files of the user and of the machine, as this process' environment names them to git.
+#[derive(Debug, Clone, Default)]
+pub struct HostFiles {
+    /// In git's order: what comes later counts.
+    pub files: Vec<PathBuf>,
+    pub home: Option<PathBuf>,
+}
+
+/// A variable, and where it was said.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    pub(crate) variable: Variable,
+    pub(crate) file: PathBuf,
+    /// Whether it counts here and now, as far as that can be told.
+    pub(crate) counts: bool,
+}
+
+impl HostFiles {
+    /// Those of this process.
+    pub fn real() -> HostFiles {
+        let path = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = path("HOME");
+        let mut files = vec![path("GIT_CONFIG_SYSTEM").unwrap_or_else(|| PathBuf::from("/etc/gitconfig"))];
+        if let Some(global) = path("GIT_CONFIG_GLOBAL") {
+            files.push(global);
+        } else if let Some(home) = &home {
+            let shared = path("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+            files.extend([shared.join("git/config"), home.join(".gitconfig")]);
+        }
+        HostFiles { files, home }
+    }
+
+    /// What they and `more` say, with what they include. `git_dir` is what conditions are about.
+    pub(crate) fn settings(&self, more: &[PathBuf], git_dir: Option<&Path>) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        let mut waiting: VecDeque<(PathBuf, bool)> =
+            self.files.iter().chain(more).map(|file| (file.clone(), true)).collect();
+        let mut read = 0;
+        while let Some((file, counts)) = waiting.pop_front() {
+            read += 1;
+            if read > MOST_FILES {
+                break;
+            }
+            // An included file counts where it is included.
+            let mut included = Vec::new();
+            for variable in contents(&file).as_deref().map(variables).unwrap_or_default() {
+                if let Some(condition) = include_condition(&variable)
+                    && let Some(path) = variable.text().and_then(|text| self.resolve(text, file.parent()?))
+                {
+                    included.push((path, counts && self.holds(condition, &file, git_dir)));
+                }
+                settings.push(Setting { variable, file: file.clone(), counts });
+            }
+            included.into_iter().rev().for_each(|one| waiting.push_front(one));
+        }
+        settings
+    }
+
+    /// A path as it is written in a file: from home, from the root, or from `base`.
+    pub(crate) fn resolve(&self, text: &str, base: &Path) -> Option<PathBuf> {
+        match text.strip_prefix("~/") {
+            Some(rest) => Some(self.home.as_ref()?.join(rest)),
+            None => Some(base.join(text)),
+        }
+        .map(|path| plain(&path))
+    }
+
+    /// Whether a condition holds: none does, and `gitdir:` without wildcards. Others cannot be told without git.
+    fn holds(&self, condition: &str, file: &Path, git_dir: Option<&Path>) -> bool {
+        if condition.is_empty() {
+            return true;
+        }
+        let Some(pattern) = condition.strip_prefix("gitdir:").filter(|text| !text.contains(['*', '?', '[']))
+        else {
+            return false;
+        };
+        let Some(git_dir) = git_dir else { return false };
+        let from_file = pattern.strip_prefix("./").and_then(|rest| Some(plain(&file.parent()?.join(rest))));
+        let place = match from_file {
+            Some(place) => place,
+            None if pattern.starts_with("~/") || pattern.starts_with('/') => {
+                match self.resolve(pattern, Path::new("/")) {
+                    Some(place) => place,
+                    None => return false,
+                }
+            }
+            // Any folder of that name on the way.
+            None => return format!("{}/", git_dir.display()).contains(&format!("/{pattern}")),
+        };
+        let real = place.canonicalize().unwrap_or(place);
+        if pattern.ends_with('/') { git_dir.starts_with(real) } else { git_dir == real }
+    }
+}
+
+/// The condition of an include: empty for one without; `None` for what is no include.
+fn include_condition(variable: &Variable) -> Option<&str> {
+    let name = variable.name.as_str();
+    if name == "include.path" {
+        return Some("");
+    }
+    name.strip_prefix("includeif.")?.strip_suffix(".path")
+}
+
+/// A small regular file; nothing is waited for.
+fn contents(file: &Path) -> Option<Vec<u8>> {
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(file).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// A path without `.` and `..`, as it is spelled.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Bytes as a path.
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// Includes may go in circles.
+const MOST_FILES: usize = 32;
+const MOST_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn includes_are_followed_and_conditions_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().canonicalize().unwrap();
+        fs::create_dir_all(home.join("work/repo/.git")).unwrap();
+        let config = "[user]\nname = A\n[include]\npath = more\n[includeIf \"gitdir:~/work/\"]\npath = ~/at-work\n\
+                      [includeIf \"onbranch:x\"]\npath = other\n[include]\npath = .gitconfig\n";
+        fs::write(home.join(".gitconfig"), config).unwrap();
+        fs::write(home.join("more"), "[core]\nhooksPath = ~/hooks\n").unwrap();
+        fs::write(home.join("at-work"), "[user]\nemail = a@work\n").unwrap();
+        fs::write(home.join("other"), "[user]\nemail = b@branch\n").unwrap();
+        let files = HostFiles { files: vec![home.join(".gitconfig")], home: Some(home.clone()) };
+
+        let emails = |git_dir: Option<&Path>| -> Vec<String> {
+            let settings = files.settings(&[], git_dir);
+            let counting = settings.iter().filter(|one| one.counts && one.variable.name == "user.email");
+            counting.filter_map(|one| one.variable.text().map(str::to_string)).collect()
+        };
+        assert_eq!(emails(Some(&home.join("work/repo/.git"))).last().map(String::as_str), Some("a@work"));
+        assert_eq!(emails(Some(&home.join("play/.git"))), [""; 0]);
+        assert_eq!(emails(None), [""; 0]);
+        let all = files.settings(&[], None);
+        assert!(all.iter().any(|one| one.variable.name == "core.hookspath"));
+        assert!(all.iter().any(|one| one.variable.text() == Some("b@branch") && !one.counts));
+    }
+}

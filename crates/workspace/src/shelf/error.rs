@@ -1,0 +1,69 @@
+//! Why there is no shelf.
+
+use crate::foreign::{ForeignError, ImportError};
+use crate::inert::GitError;
+use belljar_spec::SandboxError;
+use belljar_spec::egress::Printable;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no shelf, or none that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    #[error("`{}` is not in a git repository", .0.display())]
+    NoRepository(PathBuf),
+    #[error("`{}` names a git directory that does not know it: {why}", path.display())]
+    NotItsOwn { path: PathBuf, why: &'static str },
+    #[error("`{}` is a partial clone: some of its objects are only on its remote", .0.display())]
+    Partial(PathBuf),
+    #[error("`{}` cannot be put on a shelf: its path has a line break in it", .0.display())]
+    UnusablePath(PathBuf),
+    #[error("there is no shelf `{0}`")]
+    Unknown(Printable),
+    #[error("branch `{branch}` of shelf `{shelf}` is in use by a sandbox")]
+    InUse { shelf: String, branch: String },
+    #[error("the shelf of `{}` was changed inside so that it cannot be used: {source}", host.display())]
+    Spoiled { host: PathBuf, source: ForeignError },
+    #[error("what was committed on the shelf cannot be read: {0}")]
+    Import(#[source] ImportError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("`{}`: {source}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl ShelfError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> ShelfError {
+        let path = path.to_path_buf();
+        move |source| ShelfError::Io { path, source }
+    }
+}
+
+impl From<ShelfError> for SandboxError {
+    fn from(error: ShelfError) -> SandboxError {
+        let message = error.to_string();
+        match error {
+            ShelfError::NoRepository(_) => SandboxError::policy("shelf_without_repository", message)
+                .hint("run `git init` in it, or use another workspace mode"),
+            ShelfError::NotItsOwn { .. } => SandboxError::policy("git_directory_not_its_own", message)
+                .hint("look at the file `.git` in it: somebody may have changed it"),
+            ShelfError::Partial(_) => SandboxError::unavailable("shelf_of_partial_clone", message).hint(
+                "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
+            ),
+            ShelfError::UnusablePath(_) => SandboxError::policy("path_unusable", message),
+            ShelfError::Unknown(_) => {
+                SandboxError::policy("shelf_unknown", message).hint("`belljar list` shows what there is")
+            }
+            ShelfError::InUse { .. } => SandboxError::unavailable("shelf_in_use", message)
+                .hint("wait for its sandbox to end, or stop it"),
+            ShelfError::Spoiled { .. } => SandboxError::runtime("shelf_spoiled", message)
+                .hint("save what you need of it, and start anew after `belljar discard`"),
+            ShelfError::Import(_) => SandboxError::runtime("shelf_unreadable", message)
+                .hint("save what you need of it, and start anew after `belljar discard`"),
+            ShelfError::Git(GitError::Missing) => {
+                SandboxError::unavailable("git_missing", message).hint("install git")
+            }
+            ShelfError::Git(_) | ShelfError::Io { .. } => SandboxError::runtime("shelf_failed", message),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Where a shelf is, and who holds it.
+//!
+//! ```text
+//! STATE/shelf/NAME/shelf.json   whose it is
+//!                  lock         held while something of it is made, moved or removed
+//!                  seen         the host's branches and tags, as the shelf has them
+//!                  ours.git/    a repository that no sandbox sees, with the host's objects as alternates
+//!                  repo/        the git directory that sandboxes see, without a worktree of its own
+//!                  trees/TREE/  a worktree a branch
+//!                  marks/TREE/  what belljar knows of that worktree, and a lock that its sandboxes hold
+//! ```
+
+use super::ShelfError;
+use crate::hold::{self, Hold};
+use belljar_spec::git::BranchName;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The directory of one shelf.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) root: PathBuf,
+}
+
+/// Whose a shelf is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Label {
+    version: u32,
+    /// The host's git directory.
+    pub(super) host: PathBuf,
+}
+
+impl Place {
+    /// The one for a repository of the host's.
+    pub(super) fn of(state: &Path, common: &Path) -> Place {
+        Place { root: all(state).join(name_of(common)) }
+    }
+
+    /// The one with this name, if it is there.
+    pub(super) fn named(state: &Path, name: &str) -> Option<Place> {
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        let place = Place { root: all(state).join(name) };
+        (plain && place.root.join("lock").is_file()).then_some(place)
+    }
+
+    /// All that there are, by name.
+    pub(super) fn every(state: &Path) -> Vec<Place> {
+        let entries = fs::read_dir(all(state)).into_iter().flatten().flatten();
+        let mut places: Vec<Place> = entries.map(|entry| Place { root: entry.path() }).collect();
+        places.retain(|place| place.root.join("lock").is_file());
+        places.sort_by(|a, b| a.root.cmp(&b.root));
+        places
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.root.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    pub(super) fn ours(&self) -> PathBuf {
+        self.root.join("ours.git")
+    }
+
+    pub(super) fn repo(&self) -> PathBuf {
+        self.root.join("repo")
+    }
+
+    pub(super) fn seen(&self) -> PathBuf {
+        self.root.join("seen")
+    }
+
+    pub(super) fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
+    pub(super) fn tree(&self, tree: &str) -> PathBuf {
+        self.root.join("trees").join(tree)
+    }
+
+    pub(super) fn mark(&self, tree: &str) -> PathBuf {
+        self.root.join("marks").join(tree)
+    }
+
+    /// Makes its directories, which only we can enter, and waits until nobody else works on it.
+    pub(super) fn lock(&self) -> Result<Hold, ShelfError> {
+        let path = self.root.join("lock");
+        loop {
+            for directory in [&self.root, &self.root.join("trees"), &self.root.join("marks")] {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+                made.map_err(ShelfError::io(directory))?;
+            }
+            let hold = Hold::wait(&path).map_err(ShelfError::io(&path))?;
+            // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
+            if hold.is_at(&path) {
+                return Ok(hold);
+            }
+        }
+    }
+
+    /// Whose it is, if that was written down.
+    pub(super) fn label(&self) -> Option<Label> {
+        serde_json::from_slice(&fs::read(self.root.join("shelf.json")).ok()?).ok()
+    }
+
+    pub(super) fn write_label(&self, host: &Path) -> Result<(), ShelfError> {
+        if self.label().is_some() {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&Label { version: 1, host: host.to_path_buf() });
+        let text = text.map_err(|error| ShelfError::io(&self.root)(error.into()))?;
+        write_whole(&self.root.join("shelf.json"), &text)
+    }
+}
+
+/// A folder's name for a branch: readable, and another one for every branch. What had to be changed is marked by `~`,
+/// which no branch has in its name, and a part of the name's hash.
+pub(super) fn tree_name(branch: &BranchName) -> String {
+    let plain = readable(branch.as_str());
+    if plain == branch.as_str() {
+        plain
+    } else {
+        format!("{plain}~{}", digest(branch.as_str().as_bytes(), 12))
+    }
+}
+
+/// Writes a file of ours, whole or not at all.
+pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ShelfError> {
+    hold::write_whole(path, content).map_err(ShelfError::io(path))
+}
+
+/// A shelf's name: the repository's folder, and a part of the hash of where its git directory is.
+fn name_of(common: &Path) -> String {
+    let folder = match common.file_name() {
+        Some(name) if name == ".git" => common.parent().and_then(Path::file_name),
+        name => name,
+    };
+    let readable = readable(&folder.unwrap_or_default().to_string_lossy());
+    format!("{}-{}", readable.trim_start_matches('.'), digest(common.as_os_str().as_encoded_bytes(), 12))
+}
+
+fn readable(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.+".contains(c) { c } else { '-' };
+    text.chars().take(LONGEST_NAME).map(plain).collect()
+}
+
+fn digest(bytes: &[u8], digits: usize) -> String {
+    let digest = Sha256::digest(bytes);
+    let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    text[..digits].to_string()
+}
+
+fn all(state: &Path) -> PathBuf {
+    state.join("shelf")
+}
+
+/// Leaves room in a file's name for what is added.
+const LONGEST_NAME: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_branch_has_a_folder_of_its_own() {
+        let long = "x".repeat(200);
+        let names = ["a/b", "a-b", "a.b", "é", "e", "a/b-c", "a-b/c", "a@b", &long, &format!("{long}y")];
+        let folders: BTreeSet<String> = names.iter().map(|name| tree_name(&name.parse().unwrap())).collect();
+        assert_eq!(folders.len(), names.len(), "{folders:?}");
+        assert!(folders.iter().all(|name| name.len() < 200 && !name.contains('/')));
+        assert!(folders.contains("a-b"));
+    }
+
+    #[test]
+    fn a_shelf_is_called_as_its_repository() {
+        assert!(name_of(Path::new("/home/ada/engine/.git")).starts_with("engine-"));
+        assert!(name_of(Path::new("/srv/x.git")).starts_with("x.git-"));
+        assert!(!name_of(Path::new("/home/ada/.dots/.git")).starts_with('.'));
+    }
+}

@@ -1,0 +1,206 @@
+//! The two repositories of a shelf, and how the host's commits get into them.
+//!
+//! `repo` is what agents write to. It is made whole before any of them sees it; after that git is never started on it:
+//! new objects come as a pack made elsewhere, new refs as single files. Its objects are a copy. Hard links to the host's
+//! would share the file with whoever may write inside (the agent is the same user, and can take `r--` away), and the host's
+//! objects as alternates would have to be shown inside, with all that no branch refers to any more.
+//!
+//! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
+
+use super::host::{HostRepository, Tip};
+use super::place::{Place, write_whole};
+use super::{ShelfError, spoiled};
+use crate::foreign::{Foreign, ForeignError};
+use crate::inert::Git;
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Makes both repositories if they are missing, and brings the host's branches and tags up to date.
+pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostRepository) -> Result<(), ShelfError> {
+    remove(&place.scratch())?;
+    make_ours(git, place, host)?;
+    let tips = host.tips(git)?;
+    if !place.repo().join("HEAD").exists() {
+        make_repo(git, place, host, &tips)?;
+        return write_seen(place, &tips);
+    }
+    let seen = Tip::read(&fs::read(place.seen()).unwrap_or_default());
+    if seen != tips {
+        bring_objects(git, place, host, &tips, &seen)?;
+        bring_refs(place, host, &tips, &seen)?;
+        write_seen(place, &tips)?;
+    }
+    Ok(())
+}
+
+fn make_ours(git: &Git, place: &Place, host: &HostRepository) -> Result<(), ShelfError> {
+    let ours = place.ours();
+    if !ours.join("HEAD").exists() {
+        let format = git.on(&host.common).args(["rev-parse", "--show-object-format"]).line()?;
+        let unfinished = place.root.join("ours.new");
+        remove(&unfinished)?;
+        let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
+        init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
+        let info = unfinished.join("objects/info");
+        fs::create_dir_all(&info).map_err(ShelfError::io(&info))?;
+        // A line a path; absolute ones cannot be taken for quoted ones or comments.
+        let objects = host.common.join("objects");
+        let alternates = [objects.as_os_str().as_encoded_bytes(), b"\n"].concat();
+        fs::write(info.join("alternates"), alternates).map_err(ShelfError::io(&info))?;
+        fs::rename(&unfinished, &ours).map_err(ShelfError::io(&ours))?;
+    }
+    // Where the host's history ends is where ours does.
+    match fs::read(host.common.join("shallow")) {
+        Ok(shallow) => write_whole(&ours.join("shallow"), &shallow),
+        Err(_) => remove_file(&ours.join("shallow")),
+    }
+}
+
+fn make_repo(git: &Git, place: &Place, host: &HostRepository, tips: &[Tip]) -> Result<(), ShelfError> {
+    let unfinished = place.root.join("repo.new");
+    remove(&unfinished)?;
+    let format = git.on(&place.ours()).args(["rev-parse", "--show-object-format"]).line()?;
+    let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
+    init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
+    let write = |path: &str, content: &[u8]| {
+        let path = unfinished.join(path);
+        let parent = path.parent().unwrap_or(&unfinished);
+        fs::create_dir_all(parent).map_err(ShelfError::io(parent))?;
+        fs::write(&path, content).map_err(ShelfError::io(&path))
+    };
+    let sha256 = format == "sha256";
+    write("config", config(sha256).as_bytes())?;
+    write("config.worktree", b"[core]\n\tbare = true\n")?;
+    // What nobody inside may make, so that it can be held: it is there.
+    write("info/attributes", b"")?;
+    write("objects/info/alternates", b"")?;
+    for folder in ["hooks", "worktrees"] {
+        fs::create_dir_all(unfinished.join(folder)).map_err(ShelfError::io(&unfinished))?;
+    }
+    if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
+        write("shallow", &shallow)?;
+    }
+    pack(git, place, host, tips, &[], &unfinished.join("objects/pack/pack"))?;
+    // One file for all of them, however many: a promise to git that they are sorted.
+    let mut lines: Vec<String> =
+        tips.iter().map(|tip| format!("{} {}\n", tip.name_on_shelf(), tip.hash)).collect();
+    lines.sort();
+    let lines = lines.iter().filter_map(|line| line.trim_end().rsplit_once(' '));
+    let packed: String = lines.map(|(name, hash)| format!("{hash} {name}\n")).collect();
+    write("packed-refs", format!("# pack-refs with: sorted \n{packed}").as_bytes())?;
+    fs::rename(&unfinished, place.repo()).map_err(ShelfError::io(&unfinished))
+}
+
+/// Packs what is in some commits and not in others; gives the pack's name, if there is anything.
+fn pack(
+    git: &Git,
+    place: &Place,
+    host: &HostRepository,
+    wanted: &[Tip],
+    known: &[Tip],
+    to: &Path,
+) -> Result<Option<String>, ShelfError> {
+    // Where the host is on no branch, its commit is wanted all the same.
+    let detached = host.checkout(git)?.commit.map(|hash| hash.to_string());
+    let wanted = wanted.iter().map(|tip| tip.hash.to_string()).chain(detached);
+    // What the host has dropped since cannot be walked, and need not be.
+    let known: HashSet<String> = known.iter().map(|tip| tip.hash.to_string()).collect();
+    let known = existing(git, place, known)?;
+    let wanted: HashSet<String> = wanted.filter(|hash| !known.contains(hash)).collect();
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let mut input: String = wanted.iter().map(|hash| format!("{hash}\n")).collect();
+    input.extend(known.iter().map(|hash| format!("^{hash}\n")));
+    // What is a delta already stays one; looking for more would take longer than all the rest.
+    let call =
+        git.on(&place.ours()).args(["pack-objects", "--revs", "-q", "--delta-base-offset", "--window=0"]);
+    let name = call.arg(to).output_with(input.as_bytes())?;
+    Ok(Some(String::from_utf8_lossy(&name).trim_end().to_string()))
+}
+
+fn existing(git: &Git, place: &Place, hashes: HashSet<String>) -> Result<HashSet<String>, ShelfError> {
+    let input: String = hashes.iter().map(|hash| format!("{hash}\n")).collect();
+    let check = git.on(&place.ours()).args(["cat-file", "--batch-check=%(objectname) %(objecttype)"]);
+    let lines = check.output_with(input.as_bytes())?;
+    let lines = String::from_utf8_lossy(&lines);
+    let there = lines.lines().filter(|line| !line.ends_with(" missing"));
+    Ok(there.filter_map(|line| Some(line.split_once(' ')?.0.to_string())).collect())
+}
+
+fn bring_objects(
+    git: &Git,
+    place: &Place,
+    host: &HostRepository,
+    tips: &[Tip],
+    seen: &[Tip],
+) -> Result<(), ShelfError> {
+    let scratch = place.scratch();
+    fs::create_dir_all(&scratch).map_err(ShelfError::io(&scratch))?;
+    if let Some(name) = pack(git, place, host, tips, seen, &scratch.join("pack"))? {
+        let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
+        // The index last: git looks for indexes, and then for their packs.
+        for end in ["pack", "idx"] {
+            let from = scratch.join(format!("pack-{name}.{end}"));
+            repo.take_file(&from, &format!("objects/pack/pack-{name}.{end}")).map_err(spoiled(host))?;
+        }
+    }
+    remove(&scratch)
+}
+
+fn bring_refs(place: &Place, host: &HostRepository, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
+    let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
+    if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
+        repo.write("shallow", &shallow).map_err(spoiled(host))?;
+    }
+    let seen: HashSet<(&str, &str)> = seen.iter().map(|tip| (tip.name.as_str(), tip.hash.as_str())).collect();
+    for tip in tips.iter().filter(|tip| !seen.contains(&(tip.name.as_str(), tip.hash.as_str()))) {
+        match repo.write(&tip.name_on_shelf(), format!("{}\n", tip.hash).as_bytes()) {
+            // Somebody inside is at it, or made something else of that name: what the host has can be fetched there.
+            Ok(()) | Err(ForeignError::Spoiled { .. } | ForeignError::Io { .. }) => {}
+            Err(error) => return Err(spoiled(host)(error)),
+        }
+    }
+    Ok(())
+}
+
+fn write_seen(place: &Place, tips: &[Tip]) -> Result<(), ShelfError> {
+    let lines: String = tips.iter().map(|tip| format!("{} {}\n", tip.hash, tip.name)).collect();
+    write_whole(&place.seen(), lines.as_bytes())
+}
+
+/// The config of a shelf: the same for all branches, so that it never changes while somebody works there; what is a
+/// branch's own is in its worktree's.
+fn config(sha256: bool) -> String {
+    let format = if sha256 { "\tobjectFormat = sha256\n" } else { "" };
+    format!(
+        "[core]\n\trepositoryformatversion = 1\n\tfilemode = true\n\tlogAllRefUpdates = true\n\
+         [extensions]\n{format}\tworktreeConfig = true\n\
+         [remote \"host\"]\n\turl = {HOST_URL}\n\tfetch = +refs/heads/*:refs/remotes/host/*\n\
+         [remote]\n\tpushDefault = host\n\
+         [push]\n\tdefault = current\n\
+         # Tracking would be written here, where nothing can be written: without it, making a branch works.\n\
+         [branch]\n\tautoSetupMerge = false\n\
+         # Worktrees of other branches look gone from inside.\n\
+         [gc]\n\tworktreePruneExpire = never\n"
+    )
+}
+
+pub(super) fn remove(directory: &Path) -> Result<(), ShelfError> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(ShelfError::io(directory)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), ShelfError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(ShelfError::io(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The relay, as it is seen inside.
+const HOST_URL: &str = "git://127.0.0.1:9418/repo";

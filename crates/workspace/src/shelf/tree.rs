@@ -1,0 +1,308 @@
+//! The worktree of one branch.
+//!
+//! ```text
+//!   missing ──make──> there ──forward, if nobody uses it, nothing in it was changed and the host went on──> there
+//!      ^                │
+//!      └── somebody removed the folder, or we died while making it
+//! ```
+//!
+//! Files are written by git on `ours`, whose config is ours, with an index that is ours; what an agent left in the git
+//! directory is read as [`Foreign`], and files are put there one by one. Once there is work in a worktree, it is only ever
+//! added to.
+
+use super::host::{Checkout, HostRepository};
+use super::place::{Place, write_whole};
+use super::store::remove;
+use super::{Outcome, ShelfError, spoiled};
+use crate::foreign::{Foreign, Head, Import, import, object};
+use crate::hold::Hold;
+use crate::inert::{Call, Git};
+use belljar_git::ObjectId;
+use belljar_spec::git::{BranchName, PushLimits};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The worktree of one branch.
+pub(super) struct Tree<'a> {
+    pub(super) git: &'a Git,
+    pub(super) place: &'a Place,
+    pub(super) host: &'a HostRepository,
+    pub(super) branch: &'a BranchName,
+    pub(super) name: String,
+}
+
+/// What belljar knows of a worktree; no sandbox sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Mark {
+    pub(super) branch: String,
+    /// Files are being brought from one commit to another, and may be at either.
+    forwarding: Option<(String, String)>,
+}
+
+impl Tree<'_> {
+    /// Makes the worktree, or mends or forwards the one that is there. Where the branch stands is given too.
+    pub(super) fn provide(&self) -> Result<(Outcome, Option<ObjectId>), ShelfError> {
+        let marks = self.place.mark(&self.name);
+        fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
+        let alone = Hold::alone(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
+        let checkout = self.host.checkout(self.git)?;
+        let on_host = self.on_host()?;
+        let repo = self.repo()?;
+        let on_shelf = repo.branch(self.branch).map_err(spoiled(self.host))?;
+        let has_admin = repo.has(&format!("{}/HEAD", self.own()));
+        let has_files = self.folder().join(".git").symlink_metadata().is_ok();
+        let mark = self.mark();
+        if has_admin && has_files && mark.is_some() {
+            let Some(_alone) = alone else { return Ok((Outcome::Kept, on_shelf)) };
+            if let Some((from, to)) = mark.and_then(|mark| mark.forwarding) {
+                let to = self.finish_forward(&from, &to)?;
+                return Ok((Outcome::Forwarded, to.or(on_shelf)));
+            }
+            return match (&on_shelf, &on_host) {
+                (Some(from), Some(to)) if from != to && self.forward(&repo, from, to)? => {
+                    Ok((Outcome::Forwarded, Some(to.clone())))
+                }
+                _ => Ok((Outcome::Kept, on_shelf)),
+            };
+        }
+        let start = on_shelf.clone().or(on_host).or_else(|| self.default_start(&checkout));
+        let outcome = if has_admin || on_shelf.is_some() { Outcome::Mended } else { Outcome::Made };
+        self.make(&repo, start.as_ref(), on_shelf.is_none())?;
+        Ok((outcome, start))
+    }
+
+    pub(super) fn folder(&self) -> PathBuf {
+        self.place.tree(&self.name)
+    }
+
+    /// Its part of the git directory.
+    pub(super) fn own(&self) -> String {
+        format!("worktrees/{}", self.name)
+    }
+
+    pub(super) fn read_mark(place: &Place, name: &str) -> Option<Mark> {
+        serde_json::from_slice(&fs::read(place.mark(name).join("mark.json")).ok()?).ok()
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        Tree::read_mark(self.place, &self.name)
+    }
+
+    fn write_mark(&self, forwarding: Option<(&ObjectId, &ObjectId)>) -> Result<(), ShelfError> {
+        let forwarding = forwarding.map(|(from, to)| (from.to_string(), to.to_string()));
+        let mark = Mark { branch: self.branch.to_string(), forwarding };
+        let path = self.place.mark(&self.name).join("mark.json");
+        let text = serde_json::to_vec(&mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
+        write_whole(&path, &text)
+    }
+
+    fn repo(&self) -> Result<Foreign, ShelfError> {
+        Foreign::open(&self.place.repo()).map_err(spoiled(self.host))
+    }
+
+    fn on_host(&self) -> Result<Option<ObjectId>, ShelfError> {
+        let name = format!("{}^{{commit}}", self.branch.full());
+        let found = self.git.on(&self.host.common).args(["rev-parse", "-q", "--verify", &name]).run()?;
+        Ok(object(String::from_utf8_lossy(&found.stdout).trim_end()))
+    }
+
+    /// A branch that nobody has starts where the host is; without a commit anywhere, it starts empty.
+    fn default_start(&self, checkout: &Checkout) -> Option<ObjectId> {
+        checkout.commit.clone()
+    }
+
+    /// git on `ours`, with the worktree's files and an index that is not the agent's.
+    fn on_files(&self, folder: &Path, index: &Path) -> Call {
+        let call = self.git.on(&self.place.ours()).env("GIT_INDEX_FILE", index).env("GIT_WORK_TREE", folder);
+        // As many at once as there are processors, where there are many files.
+        call.in_directory(folder).config("checkout.workers", "0")
+    }
+
+    /// Makes what is missing. Files are written beside and moved into place, unless a folder is there: then it is kept.
+    fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ShelfError> {
+        let (folder, index) = (self.folder(), self.fresh_index());
+        let unfinished = self.place.root.join("tree.new");
+        let files = if folder.exists() { &folder } else { &unfinished };
+        remove(&unfinished)?;
+        fs::create_dir_all(files).map_err(ShelfError::io(files))?;
+        if let Some(start) = start {
+            self.take(repo, start)?;
+            let words: &[&str] =
+                if files == &folder { &["read-tree"] } else { &["read-tree", "--reset", "-u"] };
+            self.on_files(files, &index).args(words).arg(start.as_str()).output()?;
+        }
+        // They exist so that they can be held; git does not see empty folders.
+        for name in [".husky", ".belljar"] {
+            let _ = fs::create_dir(files.join(name));
+        }
+        self.make_admin(repo, &index)?;
+        if let (Some(start), true) = (start, new) {
+            let branch = self.branch.full();
+            repo.put(&branch, format!("{start}\n").as_bytes()).map_err(spoiled(self.host))?;
+        }
+        let link = format!("gitdir: {}\n", self.place.repo().join(self.own()).display());
+        write_link(files, link.as_bytes())?;
+        if files != &folder {
+            fs::rename(files, &folder).map_err(ShelfError::io(&folder))?;
+        }
+        self.write_mark(None)
+    }
+
+    /// The worktree's part of the git directory.
+    fn make_admin(&self, repo: &Foreign, index: &Path) -> Result<(), ShelfError> {
+        let own = self.own();
+        let put = |name: &str, content: &[u8]| {
+            repo.put(&format!("{own}/{name}"), content).map_err(spoiled(self.host))
+        };
+        if !repo.has(&format!("{own}/HEAD")) {
+            let (branch, full) = (self.branch, self.branch.full());
+            // Between quotes only `"` and `\` mean something, and no branch has `\` in its name.
+            let name = branch.as_str().replace('"', "\\\"");
+            put(
+                "config.worktree",
+                format!("[branch \"{name}\"]\n\tremote = host\n\tmerge = {full}\n").as_bytes(),
+            )?;
+            put("commondir", b"../..\n")?;
+            put("gitdir", format!("{}\n", self.folder().join(".git").display()).as_bytes())?;
+            // From inside, worktrees of other branches look as if they were gone; these are not tidied away.
+            put("locked", b"belljar keeps it\n")?;
+            put("HEAD", format!("ref: {full}\n").as_bytes())?;
+        }
+        match fs::read(index) {
+            Ok(index) => put("index", &index),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Sees to it that a commit is in `ours`, with all that it needs.
+    fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ShelfError> {
+        let (ours, scratch) = (self.place.ours(), self.place.scratch());
+        // The host's own need no look: there is one object, and it has the host's branches above it.
+        let known = self.git.on(&self.host.common).args(["cat-file", "-e"]).arg(format!("{commit}^{{tree}}"));
+        if known.run()?.code == Some(0) {
+            return Ok(());
+        }
+        let limits = PushLimits::default();
+        let wanted =
+            Import { git: self.git, ours: &ours, from: repo, tip: commit, scratch: &scratch, limits };
+        import(&wanted).map_err(ShelfError::Import)
+    }
+
+    /// Has the host gone on from where the worktree is, and is there nothing in it that could be lost?
+    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
+        let ours = self.place.ours();
+        // A commit that follows on the host has all that it follows from on the host.
+        let follows = self.git.on(&ours).args(["merge-base", "--is-ancestor", from.as_str(), to.as_str()]);
+        if follows.run()?.code != Some(0) {
+            return Ok(false);
+        }
+        let own = self.own();
+        let busy = IN_THE_MIDDLE.iter().any(|name| repo.has(&format!("{own}/{name}")));
+        let on_branch = repo.head(&own).is_ok_and(|head| head == Head::Branch(self.branch.clone()));
+        if busy || !on_branch {
+            return Ok(false);
+        }
+        self.is_clean(repo, from)
+    }
+
+    /// Is everything as committed? Leaves an index of ours with what it saw of the files.
+    fn is_clean(&self, repo: &Foreign, commit: &ObjectId) -> Result<bool, ShelfError> {
+        let (folder, index) = (self.folder(), self.fresh_index());
+        // What is added and not committed: the agent's index, read from a copy.
+        match repo.read(&format!("{}/index", self.own()), MOST_OF_AN_INDEX) {
+            Ok(Some(bytes)) => fs::write(&index, bytes).map_err(ShelfError::io(&index))?,
+            Ok(None) | Err(_) => return Ok(false),
+        }
+        let words = ["diff-index", "--cached", "--quiet", "--no-ext-diff", "--ignore-submodules=all"];
+        if self.on_files(&folder, &index).args(words).arg(commit.as_str()).run()?.code != Some(0) {
+            return Ok(false);
+        }
+        // What is changed and not added: the files, beside an index of ours.
+        let index = self.fresh_index();
+        self.on_files(&folder, &index).args(["read-tree", commit.as_str()]).output()?;
+        self.on_files(&folder, &index).args(["update-index", "-q", "--refresh"]).run()?;
+        let words = ["diff-files", "--quiet", "--no-ext-diff", "--ignore-submodules=all"];
+        Ok(self.on_files(&folder, &index).args(words).run()?.code == Some(0))
+    }
+
+    /// Brings files, index and branch to a commit of the host's, if nothing can be lost by that.
+    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
+        if !self.can_forward(repo, from, to)? {
+            return Ok(false);
+        }
+        let (folder, index) = (self.folder(), self.index());
+        // Files that git does not know and would have to overwrite: it refuses, here before anything is done.
+        let try_it = self.on_files(&folder, &index).args(["read-tree", "-m", "-u", "--dry-run"]);
+        if try_it.args([from.as_str(), to.as_str()]).run()?.code != Some(0) {
+            return Ok(false);
+        }
+        self.write_mark(Some((from, to)))?;
+        let words = ["read-tree", "-m", "-u", from.as_str(), to.as_str()];
+        self.on_files(&folder, &index).args(words).output()?;
+        self.settle(to, &index)?;
+        Ok(true)
+    }
+
+    /// We died while forwarding. Nobody has worked there since, and before it nothing was changed.
+    fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectId>, ShelfError> {
+        let (Some(from), Some(to)) = (object(from), object(to)) else {
+            return Ok(None);
+        };
+        let (folder, index) = (self.folder(), self.fresh_index());
+        self.on_files(&folder, &index).args(["read-tree", from.as_str()]).output()?;
+        self.on_files(&folder, &index).args(["read-tree", "--reset", "-u", to.as_str()]).output()?;
+        self.settle(&to, &index)?;
+        Ok(Some(to))
+    }
+
+    fn index(&self) -> PathBuf {
+        self.place.root.join("index.new")
+    }
+
+    /// The same, without anything in it: also what a git that was killed left.
+    fn fresh_index(&self) -> PathBuf {
+        for name in ["index.new", "index.new.lock"] {
+            let _ = fs::remove_file(self.place.root.join(name));
+        }
+        self.index()
+    }
+
+    fn settle(&self, to: &ObjectId, index: &Path) -> Result<(), ShelfError> {
+        let repo = self.repo()?;
+        let bytes = fs::read(index).map_err(ShelfError::io(index))?;
+        repo.put(&format!("{}/index", self.own()), &bytes).map_err(spoiled(self.host))?;
+        let branch = self.branch.full();
+        repo.put(&branch, format!("{to}\n").as_bytes()).map_err(spoiled(self.host))?;
+        self.write_mark(None)
+    }
+}
+
+/// Writes the file `.git` of a worktree, if it is missing; nothing that an agent put there is followed.
+fn write_link(folder: &Path, content: &[u8]) -> Result<(), ShelfError> {
+    let path = folder.join(".git");
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let unfinished = folder.join(".git.new");
+    let _ = fs::remove_file(&unfinished);
+    let made = fs::File::create_new(&unfinished)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, content))
+        .and_then(|()| fs::rename(&unfinished, &path));
+    made.map_err(ShelfError::io(&path))
+}
+
+/// What git leaves in a worktree's part of the git directory while something is going on.
+const IN_THE_MIDDLE: [&str; 9] = [
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_LOG",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "index.lock",
+    "HEAD.lock",
+];
+/// A million files.
+const MOST_OF_AN_INDEX: u64 = 256 << 20;

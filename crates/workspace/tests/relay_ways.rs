@@ -253,6 +253,28 @@ fn refs_in_a_reftable_work_as_well() {
 }
 
 #[test]
+fn a_pack_is_copied_from_another_filesystem() {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else { return };
+    let stage = Stage::of(policy(), |folder| {
+        std::os::unix::fs::symlink(elsewhere.path(), folder.with_file_name("state")).unwrap();
+        Repository::with_commit(folder)
+    });
+    let device = |path: &Path| std::fs::metadata(path).unwrap().dev();
+    if device(&stage.place) == device(elsewhere.path()) {
+        return;
+    }
+    let clone = stage.clone_as("clone");
+    let commit = clone.commit("a", "a\n", "second");
+    push(&clone, &["HEAD:agent/x"]);
+    assert_eq!(stage.host.git(&["rev-parse", "agent/x"]), commit);
+    stage.host.git(&["fsck", "--strict"]);
+    let names =
+        stage.everything().into_keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_string()));
+    assert_eq!(names.filter(|name| name.starts_with("tmp_") || name.ends_with(".keep")).count(), 0);
+}
+
+#[test]
 fn every_version_of_the_protocol() {
     let stage = Stage::new();
     let clone = stage.clone_as("clone");

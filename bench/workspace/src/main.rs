@@ -1,0 +1,64 @@
+//! What a workspace costs: the start on a folder of any size, small files inside, branches on a shelf, and taking changes
+//! over; each beside its peers in the same run, in turn, so that a busy moment hits all of them alike. Prints medians and
+//! ratios.
+//!
+//! `cargo run --release -p belljar-bench-workspace [-- ROUNDS] [PART...]`; wants the `belljar` binary in the same target
+//! directory (`cargo build --release`), and shows the peers that are installed (cp, rsync, git, bwrap). Works below the
+//! current directory, in a folder that it removes: what is measured is the filesystem there. `docs/benchmarks.md` says how
+//! to read it.
+//!
+//! The executable is also the load that it measures (`files`, `change`), so that inside and outside run the same code.
+
+#![expect(clippy::print_stdout, reason = "a benchmark is there to print")]
+
+mod belljar;
+mod load;
+mod parts;
+mod sample;
+mod tree;
+
+use parts::Part;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["files", count] => load::files(count.parse()?),
+        ["change", folder] => tree::change(Path::new(folder)),
+        rest => conduct(rest),
+    }
+}
+
+fn conduct(words: &[&str]) -> Outcome<()> {
+    let (rounds, names) = match words.split_first().map(|(first, rest)| (first.parse::<usize>(), rest)) {
+        Some((Ok(rounds), rest)) => (rounds, rest),
+        _ => (ROUNDS, words),
+    };
+    let parts = Part::chosen(names)?;
+    say_how_busy();
+    let folder = tempfile::Builder::new().prefix("belljar-bench-").tempdir_in(std::env::current_dir()?)?;
+    let belljar = belljar::Belljar::find(folder.path())?;
+    for part in parts {
+        part.run(&belljar, folder.path(), rounds)?;
+    }
+    Ok(())
+}
+
+/// Figures of a busy machine are figures of something else.
+fn say_how_busy() {
+    let line = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = line.split(' ').next().unwrap_or_default();
+    println!("load average at the start: {load}");
+    if load.parse::<f64>().is_ok_and(|load| load > QUIET) {
+        println!("warning: this machine is busy; figures below are only good for their ratios, if at all");
+    }
+}
+
+/// How often each case is measured, if nobody says.
+const ROUNDS: usize = 5;
+const QUIET: f64 = 0.5;

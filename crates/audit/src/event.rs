@@ -136,6 +136,27 @@ pub enum Event {
     TokenMinted { profile: String, permissions: String, repositories: Vec<String>, expires: String },
     /// It was given back. `error` says why not.
     TokenRevoked { error: Option<Printable> },
+    /// A push was judged and is about to leave: one of its refs, from where to where. What the server makes of it is its own.
+    PushSent {
+        name: HostName,
+        port: u16,
+        repository: Printable,
+        #[serde(rename = "ref")]
+        reference: Printable,
+        old: Printable,
+        new: Printable,
+    },
+    /// A push was judged, and nothing of it left. `reason` is a word of its own list, `detail` what the client was told.
+    PushRefused {
+        name: HostName,
+        port: u16,
+        repository: Printable,
+        #[serde(rename = "ref")]
+        reference: Printable,
+        reason: Printable,
+        detail: Printable,
+        times: u64,
+    },
     /// There was more of the same than is worth writing.
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
@@ -357,6 +378,29 @@ mod tests {
                     expires: "2026-11-15T10:00:00.000000Z".into(),
                 },
                 r#"{"kind":"token_minted","profile":"read","permissions":"contents:read","repositories":["acme/widgets"],"expires":"2026-11-15T10:00:00.000000Z"}"#,
+            ),
+            (
+                Event::PushSent {
+                    name: "github.com".parse().unwrap(),
+                    port: 443,
+                    repository: "/acme/widgets".into(),
+                    reference: "refs/heads/x".into(),
+                    old: "0000".into(),
+                    new: "aaaa".into(),
+                },
+                r#"{"kind":"push_sent","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/x","old":"0000","new":"aaaa"}"#,
+            ),
+            (
+                Event::PushRefused {
+                    name: "github.com".parse().unwrap(),
+                    port: 443,
+                    repository: "/acme/widgets".into(),
+                    reference: "refs/heads/main".into(),
+                    reason: "push_branch".into(),
+                    detail: "no".into(),
+                    times: 1,
+                },
+                r#"{"kind":"push_refused","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/main","reason":"push_branch","detail":"no","times":1}"#,
             ),
             (Event::TokenRevoked { error: None }, r#"{"kind":"token_revoked","error":null}"#),
             (

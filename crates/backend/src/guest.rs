@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
 use crate::layout::Layout;
+use crate::stubs::Stubs;
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::passing;
@@ -23,6 +24,8 @@ pub struct Guest {
     sealed: Sealed,
     first: Option<UnixStream>,
     way_out: Vec<OwnedFd>,
+    /// What was made for it in folders of the host.
+    stubs: Option<Stubs>,
 }
 
 impl Guest {
@@ -35,7 +38,15 @@ impl Guest {
             sealed: Sealed { landlock_abi: 0, intake: None },
             first: None,
             way_out: Vec::new(),
+            stubs: None,
         }
+    }
+
+    /// Makes what its mounts need in folders of the host.
+    pub(crate) fn make_stubs(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
+        self.stubs = Stubs::begin(plan, layout, self.process.handle())?;
+        // Held by us already: where this fails they go away after the guest, and not before.
+        self.stubs.as_ref().map_or(Ok(()), |stubs| stubs.make(layout))
     }
 
     /// Tells it everything, with the mounts that belong to it.
@@ -117,7 +128,7 @@ impl Guest {
     /// Kills the guest and everything it started, and waits only where something has to be taken away after them. For
     /// a process that is about to exit, and so leaves nobody unreaped.
     pub fn abandon(mut self) {
-        if self.cgroup.is_none() && self.process.end == End::Killed {
+        if self.cgroup.is_none() && self.stubs.is_none() && self.process.end == End::Killed {
             self.process.kill();
             self.process.end = End::Over;
         }
@@ -128,8 +139,9 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.door.close();
         self.process.end();
-        // Only now can it be removed.
+        // Only now can they be removed.
         self.cgroup = None;
+        self.stubs = None;
     }
 }
 
@@ -180,8 +192,13 @@ impl Process {
         Some(SandboxError::runtime("launch_failed", message))
     }
 
+    /// The guest itself, or who ends after it.
+    fn handle(&self) -> BorrowedFd<'_> {
+        self.guest.as_ref().unwrap_or(&self.started.pidfd).as_fd()
+    }
+
     fn kill(&self) {
-        let _ = pidfd_send_signal(self.guest.as_ref().unwrap_or(&self.started.pidfd), Signal::KILL);
+        let _ = pidfd_send_signal(self.handle(), Signal::KILL);
     }
 
     fn end(&mut self) {

@@ -20,6 +20,7 @@ mod layout;
 mod native;
 mod open_place;
 mod plan;
+mod stubs;
 
 use plan::Enforcement;
 
@@ -30,3 +31,4 @@ pub use embedded::keep_program;
 pub use guest::Guest;
 pub use layout::{GitInside, shell};
 pub use plan::{FirstRequest, Plan, Wall, WayOut, new_id};
+pub use stubs::sweep_stubs;

@@ -28,6 +28,7 @@ pub struct Plan {
     own: Vec<PathBuf>,
     kept_program: Option<PathBuf>,
     git: Option<GitInside>,
+    stubs: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -66,6 +67,7 @@ impl Plan {
             own: Vec::new(),
             kept_program: None,
             git: None,
+            stubs: None,
             layout: OnceLock::new(),
         }
     }
@@ -111,6 +113,16 @@ impl Plan {
     pub fn with_git(mut self, git: GitInside) -> Plan {
         self.git = Some(git);
         self
+    }
+
+    /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
+    pub fn with_stubs(mut self, directory: PathBuf) -> Plan {
+        self.stubs = Some(directory);
+        self
+    }
+
+    pub(crate) fn stubs(&self) -> Option<&Path> {
+        self.stubs.as_deref()
     }
 
     pub(crate) fn kept_program(&self) -> Option<&Path> {

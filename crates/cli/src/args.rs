@@ -2,12 +2,14 @@
 
 mod credentials;
 mod llm;
+mod publish;
 mod secrets;
 mod settings;
 mod workspace;
 
 pub(crate) use credentials::CredentialArgs;
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
+pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
@@ -63,6 +65,7 @@ impl Args {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
+            Some(Command::Publish(options)) => options.json,
             Some(Command::Trust(options)) => options.json,
             Some(Command::Secrets { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
@@ -145,6 +148,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LlmCommand,
     },
+    /// Push what was committed in a clone, and open a pull request if you say so
+    #[command(
+        after_help = "Nothing leaves before this: a run with --clone only collects commits. Examples:\n  \
+        belljar publish 3f2a9c0d11e8b7a4 --token secret:github\n  \
+        belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
+    )]
+    Publish(PublishArgs),
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -407,7 +417,8 @@ pub(crate) fn spec(
     Ok(SandboxSpec {
         backend: sandbox.backend,
         at_least: sandbox.at_least,
-        workspace: Some(workspace),
+        // What the host clones is worked on instead of a folder.
+        workspace: changes.takes_folder().then_some(workspace),
         mode: changes.mode(),
         protected,
         pushes,

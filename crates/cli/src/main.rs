@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some(args::Command::Run(options)) => commands::run::run(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
         Some(args::Command::Audit(options)) => commands::audit::audit(options),
+        Some(args::Command::Publish(options)) => commands::publish::publish(options),
         Some(args::Command::Trust(options)) => commands::trust::trust(options),
         Some(args::Command::Secrets { command }) => commands::secrets::secrets(command),
         Some(args::Command::Config { command }) => commands::config::config(command),

@@ -5,10 +5,10 @@ use crate::exec::{check_size, request};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, config, credentials, llm, machine, relay};
-use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep};
+use crate::{Sandbox, config, credentials, llm, machine, pushes, relay};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore};
+use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -121,7 +121,7 @@ impl Engine {
         prepared: &Prepared,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
-        let workspace = Workspace::prepare(&prepared.spec, || self.state())?;
+        let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
         match self.make_with(prepared, &workspace, first) {
             Ok(sandbox) => {
                 sandbox.keep(workspace);
@@ -203,6 +203,10 @@ impl Engine {
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
         }
+        let stubs = belljar_audit::state_directory().ok().map(|state| state.join("stubs"));
+        if let Some(directory) = &stubs {
+            plan = plan.with_stubs(directory.clone());
+        }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());
         }
@@ -241,8 +245,11 @@ impl Engine {
                 let _ = way_out::start(&self.gateway);
             }
             // The first start of a process also takes away what earlier ones left, however they ended.
-            static SWEPT: OnceLock<usize> = OnceLock::new();
-            SWEPT.get_or_init(sweep);
+            static SWEPT: OnceLock<()> = OnceLock::new();
+            SWEPT.get_or_init(|| {
+                sweep();
+                stubs.iter().for_each(|directory| sweep_stubs(directory, kept_program.as_deref()));
+            });
             Ok(())
         });
         let mut guest =
@@ -255,16 +262,15 @@ impl Engine {
         // The first command is running by now. What it dials waits until somebody serves it.
         let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {
-                let credentials = Arc::clone(&prepared.credentials);
-                way_out::serve(
-                    &self.gateway,
-                    &mut guest,
-                    policy,
-                    &recorder,
-                    credentials,
+                let terms = Terms {
+                    policy: policy.clone(),
+                    recorder: Arc::clone(&recorder),
+                    llm: route.clone(),
+                    credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    route.clone(),
-                )?
+                    pushes: Some(pushes::pushes(spec, &directory)),
+                };
+                way_out::serve(&self.gateway, &mut guest, terms)?
             }
             None => way_out::Open::NOTHING,
         };

@@ -26,6 +26,8 @@ mod faults;
 mod files;
 mod llm;
 mod machine;
+mod publish;
+mod pushes;
 mod relay;
 mod sandbox;
 mod spend;
@@ -38,6 +40,7 @@ pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, s
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
 pub use machine::machine;
+pub use publish::{Publication, Published, publish};
 pub use sandbox::Sandbox;
 pub use spend::spend;
 pub use way_out::WayOut;
@@ -49,3 +52,4 @@ pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, 
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
+pub use belljar_workspace::{clone, shelf};

@@ -77,6 +77,14 @@ impl Sandbox {
         *self.files() = Files::Open(Box::new(workspace));
     }
 
+    /// What a person should know of its workspace before anything runs in it.
+    pub fn warning(&self) -> Option<String> {
+        match &*self.files() {
+            Files::Open(workspace) => workspace.warning(),
+            Files::Closed | Files::Done(_) => None,
+        }
+    }
+
     /// What became of its workspace, once it is disposed of; nothing before.
     pub fn changes(&self) -> Option<Result<Changes, SandboxError>> {
         match &*self.files() {

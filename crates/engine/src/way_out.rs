@@ -3,8 +3,7 @@
 use crate::credentials::forwarded;
 use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
-use belljar_gateway::llm::Route;
-use belljar_gateway::{self as gateway, Authority, Credentials, Gateway, Intake, Recorder, Served, Terms};
+use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Recorder, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
@@ -114,11 +113,7 @@ impl Open {
 pub(crate) fn serve(
     gateway: &OnceLock<Gateway>,
     guest: &mut Guest,
-    policy: &EgressPolicy,
-    recorder: &Arc<Recorder>,
-    credentials: Arc<Credentials>,
-    authority: Option<Arc<Authority>>,
-    llm: Option<Arc<Route>>,
+    terms: Terms,
 ) -> Result<Open, SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
@@ -127,9 +122,9 @@ pub(crate) fn serve(
     let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
     let all: usize = report.routes.iter().copied().map(usize::from).sum();
     let mut routes = resolvers.split_off(resolvers.len().saturating_sub(all));
-    let of_the_model = llm.as_ref().and(report.routes.first()).copied().unwrap_or(0);
+    let of_the_model = terms.llm.as_ref().and(report.routes.first()).copied().unwrap_or(0);
     let relay = routes.split_off(usize::from(of_the_model).min(routes.len()));
-    if report.caught == Caught::Nothing && llm.is_none() {
+    if report.caught == Caught::Nothing && terms.llm.is_none() {
         return Ok(Open { relay, ..Open::NOTHING });
     }
     let intake = Intake { listeners, resolvers, routes, has_ipv6: report.families == Families::Both };
@@ -139,12 +134,7 @@ pub(crate) fn serve(
         Caught::SomePorts => WayOut::SomePorts,
         Caught::Nothing => WayOut::Absent,
     };
-    let served = gateway
-        .serve(
-            intake,
-            Terms { policy: policy.clone(), recorder: Arc::clone(recorder), credentials, authority, llm },
-        )
-        .map_err(failed)?;
+    let served = gateway.serve(intake, terms).map_err(failed)?;
     Ok(Open { served: Some(served), way_out, relay })
 }
 

@@ -1,14 +1,19 @@
 //! A sandbox's workspace: made ready before it starts, put in order after it ended.
 
+use crate::publish::token;
 use crate::relay::Repository;
-use belljar_spec::git::BranchName;
+use belljar_backend::new_id;
+use belljar_gateway::SecretStore;
+use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, View, WorkspaceMode};
-use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
+use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::protect;
 use belljar_workspace::shelf::{self, Provisioned};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A workspace that is ready. Dropped, it is put in order.
 pub(crate) struct Workspace {
@@ -25,6 +30,15 @@ enum What {
     Folder,
     Layer(Held),
     Shelf(Box<Provisioned>),
+    Clone(Box<Clone>),
+}
+
+/// A clone that is worked in.
+struct Clone {
+    id: SandboxId,
+    state: PathBuf,
+    made: Cloned,
+    limits: PushLimits,
 }
 
 /// What became of a workspace.
@@ -36,6 +50,8 @@ pub enum Changes {
     Layer { id: LayerId, summary: Summary },
     /// They are on this branch of a shelf; `pushed` says that the host has its last commit.
     Shelf { shelf: String, branch: BranchName, pushed: bool },
+    /// They were collected from this clone of `url`.
+    Clone { id: SandboxId, url: String, collected: Box<Collected> },
 }
 
 impl Workspace {
@@ -43,6 +59,7 @@ impl Workspace {
     pub(crate) fn prepare(
         spec: &SandboxSpec,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind => match &spec.workspace {
@@ -73,7 +90,29 @@ impl Workspace {
                 let held = What::Shelf(Box::new(made));
                 Ok(Workspace { view: Some(view), repository: Some(repository), held })
             }
-            WorkspaceMode::Clone(_) => Err(SandboxError::unavailable("clone_unavailable", "not yet")),
+            WorkspaceMode::Clone(wanted) => {
+                let (id, state) = (new_id()?, state()?);
+                let token = token(&wanted.url, &spec.credentials, secrets)?;
+                let made = clone::make(&state, id, wanted, token)?;
+                let view = protect::view(&made.folder, &spec.protected)?;
+                let repository =
+                    Repository { directory: made.repository.clone(), branch: made.branch.clone() };
+                let repository = made.failed.is_none().then_some(repository);
+                let limits = spec.pushes.to_network().limits;
+                let held = What::Clone(Box::new(Clone { id, state, made, limits }));
+                Ok(Workspace { view: Some(view), repository, held })
+            }
+        }
+    }
+
+    /// What a person should know before anything runs in it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match &self.held {
+            What::Clone(clone) => {
+                let why = clone.made.failed.as_ref()?;
+                Some(format!("the workspace is empty: {} could not be cloned: {why}", clone.made.url))
+            }
+            What::Folder | What::Layer(_) | What::Shelf(_) => None,
         }
     }
 
@@ -97,6 +136,19 @@ impl Workspace {
                 let pushed = made.is_on_host()?;
                 let Provisioned { shelf, branch, .. } = *made;
                 Ok(Changes::Shelf { shelf, branch, pushed })
+            }
+            What::Clone(clone) => {
+                let Clone { id, state, made, limits } = *clone;
+                if made.failed.is_some() {
+                    return Ok(Changes::None);
+                }
+                let collected = clone::collect(&state, id, limits)?;
+                if collected.commits.is_empty() && collected.uncommitted.is_empty() {
+                    drop(made.hold);
+                    clone::remove(&state, id)?;
+                    return Ok(Changes::None);
+                }
+                Ok(Changes::Clone { id, url: made.url, collected: Box::new(collected) })
             }
         }
     }

@@ -203,6 +203,11 @@ impl Step {
             },
         )?;
         self.without_placeholders(serving).map_err(refused)?;
+        // The host's own requests have no credential to push with, and nobody who judges them.
+        if serving.pushes.is_some() && self.url.as_str().to_ascii_lowercase().contains("git-receive-pack") {
+            let refusal = Refusal::new(&self.name, Some(self.port), Reason::PushRefused);
+            return Err(refused(refusal.protocol(self.protocol).detail("a fetch does not push")));
+        }
         let permit = serving.permit(allowed, granted).await.map_err(refused)?;
         let (outside, mut record) = open(&permit, serving).await.map_err(refused)?;
         record.ending = Ending::Finished;

@@ -7,6 +7,7 @@ use crate::github::Tokens;
 use crate::intake::{Intake, Open};
 use crate::llm::Route;
 use crate::places::Places;
+use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::serving::{Alive, Serving};
 use crate::{SecretError, SecretStore, connection, dns};
@@ -107,6 +108,8 @@ pub struct Terms {
     pub credentials: Arc<Credentials>,
     /// Who signs for servers whose TLS is looked into; needed where [`crate::decide::needs_authority`] says so.
     pub authority: Option<Arc<Authority>>,
+    /// What holds for pushes to git hosts, where somebody looks.
+    pub pushes: Option<Pushes>,
 }
 
 /// A sandbox that is being served. Dropped, its connections end.

@@ -6,7 +6,7 @@
 use crate::decide::Permit;
 use crate::relay::Counts;
 use belljar_audit::{Ending, Event, Log};
-use belljar_spec::egress::{Destination, Printable, Reason, Refusal};
+use belljar_spec::egress::{Destination, HostName, Printable, Reason, Refusal};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use std::time::Instant;
 pub struct Recorder {
     log: Option<Log>,
     refusals: Mutex<Refusals>,
-    /// How often each request to a model was refused.
+    /// How often each request to a model, or each push, was refused.
     requests: Mutex<BTreeMap<String, u64>>,
     next_connection: AtomicU64,
     /// For each of [`Many`].
@@ -40,6 +40,16 @@ pub(crate) enum Many {
     Uses,
     Incidents,
     Relayed,
+}
+
+/// A ref that was not pushed.
+pub(crate) struct PushRefused {
+    pub(crate) name: HostName,
+    pub(crate) port: u16,
+    pub(crate) repository: Printable,
+    pub(crate) reference: Printable,
+    pub(crate) reason: &'static str,
+    pub(crate) detail: Printable,
 }
 
 #[derive(Default)]
@@ -128,6 +138,24 @@ impl Recorder {
         let times = self.count(format!("model {model:?} {path} {}", reason.code()));
         let detail = (!detail.is_empty()).then(|| detail.into());
         self.write_some(Many::Refusals, times, || Event::ModelRefused { model, path, reason, detail, times });
+    }
+
+    /// A push that did not leave: said once in the summary, and of each ref why.
+    pub(crate) fn push_refused(&self, refusal: &Refusal, events: Vec<PushRefused>) {
+        self.remember(refusal);
+        for PushRefused { name, port, repository, reference, reason, detail } in events {
+            let times = self.count(format!("push {name}:{port} {repository} {reference} {reason}"));
+            let reason = reason.into();
+            self.write_some(Many::Refusals, times, || Event::PushRefused {
+                name,
+                port,
+                repository,
+                reference,
+                reason,
+                detail,
+                times,
+            });
+        }
     }
 
     /// A connection that is about to be used. What cannot be recorded is not let out.
@@ -233,7 +261,6 @@ const LINES: u64 = 20_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_spec::egress::HostName;
 
     fn refusal(name: &str) -> Refusal {
         let name: HostName = name.parse().expect("a name");

@@ -7,6 +7,7 @@ use crate::dial;
 use crate::gateway::Terms;
 use crate::names::{Families, Names};
 use crate::places::{Crowd, Places, Seat, Table};
+use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
@@ -27,6 +28,7 @@ pub(crate) struct Serving {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) authority: Option<Arc<Authority>>,
+    pub(crate) pushes: Option<Pushes>,
     resolver: OnceLock<Resolver>,
     trust: OnceLock<Result<ClientConfig, TrustError>>,
     table: Arc<Table>,
@@ -34,7 +36,7 @@ pub(crate) struct Serving {
 
 impl Serving {
     pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families) -> Serving {
-        let Terms { policy, recorder, credentials, authority, llm: _ } = terms;
+        let Terms { policy, recorder, credentials, authority, pushes, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections),
@@ -45,6 +47,7 @@ impl Serving {
             recorder,
             credentials,
             authority,
+            pushes,
             trust: OnceLock::new(),
             resolver: OnceLock::new(),
         }

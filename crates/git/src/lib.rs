@@ -7,8 +7,10 @@ pub mod advertisement;
 mod capabilities;
 pub mod config;
 pub mod daemon;
+pub mod fetch;
 pub mod judge;
 mod object_id;
+mod pack_judge;
 pub mod pkt;
 pub mod push;
 mod ref_name;
@@ -17,5 +19,6 @@ pub mod report;
 
 pub use capabilities::Capabilities;
 pub use object_id::{NotAnObjectId, ObjectFormat, ObjectId};
+pub use pack_judge::{PackJudge, TakenPack};
 pub use ref_name::{NotARefName, RefName};
 pub use refusal::PushRefusal;

@@ -8,12 +8,15 @@
 //!
 //! Called as `git` it is none of that, but the guard that stands in front of git inside.
 //!
+//! Called with the word `reap` it is none of that either, but a process outside of sandboxes that cleans up after one.
+//!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
 mod exec;
 mod files;
 mod guard;
 mod intake;
+mod reap;
 mod relay;
 mod seal;
 mod serve;
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word.as_encoded_bytes() == tree::ORPHANED.to_bytes()) {
         tree::kill_below_us();
         return ExitCode::SUCCESS;
+    }
+    if reap::is_wanted() {
+        return reap::run();
     }
     match serve::serve() {
         Ok(()) => ExitCode::SUCCESS,

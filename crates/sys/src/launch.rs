@@ -194,6 +194,19 @@ pub fn first_inherited() -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(3) }
 }
 
+/// The first descriptors that a launched program was given, from number 3 on. To be called once, by that program, instead of
+/// [`first_inherited`].
+pub fn inherited(count: usize) -> Vec<OwnedFd> {
+    // SAFETY: numbers only, as above.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    let is_open = |number: &i32| {
+        // SAFETY: a number that is not open is an error, and nothing else.
+        unsafe { libc::fcntl(*number, libc::F_GETFD) != -1 }
+    };
+    // SAFETY: they are open, and by the contract above nobody else owns them.
+    (3..).take(count).filter(is_open).map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
+}
+
 /// A program on its way.
 pub struct Started {
     /// A handle that never means another process.
@@ -398,4 +411,4 @@ const HOLDER_STACK: usize = 16 * 1024;
 /// For the child until its exec: far more than a chain of system calls needs.
 const STACK: usize = 64 * 1024;
 /// Room for the descriptors of one launch.
-pub const MAX_INHERITED: usize = 16;
+pub const MAX_INHERITED: usize = 64;

@@ -8,6 +8,7 @@
 
 pub mod frame;
 pub mod message;
+pub mod planted;
 
 pub use frame::{Frame, FrameReader, Tag};
 pub use message::VERSION;

@@ -280,6 +280,14 @@ fn a_push_is_asked_for_and_never_forced() {
     let mine = inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
     machine.collect();
+    // A remote on this machine does not make us run anything either.
+    let canary = machine.base.join("canary");
+    for hook in ["pre-receive", "update", "post-receive", "reference-transaction", "post-update"] {
+        let path = machine.remote.folder.join("hooks").join(hook);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, format!("#!/bin/sh\ntouch {}\nexit 1\n", canary.display())).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
     let (state, id) = (machine.state(), machine.id);
     // The default branch only by its name.
     let pushed = clone::push(&state, id, None, None);
@@ -289,6 +297,8 @@ fn a_push_is_asked_for_and_never_forced() {
     let pushed = clone::push(&state, id, Some(&other), None).unwrap();
     assert_eq!((pushed.branch.as_str(), pushed.commit.as_str()), ("other", mine.as_str()));
     assert!(!clone::list(&state).unwrap()[0].unpushed);
+    assert!(!canary.exists());
+    fs::remove_dir_all(machine.remote.folder.join("hooks")).unwrap();
     // Somebody else was quicker.
     let source = Repository { folder: machine.base.join("source") };
     let theirs = source.commit("theirs", "t\n", "theirs");

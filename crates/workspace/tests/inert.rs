@@ -6,7 +6,7 @@
 
 mod repository;
 
-use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF};
+use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF, other_side};
 use repository::{Repository, directory, git};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -238,6 +238,21 @@ fn a_repository_that_bites_can_be_fetched_from() {
     assert_eq!(trap.sprung(), [""; 0]);
     let call = Git::find().unwrap().on(&ours).args(["rev-parse", "refs/agent/main"]);
     assert_eq!(call.line().unwrap(), trap.last);
+}
+
+#[test]
+fn a_repository_that_bites_can_be_pushed_to() {
+    let trap = Trap::set();
+    let (ours, git) = (trap.ours(), Git::find().unwrap());
+    let folder = trap.repository.folder.to_str().unwrap();
+    let fetch = git.on(&ours).args(["fetch", "-q", "--no-tags"]);
+    let fetch = fetch.arg(format!("--upload-pack={}", other_side("upload-pack"))).args([folder, "main:main"]);
+    fetch.allow_protocols(&["file"]).output().unwrap();
+    let push = git.on(&ours).args(["push", "-q"]);
+    let push = push.arg(format!("--receive-pack={}", other_side("receive-pack")));
+    // With `receive.procReceiveRefs` it wants a hook, and has none: refused, and nothing ran.
+    let _ = push.args([folder, "main:refs/heads/pushed"]).allow_protocols(&["file"]).run().unwrap();
+    assert_eq!(trap.sprung(), [""; 0]);
 }
 
 #[test]

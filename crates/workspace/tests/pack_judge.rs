@@ -6,7 +6,6 @@ use belljar_git::judge::{Facts, Seen};
 use belljar_git::push::Update;
 use belljar_git::{ObjectFormat, ObjectId, PushRefusal, RefName};
 use belljar_spec::git::PushLimits;
-use belljar_workspace::inert::Git;
 use belljar_workspace::pack_judge::{PackJudge, Quarantine};
 use std::fs::{self, File};
 use std::io::Write;
@@ -28,7 +27,7 @@ impl World {
 
     fn with(format: ObjectFormat) -> World {
         let directory = TempDir::new().unwrap();
-        let judge = PackJudge::new(Git::find().unwrap(), directory.path().join("quarantines"));
+        let judge = PackJudge::new(directory.path().join("quarantines"));
         let world = World { directory, judge };
         fs::create_dir(world.repository()).unwrap();
         world.git(&["init", "-q", "-b", "main", &format!("--object-format={}", format.name())]);
@@ -331,7 +330,7 @@ fn what_a_kill_left_is_removed() {
     fs::write(quarantines.join("1-0/lock"), "").unwrap();
     let kept = world.take(world.pack(&world.head(), &[], &[])).unwrap();
     assert_eq!(world.quarantines(), 2);
-    let _again = PackJudge::new(Git::find().unwrap(), quarantines);
+    let _again = PackJudge::new(quarantines);
     assert_eq!(world.quarantines(), 1, "the one in use stays");
     drop(kept);
     assert_eq!(world.quarantines(), 0);

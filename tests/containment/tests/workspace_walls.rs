@@ -464,3 +464,154 @@ fn a_commit_in_the_overlay_of_a_linked_worktree_stays_in_the_layer() {
         }
     }
 }
+
+/// What is protected, missing or not, in a folder with nothing but the folder itself to hold it.
+fn bound(workspace: &Path, shields: &[Shield]) -> View {
+    View { shields: [shields, &missing()].concat(), ..View::plain(workspace.into()) }
+}
+
+const MISSING: [&str; 3] = [".git/commondir", ".git/info/attributes", ".husky"];
+
+fn is_there(folder: &Path) -> [bool; 3] {
+    MISSING.map(|path| folder.join(path).exists())
+}
+
+#[test]
+fn what_is_protected_and_missing_stays_missing() {
+    for wall in walls() {
+        let (workspace, shields) = repository();
+        let before = everything(workspace.path());
+        let view = bound(workspace.path(), &shields);
+        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        assert_eq!(is_there(jail.workspace.path()), [true; 3], "{wall}");
+        let owner = fs::metadata(jail.workspace.path()).unwrap().uid();
+        assert_eq!(fs::metadata(jail.outside(".husky")).unwrap().uid(), owner, "{wall}");
+        let worked = attack_all(&jail, &["/workspace"], &MISSING);
+        assert_eq!(worked, Vec::<String>::new(), "{wall}");
+        drop(jail.sandbox);
+        assert_eq!(everything(jail.workspace.path()), before, "{wall}");
+    }
+}
+
+#[test]
+fn a_stub_stays_as_long_as_one_sandbox_needs_it() {
+    for wall in walls() {
+        let (workspace, shields) = repository();
+        let before = everything(workspace.path());
+        let first = viewed(*wall, folder(), bound(workspace.path(), &shields), |_| {}).unwrap();
+        // The next one finds what the first one made, and takes it for what was always there.
+        let found: Vec<Shield> = MISSING.iter().map(|path| shield(path, Shielded::Existing)).collect();
+        let view =
+            View { shields: [shields.clone(), found].concat(), ..View::plain(workspace.path().into()) };
+        let second = viewed(*wall, folder(), view, |_| {}).unwrap();
+        let third = viewed(*wall, folder(), bound(workspace.path(), &shields), |_| {}).unwrap();
+        drop(first);
+        drop(third);
+        assert_eq!(is_there(workspace.path()), [true; 3], "{wall}");
+        let worked = attack_all(&second, &["/workspace"], &MISSING);
+        assert_eq!(worked, Vec::<String>::new(), "{wall}");
+        drop(second);
+        assert_eq!(everything(workspace.path()), before, "{wall}");
+    }
+}
+
+#[test]
+fn what_somebody_put_into_a_stub_is_kept() {
+    for wall in walls() {
+        let (workspace, shields) = repository();
+        let view = bound(workspace.path(), &shields);
+        let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
+        fs::write(jail.outside(".husky/pre-commit"), "mine").unwrap();
+        fs::write(jail.outside(".git/info/attributes"), "* mine").unwrap();
+        drop(jail.sandbox);
+        assert_eq!(is_there(jail.workspace.path()), [false, true, true], "{wall}");
+        assert_eq!(fs::read_to_string(jail.workspace.path().join(".husky/pre-commit")).unwrap(), "mine");
+    }
+}
+
+/// A process that makes one sandbox after the other, to be killed.
+fn holder(workspace: &Path, state: &Path, wall: BackendName) -> std::process::Child {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "hold_a_sandbox_with_stubs"])
+        .env("BELLJAR_HOLD_WORKSPACE", workspace)
+        .env("BELLJAR_HOLD_WALL", wall.as_str())
+        .env("XDG_STATE_HOME", state)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Not a test: what others start and kill.
+#[test]
+#[ignore = "started by another test"]
+fn hold_a_sandbox_with_stubs() {
+    let (Ok(workspace), Ok(wall)) =
+        (std::env::var("BELLJAR_HOLD_WORKSPACE"), std::env::var("BELLJAR_HOLD_WALL"))
+    else {
+        return;
+    };
+    let (_, shields) = repository();
+    let wall = BackendName::ALL.into_iter().find(|name| name.as_str() == wall).unwrap();
+    let once = std::env::var("BELLJAR_HOLD_ONCE").is_ok();
+    for _ in 0..if once { 1 } else { 1000 } {
+        let view = bound(Path::new(&workspace), &shields);
+        let jail = viewed(wall, folder(), view, |_| {}).unwrap();
+        jail.sh("true");
+    }
+}
+
+/// The processes that clean up after sandboxes on this folder: its name as the kernel knows it is in their words.
+fn reapers(folder: &Path) -> Vec<u32> {
+    let found = fs::metadata(folder).unwrap();
+    processes_with(&format!("{:x}-{:x}", found.dev(), found.ino()))
+}
+
+#[test]
+fn killed_at_random_moments_no_stub_is_left() {
+    let (workspace, _) = repository();
+    let before = everything(workspace.path());
+    let state = folder();
+    let bytes = canary("seed").into_bytes();
+    for round in 0..60 {
+        let mut child = holder(workspace.path(), state.path(), walls()[round % walls().len()]);
+        let dice = u64::from(bytes[bytes.len() - 1 - round % 30]) * 131 + round as u64 * 977;
+        std::thread::sleep(std::time::Duration::from_micros(8000 + dice % 50_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(eventually(|| reapers(workspace.path()).is_empty()), "{:?}", reapers(workspace.path()));
+    assert_eq!(everything(workspace.path()), before);
+    let notes = fs::read_dir(state.path().join("belljar/stubs")).map(Iterator::count).unwrap_or(0);
+    assert_eq!(notes, 0, "notes");
+}
+
+#[test]
+fn where_the_reaper_is_killed_too_the_next_start_takes_stubs_away() {
+    for wall in walls() {
+        let (workspace, _) = repository();
+        let before = everything(workspace.path());
+        let (state, elsewhere) = (folder(), repository().0);
+        let mut child = holder(workspace.path(), state.path(), *wall);
+        assert!(eventually(|| is_there(workspace.path()) == [true; 3]), "{wall}");
+        let stop = |pid: u32| {
+            use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+            let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL);
+        };
+        // Held still first, so that both die at the same moment.
+        reapers(workspace.path()).into_iter().for_each(stop);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        reapers(workspace.path()).into_iter().for_each(stop);
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "hold_a_sandbox_with_stubs"])
+            .env("BELLJAR_HOLD_WORKSPACE", elsewhere.path())
+            .env("BELLJAR_HOLD_WALL", wall.as_str())
+            .env("BELLJAR_HOLD_ONCE", "1")
+            .env("XDG_STATE_HOME", state.path())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{wall}");
+        assert_eq!(everything(workspace.path()), before, "{wall}");
+    }
+}

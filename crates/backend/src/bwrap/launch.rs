@@ -73,6 +73,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     .map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr, their_info));
     let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);
+    guest.make_stubs(plan, layout)?;
 
     let setup = Setup {
         version: belljar_wire::VERSION,

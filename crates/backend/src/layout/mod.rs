@@ -38,7 +38,6 @@ pub(crate) struct Layout {
     /// Those of them that have a layer over them.
     pub(crate) layers: Vec<Layered>,
     /// What has to be made in folders of the host before they are mounted.
-    #[expect(dead_code, reason = "nobody makes them yet: a plan that needs them does not start")]
     pub(crate) missing: Vec<Missing>,
     /// Symbolic links (place, destination).
     pub(crate) links: Vec<(String, String)>,

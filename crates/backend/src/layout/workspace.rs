@@ -29,6 +29,8 @@ pub(crate) struct Layered {
 pub(crate) struct Missing {
     pub(crate) root: PathBuf,
     pub(crate) stubs: Vec<Stub>,
+    /// All that is shielded in it.
+    pub(crate) shields: Vec<String>,
 }
 
 /// What a view adds to a layout.
@@ -142,7 +144,12 @@ impl Shown {
     /// What has to be made in folders of the host.
     pub(super) fn missing(&self) -> Vec<Missing> {
         let roots = self.shielded.iter().filter(|root| !root.is_layered);
-        roots.map(|root| Missing { root: root.folder.clone(), stubs: stubs(&root.shields) }).collect()
+        let missing = roots.map(|root| Missing {
+            root: root.folder.clone(),
+            stubs: stubs(&root.shields),
+            shields: root.shields.iter().map(|shield| shield.path.clone()).collect(),
+        });
+        missing.collect()
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     // From here on dropping the guest ends the process and takes the cgroup away.
     let mut guest = Guest::starting(door, process, cgroup);
     let (layout, sources) = view?;
+    guest.make_stubs(plan, layout)?;
     let setup = Setup {
         version: belljar_wire::VERSION,
         steps: steps(plan, layout, identity, &sources),

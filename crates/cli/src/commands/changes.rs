@@ -21,11 +21,30 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
             eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {shelf}");
             eprintln!("  hint: `belljar run --branch {branch} -- git push` brings them here");
         }
+        Some(Changes::Clone { id, url, collected }) => {
+            let commits = counted_as(collected.count, "commit");
+            eprintln!("belljar: {commits} on branch {} of {url}", collected.branch);
+            for commit in &collected.commits {
+                eprintln!("  {} {}", &commit.hash.as_str()[..10], commit.subject);
+            }
+            if !collected.uncommitted.is_empty() {
+                let files = counted_as(collected.uncommitted.len() as u64, "file");
+                eprintln!("belljar: {files} changed and not committed; only commits leave a clone");
+            }
+            eprintln!("  hint: `belljar publish {id}` pushes them, `belljar discard {id}` throws them away");
+        }
     }
     Ok(())
 }
 
-/// The same, for programs.
+/// Says what should be known before anything runs.
+pub(super) fn warn(sandbox: &Sandbox) {
+    if let Some(warning) = sandbox.warning() {
+        eprintln!("belljar: {warning}");
+    }
+}
+
+/// The same as [`say`], for programs.
 pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
     Ok(match sandbox.changes().transpose()? {
         None | Some(Changes::None) => None,
@@ -33,7 +52,24 @@ pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
         Some(Changes::Shelf { shelf, branch, pushed }) => {
             Some(json!({ "shelf": shelf, "branch": branch, "pushed": pushed }))
         }
+        Some(Changes::Clone { id, url, collected }) => Some(json!({
+            "clone": id,
+            "url": url,
+            "branch": collected.branch,
+            "commits": collected.commits.iter().map(|commit| json!({
+                "hash": commit.hash.as_str(),
+                "author": commit.author,
+                "subject": commit.subject,
+                "files": commit.files,
+            })).collect::<Vec<_>>(),
+            "count": collected.count,
+            "uncommitted": collected.uncommitted,
+        })),
     })
+}
+
+fn counted_as(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 fn counted(files: usize) -> String {

@@ -8,6 +8,7 @@ pub(crate) mod llm;
 mod model;
 pub(crate) mod paper;
 pub(crate) mod policy;
+pub(crate) mod publish;
 mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;

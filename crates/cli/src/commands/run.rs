@@ -69,6 +69,7 @@ pub(super) fn say_forwarded(spec: &SandboxSpec) {
 
 /// A wall that is none must not pass for one.
 pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
+    changes::warn(sandbox);
     match sandbox.backend() {
         BackendName::Host => {
             eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");

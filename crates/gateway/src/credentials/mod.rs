@@ -22,7 +22,7 @@ mod tests;
 mod watch;
 
 pub(crate) use forms::Forms;
-pub use forward::danger_forward;
+pub use forward::{danger_forward, for_the_host};
 pub(crate) use redact::Redact;
 pub(crate) use watch::Watch;
 

@@ -1,6 +1,7 @@
 //! Bodies on their way: as they come, watched for placeholders, or with real values taken out.
 
 use crate::credentials::{Credentials, Origin, Redact, Watch};
+use belljar_git::advertisement::AddCapability;
 use belljar_spec::egress::Refusal;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -10,6 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 /// A body of any kind. An error in it keeps its causes: a stream's reset is passed on by its reason.
@@ -23,6 +25,8 @@ pub(super) enum BodyError {
     BrokenOff(#[source] h2::Error),
     #[error("a placeholder is in the body")]
     Placeholder,
+    #[error("what was kept cannot be read again")]
+    Kept(#[source] std::io::Error),
 }
 
 /// A body as it comes. The library takes a stream of HTTP/2 that was broken off for one that is over, if whoever broke it
@@ -66,8 +70,86 @@ impl HttpBody for Passing {
 }
 
 /// Of our own.
-pub(super) fn whole(text: String) -> Body {
-    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
+pub(super) fn whole(content: impl Into<Bytes>) -> Body {
+    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that was kept in a file, and how long it is.
+pub(super) struct Kept {
+    pieces: Receiver<std::io::Result<Bytes>>,
+    left: u64,
+}
+
+impl Kept {
+    pub(super) fn new(pieces: Receiver<std::io::Result<Bytes>>, length: u64) -> Kept {
+        Kept { pieces, left: length }
+    }
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match ready!(self.pieces.poll_recv(context)) {
+            Some(Ok(piece)) => {
+                self.left = self.left.saturating_sub(piece.len() as u64);
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(BodyError::Kept(error)))),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+/// A list of refs on its way to a client that will push: it is asked to leave nothing out of its pack.
+pub(super) struct WholePacks {
+    body: Body,
+    add: Option<AddCapability>,
+}
+
+impl WholePacks {
+    pub(super) fn new(body: Body) -> WholePacks {
+        WholePacks { body, add: Some(AddCapability::new("no-thin")) }
+    }
+}
+
+impl HttpBody for WholePacks {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        loop {
+            let Some(frame) = ready!(Pin::new(&mut this.body).poll_frame(context)) else {
+                let rest = this.add.take().map(|mut add| add.finish()).unwrap_or_default();
+                let rest = (!rest.is_empty()).then(|| Ok(Frame::data(Bytes::from(rest))));
+                return Poll::Ready(rest);
+            };
+            let passed = match (frame?.into_data(), &mut this.add) {
+                (Ok(data), Some(add)) => add.feed(&data),
+                (Ok(data), None) => data.to_vec(),
+                (Err(trailers), _) => return Poll::Ready(Some(Ok(trailers))),
+            };
+            if !passed.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from(passed)))));
+            }
+        }
+    }
 }
 
 /// Reads what a refused client still sends, as far as that is little: closed with bytes unread, its connection would be

@@ -6,7 +6,7 @@
 //!                        └─< answer: what was refused, and why        body: watched ─>  <─ redacted
 //! ```
 //!
-//! Nothing is buffered: a piece of a body is passed on when it arrives. A connection may become a web socket; no other
+//! Nothing is buffered but a push (`push`): a piece of a body is passed on when it arrives. A connection may become a web socket; no other
 //! upgrade is passed on, since HTTP/2 or TLS would name a host where nobody looks.
 
 mod answer;
@@ -15,6 +15,7 @@ mod crew;
 mod judge;
 mod legible;
 mod open;
+mod push;
 mod room;
 mod route;
 mod serve;

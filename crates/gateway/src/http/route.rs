@@ -1,11 +1,12 @@
 //! One connection's way: where its requests go, and what becomes of each.
 
 use super::answer;
-use super::body::{Body, BodyError, Passing, Redacted, Watched, drain};
+use super::body::{Body, BodyError, Passing, Redacted, Verdict, Watched, drain};
 use super::judge::{is_web_socket, judge};
 use super::legible::is_legible;
+use super::push::Asked;
 use super::upstream::{Sender, Start, Upstream};
-use crate::credentials::{Origin, Redact, Screened};
+use crate::credentials::{Origin, Redact, Screened, Watch};
 use crate::decide;
 use crate::record::OpenRecord;
 use crate::serving::{Alive, Serving};
@@ -36,17 +37,23 @@ pub(crate) struct Route {
 pub(super) type Answered = Result<Response<Body>, BodyError>;
 
 /// Why a request has no answer of its server.
-enum Stop {
+pub(super) enum Stop {
     Refused(Box<Refusal>),
-    /// The server broke off.
-    Broken(hyper::Error),
+    /// The server broke off, or the client.
+    Broken(BodyError),
 }
 
 /// A request that went out, and what came back.
-struct Sent {
-    sender: Sender,
+pub(super) struct Sent {
+    pub(super) sender: Sender,
     record: Option<Arc<Lock<OpenRecord>>>,
-    outcome: Result<Response<Incoming>, hyper::Error>,
+    pub(super) outcome: Result<Response<Incoming>, hyper::Error>,
+}
+
+/// What is sent behind a head, and what may come of looking at it.
+pub(super) struct Outgoing {
+    pub(super) body: Body,
+    pub(super) verdict: Option<Verdict>,
 }
 
 impl Route {
@@ -70,6 +77,7 @@ impl Route {
         let (mut head, body) = request.into_parts();
         let version = head.version;
         let expects = head.headers.contains_key(EXPECT);
+        let push = self.serving.pushes.as_ref().map(|pushes| (pushes, Asked::of(&head)));
         let screened = match self.admit(&mut head).await {
             Ok(screened) => screened,
             Err(refusal) => {
@@ -80,15 +88,20 @@ impl Route {
                 return Ok(self.refuse(&refusal, version));
             }
         };
-        match self.pass_on(head, body, screened, upgrade).await {
+        let (outgoing, redact) = (self.outgoing(body, version, screened.request), screened.response);
+        let outcome = match push {
+            Some((pushes, Some(asked))) => self.push(pushes, asked, head, outgoing, redact, upgrade).await,
+            Some((_, None)) | None => self.pass_on(head, outgoing, redact, upgrade).await,
+        };
+        match outcome {
             Ok(response) => Ok(response),
             Err(Stop::Refused(refusal)) => Ok(self.refuse(&refusal, version)),
-            Err(Stop::Broken(error)) => Err(error.into()),
+            Err(Stop::Broken(error)) => Err(error),
         }
     }
 
     /// Judges a request, and makes it the one that is sent.
-    async fn admit(&self, head: &mut Parts) -> Result<Screened, Refusal> {
+    pub(super) async fn admit(&self, head: &mut Parts) -> Result<Screened, Refusal> {
         if let Some(refusal) = &self.refused {
             return Err(refusal.clone());
         }
@@ -127,11 +140,23 @@ impl Route {
         }
     }
 
-    async fn pass_on(
+    /// The body of a request, watched if it has to be.
+    fn outgoing(&self, body: Incoming, version: Version, watch: Option<Watch>) -> Outgoing {
+        let body = Passing::new(body, version);
+        match watch {
+            None => Outgoing { body: body.boxed_unsync(), verdict: None },
+            Some(watch) => {
+                let (body, verdict) = Watched::new(body, watch, &self.serving.credentials, &self.to);
+                Outgoing { body: body.boxed_unsync(), verdict: Some(verdict) }
+            }
+        }
+    }
+
+    pub(super) async fn pass_on(
         &self,
         mut head: Parts,
-        body: Incoming,
-        screened: Screened,
+        Outgoing { body, verdict }: Outgoing,
+        redact: Option<Redact>,
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
@@ -146,18 +171,10 @@ impl Route {
             head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
-        if web_socket && screened.response.is_some() {
+        if web_socket && redact.is_some() {
             // What is compressed cannot be looked at.
             head.headers.remove(WEB_SOCKET_EXTENSIONS);
         }
-        let body = Passing::new(body, head.version);
-        let (body, verdict) = match screened.request {
-            None => (body.boxed_unsync(), None),
-            Some(watch) => {
-                let (body, verdict) = Watched::new(body, watch, &self.serving.credentials, &self.to);
-                (body.boxed_unsync(), Some(verdict))
-            }
-        };
         let refused = |refusal: Refusal| Stop::Refused(Box::new(refusal));
         let Sent { mut sender, record, outcome } =
             self.send(Request::from_parts(head, body)).await.map_err(refused)?;
@@ -168,7 +185,7 @@ impl Route {
                 let found = verdict.and_then(|verdict| verdict.get().cloned());
                 return Err(match found {
                     Some(refusal) => refused(refusal),
-                    None if sender.is_used || !sender.is_for_one() => Stop::Broken(error),
+                    None if sender.is_used || !sender.is_for_one() => Stop::Broken(error.into()),
                     None => refused(sender.connection().failed(self, &error)),
                 });
             }
@@ -178,7 +195,7 @@ impl Route {
                 if sender.is_for_one() {
                     sender.keep(&mut *self.upstream.lock().await);
                 }
-                self.received(response, screened.response).map_err(refused)
+                self.received(response, redact).map_err(refused)
             }
             (true, None) => {
                 let detail = "the server changes to a protocol that nobody asked for";
@@ -186,7 +203,7 @@ impl Route {
             }
             (true, Some(record)) => {
                 let outside = hyper::upgrade::on(&mut response);
-                let (open, redact) = (self.keep(record), screened.response);
+                let open = self.keep(record);
                 if let Some(redact) = &redact {
                     redact.headers(response.headers_mut());
                     response.extensions_mut().remove::<ReasonPhrase>();
@@ -204,7 +221,7 @@ impl Route {
 
     /// Sends a request on the connection that there is. One that was closed meanwhile gave it back, and a new one takes
     /// it; what was sent in part is never sent again.
-    async fn send(&self, request: Request<Body>) -> Result<Sent, Refusal> {
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Sent, Refusal> {
         let mut request = request;
         for _ in 0..ATTEMPTS {
             let mut upstream = self.upstream.lock().await;

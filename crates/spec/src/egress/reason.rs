@@ -81,11 +81,13 @@ pub enum Reason {
     BudgetSpent,
     /// A model that the run may not use.
     ModelNotAllowed,
+    /// A push that the rules for branches do not allow, or that cannot be judged.
+    PushRefused,
 }
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 37] = [
+    pub const ALL: [Reason; 38] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
         Reason::NameDenied,
@@ -123,6 +125,7 @@ impl Reason {
         Reason::EncodedResponse,
         Reason::BudgetSpent,
         Reason::ModelNotAllowed,
+        Reason::PushRefused,
     ];
 
     /// Stable, for programs.
@@ -194,6 +197,7 @@ impl Reason {
             ),
             Reason::BudgetSpent => ("budget_spent", "the budget for the model is spent"),
             Reason::ModelNotAllowed => ("model_not_allowed", "this model is not one that the run may use"),
+            Reason::PushRefused => ("push_refused", "the rules for pushes do not allow this"),
         }
     }
 }

@@ -148,7 +148,8 @@ impl Refusal {
             | Reason::SecretUnavailable
             | Reason::EncodedResponse
             | Reason::BudgetSpent
-            | Reason::ModelNotAllowed => None,
+            | Reason::ModelNotAllowed
+            | Reason::PushRefused => None,
         }
     }
 

@@ -56,8 +56,7 @@ pub struct Shield {
 pub enum Shielded {
     /// A file or directory: it can be read, and neither changed nor moved nor removed.
     Existing,
-    /// A directory that must stay where it is, because of what is shielded in it; what else is in it may change, also where
-    /// a directory around it is held as a whole (`Existing`).
+    /// A directory that must stay where it is, because of what is shielded in it; what else is in it may change.
     Anchored,
     /// Nothing is there: an empty directory that nothing can be put into.
     MissingDirectory,

@@ -2,7 +2,7 @@
 
 use super::CloneError;
 use super::token::{Login, Token};
-use crate::inert::Call;
+use crate::inert::{Call, other_side};
 use belljar_spec::egress::Printable;
 use std::time::Duration;
 
@@ -22,6 +22,26 @@ pub(super) enum Protocol {
     Ssh,
     Git,
     File,
+}
+
+/// What is asked of the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// To give.
+    Upload,
+    /// To take.
+    Receive,
+}
+
+impl Service {
+    /// On this machine the other side is a git too, which is started by ours and without what ours was told.
+    fn on_this_machine(self, call: Call) -> Call {
+        let (option, name) = match self {
+            Service::Upload => ("--upload-pack", "upload-pack"),
+            Service::Receive => ("--receive-pack", "receive-pack"),
+        };
+        call.arg(format!("{option}={}", other_side(name)))
+    }
 }
 
 impl Address {
@@ -79,8 +99,9 @@ impl Address {
         Some(Address { url: text.to_string(), protocol, login: None })
     }
 
-    /// A call that may speak to it, and to nothing else: with its login, if it has one.
-    pub(super) fn reach(&self, call: Call) -> Call {
+    /// A call that may speak to it, and to nothing else: with its login, if it has one. The command and its options are
+    /// in it, the address is not yet.
+    pub(super) fn reach(&self, call: Call, service: Service) -> Call {
         let call =
             call.patience(PATIENCE).config("http.lowSpeedLimit", "1").config("http.lowSpeedTime", "60");
         match self.protocol {
@@ -88,7 +109,7 @@ impl Address {
             // Where a server sends us on to https, that is better.
             Protocol::Http => self.log_in(from_host(call, &PROXIES).allow_protocols(&["http", "https"])),
             Protocol::Git => call.allow_protocols(&["git"]),
-            Protocol::File => call.allow_protocols(&["file"]),
+            Protocol::File => service.on_this_machine(call).allow_protocols(&["file"]),
             // The host's keys, as its user has set them up; who would be asked something is not there.
             Protocol::Ssh => from_host(call, &["HOME", "SSH_AUTH_SOCK", "USER", "LOGNAME"])
                 .allow_protocols(&["ssh"])

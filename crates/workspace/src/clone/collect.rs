@@ -2,8 +2,9 @@
 
 use super::CloneError;
 use super::place::{Label, Place};
-use crate::foreign::{Foreign, Head, Import, ObjectHash, import};
+use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::inert::{Call, Git, PLAIN_DIFF};
+use belljar_git::ObjectId;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::{BranchName, PushLimits};
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub struct Collected {
     pub branch: BranchName,
     /// The branch's last commit, if it has one; it is now in a repository of ours.
-    pub tip: Option<ObjectHash>,
+    pub tip: Option<ObjectId>,
     /// What was committed on the branch, newest first, up to [`MOST_COMMITS`].
     pub commits: Vec<Commit>,
     /// How many commits there are.
@@ -30,7 +31,7 @@ pub struct Collected {
 /// A commit, as it may be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    pub hash: ObjectHash,
+    pub hash: ObjectId,
     pub author: Printable,
     pub subject: Printable,
     /// Files it changes, up to [`MOST_FILES`]; none for a merge.
@@ -63,12 +64,7 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
 }
 
 /// What is new since the remote was cloned.
-fn commits(
-    git: &Git,
-    ours: &Path,
-    label: &Label,
-    tip: &ObjectHash,
-) -> Result<(u64, Vec<Commit>), CloneError> {
+fn commits(git: &Git, ours: &Path, label: &Label, tip: &ObjectId) -> Result<(u64, Vec<Commit>), CloneError> {
     let new = |call: Call| {
         let call = call.args([tip.as_str(), "--not", "--remotes=origin"]);
         call.args(label.base.as_deref())
@@ -104,7 +100,7 @@ fn add_files(commits: &mut [Commit], names: &[u8]) {
 }
 
 /// Files beside a commit: by an index of ours, with attributes that name nothing which could run.
-fn uncommitted(git: &Git, place: &Place, tip: Option<&ObjectHash>) -> Result<Vec<Printable>, CloneError> {
+fn uncommitted(git: &Git, place: &Place, tip: Option<&ObjectId>) -> Result<Vec<Printable>, CloneError> {
     let (work, index) = (place.work(), place.root.join("index.new"));
     for name in ["index.new", "index.new.lock"] {
         let _ = fs::remove_file(place.root.join(name));
@@ -127,7 +123,7 @@ fn uncommitted(git: &Git, place: &Place, tip: Option<&ObjectHash>) -> Result<Vec
 impl Commit {
     fn read(fields: &[&[u8]]) -> Option<Commit> {
         let [hash, author, subject] = fields else { return None };
-        let hash = ObjectHash::parse(std::str::from_utf8(hash).ok()?)?;
+        let hash = object(std::str::from_utf8(hash).ok()?)?;
         Some(Commit {
             hash,
             author: Printable::new(author),

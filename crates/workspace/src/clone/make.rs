@@ -1,6 +1,6 @@
 //! Cloning: the host does it, before there is a sandbox.
 
-use super::address::{Address, Protocol};
+use super::address::{Address, Protocol, Service};
 use super::place::{Label, Place};
 use super::{CloneError, Cloned, Token};
 use crate::hold::Hold;
@@ -73,7 +73,8 @@ impl Maker<'_> {
     fn fetch(&self, label: &mut Label) -> Result<(), CloneError> {
         let ours = self.place.ours();
         let wanted = self.branch.full();
-        let ask = self.address.reach(self.git.anywhere()).args(["ls-remote", "--symref", "--"]);
+        let ask = self.git.anywhere().args(["ls-remote", "--symref"]);
+        let ask = self.address.reach(ask, Service::Upload).arg("--");
         let answer = ask.args([&self.address.url, "HEAD", &wanted]).output()?;
         let remote = Remote::read(&answer, &wanted);
         label.default = remote.default.as_ref().map(BranchName::to_string);
@@ -87,7 +88,7 @@ impl Maker<'_> {
             Some(depth) => fetch.arg(format!("--depth={depth}")).arg("--no-tags"),
             None => fetch,
         };
-        let fetch = self.address.reach(fetch).args(["--", &self.address.url]);
+        let fetch = self.address.reach(fetch, Service::Upload).args(["--", &self.address.url]);
         let one = start.as_str();
         let fetch = match self.spec.depth {
             Some(_) => fetch.arg(format!("+refs/heads/{one}:refs/remotes/origin/{one}")),

@@ -1,10 +1,11 @@
 //! Pushing what was collected, and only when somebody asks for it.
 
-use super::address::Address;
+use super::address::{Address, Service};
 use super::place::Place;
 use super::{CloneError, Token};
-use crate::foreign::ObjectHash;
+use crate::foreign::object;
 use crate::inert::{Finished, Git};
+use belljar_git::ObjectId;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
@@ -14,7 +15,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pushed {
     pub branch: BranchName,
-    pub commit: ObjectHash,
+    pub commit: ObjectId,
     pub url: String,
 }
 
@@ -36,14 +37,14 @@ pub fn push(
     let ours = place.ours();
     let found =
         git.on(&ours).args(["rev-parse", "-q", "--verify", &format!("{}^{{commit}}", branch.full())]).run();
-    let commit =
-        found.ok().and_then(|found| ObjectHash::parse(String::from_utf8_lossy(&found.stdout).trim_end()));
+    let commit = found.ok().and_then(|found| object(String::from_utf8_lossy(&found.stdout).trim_end()));
     let commit = commit.filter(|commit| label.base.as_deref() != Some(commit.as_str()));
     let commit = commit.ok_or(CloneError::NothingToPush)?;
     let address = Address::understand(&label.url, token)?;
     let call = git.on(&ours).args(["push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags"]);
-    let call = call.args(["--recurse-submodules=no", "--", &address.url]);
-    let pushed = address.reach(call.arg(format!("{commit}:{}", target.full()))).run()?;
+    let call =
+        address.reach(call.arg("--recurse-submodules=no"), Service::Receive).args(["--", &address.url]);
+    let pushed = call.arg(format!("{commit}:{}", target.full())).run()?;
     if pushed.code != Some(0) {
         let reason = Printable::from(address.scrub(&why(&pushed)).as_str());
         return Err(CloneError::NotPushed { branch: target.to_string(), url: address.url, reason });

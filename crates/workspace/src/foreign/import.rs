@@ -6,8 +6,9 @@
 //! the name of its content, or nothing is taken.
 
 use super::directory::Directory;
-use super::{Foreign, ForeignError, ObjectHash};
+use super::{Foreign, ForeignError};
 use crate::inert::{Git, GitError};
+use belljar_git::ObjectId;
 use belljar_spec::git::PushLimits;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,7 +21,7 @@ pub struct Import<'a> {
     pub ours: &'a Path,
     pub from: &'a Foreign,
     /// The commit that is wanted.
-    pub tip: &'a ObjectHash,
+    pub tip: &'a ObjectId,
     /// A directory for what is not yet trusted, on any filesystem; made, and removed again.
     pub scratch: &'a Path,
     pub limits: PushLimits,
@@ -36,7 +37,7 @@ pub enum ImportError {
     #[error("cannot keep what came: {0}")]
     Keep(#[from] io::Error),
     #[error("commit {tip} did not pass: {reason}")]
-    Refused { tip: ObjectHash, reason: String },
+    Refused { tip: ObjectId, reason: String },
 }
 
 /// Takes a commit with all it needs over into a repository of ours; afterwards it is there and nothing refers to it.

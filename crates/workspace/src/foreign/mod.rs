@@ -10,8 +10,9 @@ mod refs;
 
 pub use directory::ForeignError;
 pub use import::{Import, ImportError, import};
-pub use refs::{Head, ObjectHash};
+pub use refs::Head;
 
+use belljar_git::ObjectId;
 use directory::Directory;
 use std::path::Path;
 
@@ -55,4 +56,9 @@ impl Foreign {
     pub fn take_file(&self, from: &Path, path: &str) -> Result<(), ForeignError> {
         self.directory.take_file(from, path)
     }
+}
+
+/// An object's name, if this text is one.
+pub(crate) fn object(text: &str) -> Option<ObjectId> {
+    text.parse().ok()
 }

@@ -1,37 +1,14 @@
 //! Refs of a repository that an agent writes to, read as the files they are (gitrepository-layout(5)).
 
-use super::{Foreign, ForeignError};
+use super::{Foreign, ForeignError, object};
+use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
-use std::fmt;
-
-/// The name of an object: 40 or 64 hexadecimal digits, as git writes them.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectHash(String);
-
-impl ObjectHash {
-    /// The one that this text is.
-    pub fn parse(text: &str) -> Option<ObjectHash> {
-        let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        (digits && matches!(text.len(), 40 | 64)).then(|| ObjectHash(text.to_string()))
-    }
-
-    /// As text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ObjectHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// What a worktree is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
     Branch(BranchName),
-    Detached(ObjectHash),
+    Detached(ObjectId),
 }
 
 impl Foreign {
@@ -43,12 +20,12 @@ impl Foreign {
         let text = std::str::from_utf8(&bytes).map_err(|_| unclear())?.trim_end();
         match text.strip_prefix("ref:") {
             Some(name) => BranchName::of_ref(name.trim_start()).map(Head::Branch).ok_or_else(unclear),
-            None => ObjectHash::parse(text).map(Head::Detached).ok_or_else(unclear),
+            None => object(text).map(Head::Detached).ok_or_else(unclear),
         }
     }
 
     /// Where a branch stands, if it exists.
-    pub fn branch(&self, branch: &BranchName) -> Result<Option<ObjectHash>, ForeignError> {
+    pub fn branch(&self, branch: &BranchName) -> Result<Option<ObjectId>, ForeignError> {
         let name = branch.full();
         // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
         if self.has("reftable") {
@@ -56,7 +33,7 @@ impl Foreign {
         }
         if let Some(bytes) = self.read(&name, MOST_OF_A_REF)? {
             let text = String::from_utf8_lossy(&bytes);
-            let hash = ObjectHash::parse(text.trim_end());
+            let hash = object(text.trim_end());
             // A symbolic ref would be another name's value under this name.
             return hash
                 .map(Some)
@@ -78,10 +55,10 @@ impl Foreign {
 }
 
 /// `HASH NAME` a line, beside comments (`#`) and what tags point to (`^`).
-fn packed_ref(packed: &[u8], name: &str) -> Option<ObjectHash> {
+fn packed_ref(packed: &[u8], name: &str) -> Option<ObjectId> {
     packed.split(|byte| *byte == b'\n').find_map(|line| {
         let (hash, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-        (rest == name).then(|| ObjectHash::parse(hash))?
+        (rest == name).then(|| object(hash))?
     })
 }
 
@@ -116,7 +93,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
             let _ = packed_ref(&bytes, "refs/heads/a");
-            let _ = ObjectHash::parse(&String::from_utf8_lossy(&bytes));
+            let _ = object(&String::from_utf8_lossy(&bytes));
         }
     }
 }

@@ -15,6 +15,7 @@ mod settings;
 
 pub use call::{Call, Finished, GitError, PLAIN_DIFF};
 pub use running::Running;
+pub use settings::other_side;
 
 use std::path::{Path, PathBuf};
 

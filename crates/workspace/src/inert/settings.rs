@@ -59,3 +59,11 @@ pub(super) const SETTINGS: [(&str, &str); 25] = [
     ("safe.bareRepository", "explicit"),
     ("protocol.allow", "never"),
 ];
+
+/// The words of a git at the other end, for `--upload-pack` and `--receive-pack`, where that is a path on this machine: git
+/// starts it with a clean environment, so that it would follow the config that is there, hooks and all.
+pub fn other_side(service: &str) -> String {
+    let settings = SETTINGS.iter().map(|(key, value)| format!("-c {key}={value} "));
+    // Whose it is was decided by who named the path; as root it is often somebody else's.
+    format!("git -c safe.directory='*' {}{service}", settings.collect::<String>())
+}

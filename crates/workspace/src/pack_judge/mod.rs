@@ -16,13 +16,14 @@ mod workflows;
 use crate::inert::{Git, GitError};
 use belljar_git::judge::{Facts, Seen};
 use belljar_git::push::Update;
-use belljar_git::{ObjectFormat, ObjectId, PushRefusal};
+use belljar_git::{ObjectFormat, ObjectId, PushRefusal, TakenPack};
 use belljar_spec::egress::Printable;
 use belljar_spec::git::PushLimits;
 use objects::{Commit, Objects};
 use place::Place;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use workflows::Workflows;
@@ -30,15 +31,16 @@ use workflows::Workflows;
 /// Looks at packs.
 #[derive(Debug, Clone)]
 pub struct PackJudge {
-    git: Git,
+    /// Without one, nothing that has to be looked at passes.
+    git: Option<Git>,
     directory: PathBuf,
 }
 
 impl PackJudge {
-    /// With this git; quarantines are made in this directory, and those that somebody left behind are removed.
-    pub fn new(git: Git, directory: PathBuf) -> PackJudge {
+    /// With the host's git; quarantines are made in this directory, and those that somebody left behind are removed.
+    pub fn new(directory: PathBuf) -> PackJudge {
         place::sweep(&directory);
-        PackJudge { git, directory }
+        PackJudge { git: Git::find().ok(), directory }
     }
 
     /// Takes a pack, from where the file stands to its end.
@@ -51,13 +53,43 @@ impl PackJudge {
         let place = Place::make(&self.directory, format).map_err(|error| PushRefusal::Failed {
             detail: format!("no room to look at the pack: {error}"),
         })?;
-        index(&self.git, &place, pack, Trust::Nobody)?;
-        let objects = Objects::new(&self.git, &place);
+        let git = self.git.as_ref().ok_or_else(|| refusal(&GitError::Missing))?;
+        index(git, &place, pack, Trust::Nobody)?;
+        let objects = Objects::new(git, &place);
         let listed = objects.list(limits.objects)?;
         let commits = objects.commits(&listed)?;
         let pushed = commits.keys().cloned().collect();
         let workflows = Workflows::read(&objects, commits.values().map(|commit| &commit.tree))?;
-        Ok(Quarantine { git: self.git.clone(), place, pushed, commits, workflows })
+        Ok(Quarantine { git: git.clone(), place, pushed, commits, workflows })
+    }
+}
+
+impl belljar_git::PackJudge for PackJudge {
+    fn spool(&self) -> io::Result<File> {
+        place::nameless(&self.directory)
+    }
+
+    fn take(
+        &self,
+        pack: File,
+        format: ObjectFormat,
+        limits: PushLimits,
+    ) -> Result<Box<dyn TakenPack>, PushRefusal> {
+        Ok(Box::new(PackJudge::take(self, pack, format, limits)?))
+    }
+}
+
+impl TakenPack for Quarantine {
+    fn wanted(&self) -> Vec<ObjectId> {
+        Quarantine::wanted(self)
+    }
+
+    fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
+        Quarantine::add(self, pack)
+    }
+
+    fn facts(&self, update: &Update) -> Facts {
+        Quarantine::facts(self, update)
     }
 }
 

@@ -18,11 +18,9 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<Place> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         private(true).create(directory)?;
         let _nobody_sweeps = lock(&directory.join(LOCK))?;
-        let name = format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = directory.join(name);
+        let path = directory.join(name());
         // The number of a process that was killed may be ours by now.
         let _ = fs::remove_dir_all(&path);
         private(false).create(&path)?;
@@ -55,6 +53,18 @@ impl Drop for Place {
     }
 }
 
+/// An empty file that only its descriptor leads to.
+pub(super) fn nameless(directory: &Path) -> io::Result<File> {
+    private(true).create(directory)?;
+    let path = directory.join(format!("{}.push", name()));
+    // The number of a process that was killed may be ours by now.
+    let _ = fs::remove_file(&path);
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    // Somebody who sweeps may have been faster.
+    let _ = fs::remove_file(&path);
+    Ok(file)
+}
+
 /// Removes what nobody works in any more.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
@@ -65,10 +75,18 @@ pub(super) fn sweep(directory: &Path) {
             Ok(file) => file.try_lock().is_err(),
             Err(_) => false,
         };
-        if !is_held && path.is_dir() {
-            let _ = fs::remove_dir_all(&path);
+        match path.is_dir() {
+            true if !is_held => drop(fs::remove_dir_all(&path)),
+            false if path.file_name() != Some(LOCK.as_ref()) => drop(fs::remove_file(&path)),
+            true | false => {}
         }
     }
+}
+
+/// One that this process did not use yet.
+fn name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn private(all: bool) -> DirBuilder {

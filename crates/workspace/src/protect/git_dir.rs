@@ -34,14 +34,9 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
     if shields.look(&all)?.is_none() {
         return Ok(());
     }
-    let names = names(shields, &all);
-    if names.len() > MOST_WORKTREES_APART {
-        shields.protect(&all, Missing::Nothing)?;
-    }
-    for name in &names {
+    for name in &names(shields, &all) {
         let entry = join(&all, name);
         if own == Some(name.as_str()) {
-            shields.anchor(&entry)?;
             // Ours says where the common directory and the folder are, and may have config of its own.
             for (name, missing) in OWN_WORKTREE {
                 shields.protect(&join(&entry, name), missing)?;
@@ -127,8 +122,6 @@ const HELD: [(&str, Missing); 5] = [
 ];
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];
-/// More worktrees than this are held together.
-const MOST_WORKTREES_APART: usize = 256;
 /// More submodules than this are held together.
 const MOST_APART: usize = 16;
 const MOST_SEEN: usize = 256;

@@ -53,24 +53,6 @@ impl Shields {
         Ok(())
     }
 
-    /// Holds a directory that is there in its place, and every one on the way to it; what is in it may change, also where
-    /// something around it is held as a whole. Says whether it is there.
-    pub(super) fn anchor(&mut self, path: &str) -> Result<bool, SandboxError> {
-        if self.list.iter().any(|shield| shield.path == path) {
-            return Ok(true);
-        }
-        if !self.covers(path) && !self.anchor_parents(path, Missing::Nothing)? {
-            return Ok(false);
-        }
-        match self.look(path)? {
-            Some(kind) if kind.is_dir() => {
-                self.list.push(Shield { path: path.to_string(), what: Shielded::Anchored });
-                Ok(true)
-            }
-            Some(_) | None => Ok(false),
-        }
-    }
-
     /// What is at `path`; a link is refused.
     pub(super) fn look(&self, path: &str) -> Result<Option<FileType>, SandboxError> {
         match fs::symlink_metadata(self.root.join(path)) {
@@ -89,10 +71,8 @@ impl Shields {
 
     /// Whether something around `path` holds it already.
     fn covers(&self, path: &str) -> bool {
-        // The last one counts: it lies on top.
-        let around =
-            self.list.iter().rev().find(|shield| shield.path == path || is_below(path, &shield.path));
-        around.is_some_and(|shield| shield.what != Shielded::Anchored)
+        let is_around = |shield: &Shield| shield.path == path || is_below(path, &shield.path);
+        self.list.iter().any(|shield| is_around(shield) && shield.what != Shielded::Anchored)
     }
 
     /// Holds the directories on the way. Says whether the way leads on: where a directory is missing, it is held in
@@ -181,11 +161,8 @@ mod tests {
         let (_place, mut shields) = below(&["a/b/c"]);
         shields.protect("a/b/c", Missing::Nothing).unwrap();
         shields.protect("a", Missing::Nothing).unwrap();
-        shields.anchor("a/b").unwrap();
         shields.protect("a/b/c", Missing::Nothing).unwrap();
-        let expected =
-            [("a", Shielded::Existing), ("a/b", Shielded::Anchored), ("a/b/c", Shielded::Existing)];
-        assert_eq!(seen(shields), expected.map(|(path, what)| (path.to_string(), what)));
+        assert_eq!(seen(shields), [("a".to_string(), Shielded::Existing)]);
     }
 
     #[test]

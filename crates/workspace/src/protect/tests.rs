@@ -129,21 +129,6 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
 }
 
 #[test]
-fn many_worktrees_are_held_together() {
-    let place = Place::new();
-    place.repository("main");
-    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
-    for number in 0..300 {
-        fs::create_dir(place.path(&format!("main/.git/worktrees/x{number}"))).unwrap();
-    }
-    let shields = place.view("one").unwrap().git.unwrap().shields;
-    assert_eq!(what(&shields, "worktrees"), Some(Existing));
-    assert_eq!(what(&shields, "worktrees/one"), Some(Anchored), "writable again");
-    assert_eq!(what(&shields, "worktrees/one/gitdir"), Some(Existing));
-    assert_eq!(shields.iter().filter(|shield| shield.path.starts_with("worktrees/x")).count(), 0);
-}
-
-#[test]
 fn submodules_are_held_and_can_be_worked_in() {
     let place = Place::new();
     place.repository("lib");

@@ -4,8 +4,9 @@
 //! `.git` that an agent wrote.
 
 use super::ShelfError;
-use crate::foreign::ObjectHash;
+use crate::foreign::object;
 use crate::inert::{Git, GitError};
+use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,14 +30,14 @@ pub(super) struct Checkout {
     /// Without one, no branch is.
     pub(super) branch: Option<BranchName>,
     /// Without one, there is no commit yet.
-    pub(super) commit: Option<ObjectHash>,
+    pub(super) commit: Option<ObjectId>,
 }
 
 /// A branch or tag, and the object it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tip {
     pub(super) name: String,
-    pub(super) hash: ObjectHash,
+    pub(super) hash: ObjectId,
 }
 
 impl HostRepository {
@@ -102,7 +103,7 @@ impl HostRepository {
         let name = git.on(&self.own).args(["symbolic-ref", "-q", "HEAD"]).run()?;
         let name = String::from_utf8_lossy(&name.stdout);
         let commit = git.on(&self.own).args(["rev-parse", "-q", "--verify", "HEAD^{commit}"]).run()?;
-        let commit = ObjectHash::parse(String::from_utf8_lossy(&commit.stdout).trim_end());
+        let commit = object(String::from_utf8_lossy(&commit.stdout).trim_end());
         Ok(Checkout { branch: BranchName::of_ref(name.trim_end()), commit })
     }
 
@@ -120,7 +121,7 @@ impl Tip {
         let lines = std::str::from_utf8(lines).unwrap_or_default().lines();
         let tip = |line: &str| {
             let (hash, name) = line.split_once(' ')?;
-            Some(Tip { name: name.to_string(), hash: ObjectHash::parse(hash)? })
+            Some(Tip { name: name.to_string(), hash: object(hash)? })
         };
         lines.filter_map(tip).collect()
     }

@@ -13,9 +13,10 @@ mod tree;
 pub use error::ShelfError;
 pub use host::HostRepository;
 
-use crate::foreign::{Foreign, ForeignError, ObjectHash};
+use crate::foreign::{Foreign, ForeignError};
 use crate::hold::Hold;
 use crate::inert::Git;
+use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use belljar_spec::workspace::LinkedGit;
@@ -37,7 +38,7 @@ pub struct Provisioned {
     pub git: LinkedGit,
     pub branch: BranchName,
     /// Where the branch stands; without one, it has no commit yet.
-    pub commit: Option<ObjectHash>,
+    pub commit: Option<ObjectId>,
     /// The host's git directory, for the relay.
     pub host: PathBuf,
     pub outcome: Outcome,
@@ -79,7 +80,7 @@ pub struct Shelved {
     pub branch: String,
     pub folder: PathBuf,
     /// Where the branch stands, if it can be told.
-    pub commit: Option<ObjectHash>,
+    pub commit: Option<ObjectId>,
     /// Does the host have that commit?
     pub on_host: bool,
     pub in_use: bool,
@@ -187,7 +188,7 @@ fn remove_of_repo(place: &Place, own: &str, branch: &BranchName) -> Result<(), S
 /// The branch that is checked out on the host; a name for the commit, if none is.
 fn checked_out(git: &Git, host: &HostRepository) -> Result<BranchName, ShelfError> {
     let checkout = host.checkout(git)?;
-    let short = |hash: &ObjectHash| format!("detached-{}", &hash.as_str()[..12]);
+    let short = |hash: &ObjectId| format!("detached-{}", &hash.as_str()[..12]);
     let name = checkout.branch.or_else(|| checkout.commit.as_ref().and_then(|hash| short(hash).parse().ok()));
     name.ok_or_else(|| ShelfError::NoRepository(host.top.clone()))
 }
@@ -204,8 +205,8 @@ fn hold_alone(place: &Place, tree: &str) -> Result<Option<Hold>, ShelfError> {
     Hold::alone(&mark.join("lock")).map_err(ShelfError::io(&mark))
 }
 
-fn on_host(git: &Git, host: &Path, commit: Option<&ObjectHash>) -> bool {
-    let has = |commit: &ObjectHash| {
+fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
+    let has = |commit: &ObjectId| {
         let found = git.on(host).args(["cat-file", "-e"]).arg(format!("{commit}^{{commit}}")).run();
         found.is_ok_and(|found| found.code == Some(0))
     };

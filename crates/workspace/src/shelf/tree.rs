@@ -14,9 +14,10 @@ use super::host::{Checkout, HostRepository};
 use super::place::{Place, write_whole};
 use super::store::remove;
 use super::{Outcome, ShelfError, spoiled};
-use crate::foreign::{Foreign, Head, Import, ObjectHash, import};
+use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::hold::Hold;
 use crate::inert::{Call, Git};
+use belljar_git::ObjectId;
 use belljar_spec::git::{BranchName, PushLimits};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -41,7 +42,7 @@ pub(super) struct Mark {
 
 impl Tree<'_> {
     /// Makes the worktree, or mends or forwards the one that is there. Where the branch stands is given too.
-    pub(super) fn provide(&self) -> Result<(Outcome, Option<ObjectHash>), ShelfError> {
+    pub(super) fn provide(&self) -> Result<(Outcome, Option<ObjectId>), ShelfError> {
         let marks = self.place.mark(&self.name);
         fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
         let alone = Hold::alone(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
@@ -88,7 +89,7 @@ impl Tree<'_> {
         Tree::read_mark(self.place, &self.name)
     }
 
-    fn write_mark(&self, forwarding: Option<(&ObjectHash, &ObjectHash)>) -> Result<(), ShelfError> {
+    fn write_mark(&self, forwarding: Option<(&ObjectId, &ObjectId)>) -> Result<(), ShelfError> {
         let forwarding = forwarding.map(|(from, to)| (from.to_string(), to.to_string()));
         let mark = Mark { branch: self.branch.to_string(), forwarding };
         let path = self.place.mark(&self.name).join("mark.json");
@@ -100,14 +101,14 @@ impl Tree<'_> {
         Foreign::open(&self.place.repo()).map_err(spoiled(self.host))
     }
 
-    fn on_host(&self) -> Result<Option<ObjectHash>, ShelfError> {
+    fn on_host(&self) -> Result<Option<ObjectId>, ShelfError> {
         let name = format!("{}^{{commit}}", self.branch.full());
         let found = self.git.on(&self.host.common).args(["rev-parse", "-q", "--verify", &name]).run()?;
-        Ok(ObjectHash::parse(String::from_utf8_lossy(&found.stdout).trim_end()))
+        Ok(object(String::from_utf8_lossy(&found.stdout).trim_end()))
     }
 
     /// A branch that nobody has starts where the host is; without a commit anywhere, it starts empty.
-    fn default_start(&self, checkout: &Checkout) -> Option<ObjectHash> {
+    fn default_start(&self, checkout: &Checkout) -> Option<ObjectId> {
         checkout.commit.clone()
     }
 
@@ -119,7 +120,7 @@ impl Tree<'_> {
     }
 
     /// Makes what is missing. Files are written beside and moved into place, unless a folder is there: then it is kept.
-    fn make(&self, repo: &Foreign, start: Option<&ObjectHash>, new: bool) -> Result<(), ShelfError> {
+    fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ShelfError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         let unfinished = self.place.root.join("tree.new");
         let files = if folder.exists() { &folder } else { &unfinished };
@@ -175,7 +176,7 @@ impl Tree<'_> {
     }
 
     /// Sees to it that a commit is in `ours`, with all that it needs.
-    fn take(&self, repo: &Foreign, commit: &ObjectHash) -> Result<(), ShelfError> {
+    fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ShelfError> {
         let (ours, scratch) = (self.place.ours(), self.place.scratch());
         // The host's own need no look: there is one object, and it has the host's branches above it.
         let known = self.git.on(&self.host.common).args(["cat-file", "-e"]).arg(format!("{commit}^{{tree}}"));
@@ -189,7 +190,7 @@ impl Tree<'_> {
     }
 
     /// Has the host gone on from where the worktree is, and is there nothing in it that could be lost?
-    fn can_forward(&self, repo: &Foreign, from: &ObjectHash, to: &ObjectHash) -> Result<bool, ShelfError> {
+    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
         let ours = self.place.ours();
         // A commit that follows on the host has all that it follows from on the host.
         let follows = self.git.on(&ours).args(["merge-base", "--is-ancestor", from.as_str(), to.as_str()]);
@@ -206,7 +207,7 @@ impl Tree<'_> {
     }
 
     /// Is everything as committed? Leaves an index of ours with what it saw of the files.
-    fn is_clean(&self, repo: &Foreign, commit: &ObjectHash) -> Result<bool, ShelfError> {
+    fn is_clean(&self, repo: &Foreign, commit: &ObjectId) -> Result<bool, ShelfError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         // What is added and not committed: the agent's index, read from a copy.
         match repo.read(&format!("{}/index", self.own()), MOST_OF_AN_INDEX) {
@@ -226,7 +227,7 @@ impl Tree<'_> {
     }
 
     /// Brings files, index and branch to a commit of the host's, if nothing can be lost by that.
-    fn forward(&self, repo: &Foreign, from: &ObjectHash, to: &ObjectHash) -> Result<bool, ShelfError> {
+    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
         if !self.can_forward(repo, from, to)? {
             return Ok(false);
         }
@@ -244,8 +245,8 @@ impl Tree<'_> {
     }
 
     /// We died while forwarding. Nobody has worked there since, and before it nothing was changed.
-    fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectHash>, ShelfError> {
-        let (Some(from), Some(to)) = (ObjectHash::parse(from), ObjectHash::parse(to)) else {
+    fn finish_forward(&self, from: &str, to: &str) -> Result<Option<ObjectId>, ShelfError> {
+        let (Some(from), Some(to)) = (object(from), object(to)) else {
             return Ok(None);
         };
         let (folder, index) = (self.folder(), self.fresh_index());
@@ -267,7 +268,7 @@ impl Tree<'_> {
         self.index()
     }
 
-    fn settle(&self, to: &ObjectHash, index: &Path) -> Result<(), ShelfError> {
+    fn settle(&self, to: &ObjectId, index: &Path) -> Result<(), ShelfError> {
         let repo = self.repo()?;
         let bytes = fs::read(index).map_err(ShelfError::io(index))?;
         repo.put(&format!("{}/index", self.own()), &bytes).map_err(spoiled(self.host))?;

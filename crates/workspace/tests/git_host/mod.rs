@@ -1,6 +1,6 @@
 //! A git host on loopback: git's own `http-backend` behind a small HTTP server that wants a password.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

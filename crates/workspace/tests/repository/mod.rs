@@ -1,7 +1,7 @@
 //! Repositories for tests, made with the git that people have.
 
 // Every test file uses a part of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -143,6 +143,15 @@ impl Event<'_> {
                 let asked = format!("{} {}", self.model(), self.text("path"));
                 ("refused", self.refused(&asked), vec![])
             }
+            "push_sent" => {
+                let (old, new) = (self.text("old"), self.text("new"));
+                let sentence = format!("{} {} -> {}", self.pushed(), short(&old), short(&new));
+                ("pushed", sentence, vec![])
+            }
+            "push_refused" => {
+                let sentence = format!("push of {}: {}", self.pushed(), self.text("detail"));
+                ("refused", sentence, vec![])
+            }
             "records_suppressed" => {
                 ("suppressed", format!("{} more of the same", self.text("count")), vec![])
             }
@@ -152,6 +161,11 @@ impl Event<'_> {
             _ => ("other", self.0.to_string(), vec![]),
         };
         (what.into(), sentence, below)
+    }
+
+    /// A ref, and where it is.
+    fn pushed(&self) -> String {
+        format!("{} to {}{}", self.text("ref"), self.place("name"), self.text("repository"))
     }
 
     fn started(&self) -> String {
@@ -264,6 +278,11 @@ fn bytes(count: u64) -> String {
     }
 }
 
+/// As much of an object's name as people compare.
+fn short(id: &str) -> String {
+    id.chars().take(10).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +315,14 @@ mod tests {
             (
                 r#"{"kind":"model_refused","model":"gpt-5","path":"/v1/responses","reason":"budget_spent","detail":"2 of 2 calls are used","times":1}"#,
                 "2026-11-15 06:00:00.123  refused     gpt-5 /v1/responses: the budget for the model is spent (2 of 2 calls are used)\n",
+            ),
+            (
+                r#"{"kind":"push_sent","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/x","old":"0000000000000000000000000000000000000000","new":"ccaf1094fc47312a900ced43b069cb0de8c22942"}"#,
+                "2026-11-15 06:00:00.123  pushed      refs/heads/x to github.com:443/acme/widgets 0000000000 -> ccaf1094fc\n",
+            ),
+            (
+                r#"{"kind":"push_refused","name":"github.com","port":443,"repository":"/acme/widgets","ref":"refs/heads/main","reason":"push_branch","detail":"branch main may not be pushed from a sandbox","times":1}"#,
+                "2026-11-15 06:00:00.123  refused     push of refs/heads/main to github.com:443/acme/widgets: branch main may not be pushed from a sandbox\n",
             ),
             (
                 r#"{"kind":"from_the_future","what":"ever"}"#,

@@ -1,0 +1,127 @@
+//! The note of what was made in a folder. It has the folder's own name, as the kernel knows it, so that everybody who works
+//! on that folder finds the same one.
+
+use crate::layout::Missing;
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
+use belljar_wire::message::{Bytes, Stub};
+use belljar_wire::planted::{self, Planted};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A note that is held: as long as we, or the reaper that we gave it to, have it open.
+pub(super) struct Note {
+    file: File,
+    /// The folder that it is about.
+    pub(super) folder: OwnedFd,
+    path: PathBuf,
+    pub(super) name: String,
+}
+
+impl Note {
+    /// The note about `folder`, made if there is none, together with whoever else holds it.
+    pub(super) fn open(directory: &Path, folder: &Path) -> io::Result<Note> {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        let opened = open_folder(folder)?;
+        let found = fstat(&opened)?;
+        let name = format!("{:x}-{:x}", found.st_dev, found.st_ino);
+        let place = directory.join(&name);
+        loop {
+            let file = File::options().read(true).append(true).create(true).open(&place)?;
+            // Whoever has it alone is taking it away: that takes a moment.
+            flock(&file, FlockOperation::LockShared)?;
+            if is_still(&file, &place) {
+                return Ok(Note { file, folder: opened, path: folder.to_path_buf(), name });
+            }
+        }
+    }
+
+    pub(super) fn is_about(&self, folder: &Path) -> bool {
+        self.path == folder
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Says what is about to be made.
+    pub(super) fn add(&self, stubs: &[Stub]) -> io::Result<()> {
+        let found = fstat(&self.folder)?;
+        let planted = Planted {
+            folder: Bytes(self.path.as_os_str().as_bytes().to_vec()),
+            device: found.st_dev,
+            inode: found.st_ino,
+            stubs: stubs.to_vec(),
+        };
+        // In one piece: others may add to it at the same time.
+        let bytes = planted::encode(&planted);
+        let written = (&self.file).write(&bytes)?;
+        if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+}
+
+/// The notes of other sandboxes that name something which we found, and took for what was always there.
+pub(super) fn of_others(directory: &Path, shielded: &[&Missing]) -> Vec<Note> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let concerns_us = |planted: &Planted| {
+        let folder = Path::new(OsStr::from_bytes(&planted.folder.0));
+        planted.stubs.iter().any(|stub| {
+            let stub = folder.join(&stub.path);
+            let is_shield = |missing: &&Missing| {
+                stub.strip_prefix(&missing.root)
+                    .is_ok_and(|rest| missing.shields.iter().any(|shield| Path::new(shield) == rest))
+            };
+            shielded.iter().any(is_shield)
+        })
+    };
+    let known = entries.filter_map(|entry| {
+        let all = planted::decode(&fs::read(entry.path()).ok()?);
+        let first = all.iter().find(|planted| concerns_us(planted))?;
+        let folder = PathBuf::from(OsStr::from_bytes(&first.folder.0));
+        // It may be gone by now, with its stubs: then what we found is gone as well, and the guest will say so.
+        Note::open(directory, &folder).ok()
+    });
+    known.collect()
+}
+
+/// The notes that nobody holds, each of them ours alone now. Those about folders that are gone are removed.
+pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let alone = entries.filter_map(|entry| {
+        let place = entry.path();
+        let mut file = File::options().read(true).append(true).open(&place).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok().filter(|()| is_still(&file, &place))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).ok()?;
+        let folders = planted::decode(&bytes).into_iter().map(|planted| {
+            let path = PathBuf::from(OsStr::from_bytes(&planted.folder.0));
+            (path, planted.device, planted.inode)
+        });
+        let here = folders.into_iter().find_map(|(path, device, inode)| {
+            let folder = open_folder(&path).ok()?;
+            let found = fstat(&folder).ok()?;
+            ((found.st_dev, found.st_ino) == (device, inode)).then_some((folder, path))
+        });
+        let Some((folder, path)) = here else {
+            let _ = fs::remove_file(&place);
+            return None;
+        };
+        Some(Note { file, folder, path, name: entry.file_name().to_str()?.to_string() })
+    });
+    alone.collect()
+}
+
+fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(CWD, folder, flags, Mode::empty())?)
+}
+
+/// Whether a file that was just locked was not removed before.
+fn is_still(file: &File, place: &Path) -> bool {
+    let Ok(ours) = file.metadata() else { return false };
+    stat(place).is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.dev(), ours.ino()))
+}

@@ -1,0 +1,95 @@
+//! What was committed in a clone, pushed to where it came from; and, if asked for, a pull request. Only ever because somebody
+//! said so.
+
+use belljar_gateway::{SecretError, SecretStore, for_the_host, post_json};
+use belljar_spec::egress::{HostName, Printable};
+use belljar_spec::git::BranchName;
+use belljar_spec::secret::{Credential, SecretRef, SecretSource};
+use belljar_spec::{SandboxError, SandboxId};
+use belljar_workspace::clone::{self, Forge, PullRequest, Pushed, Token};
+use std::path::Path;
+
+/// What is to be published.
+#[derive(Debug, Clone)]
+pub struct Publication {
+    pub clone: SandboxId,
+    /// The branch there; without a name, the one that was worked on.
+    pub to: Option<BranchName>,
+    /// What the remote asks for, if it does.
+    pub token: Option<SecretRef>,
+    pub request: Option<PullRequest>,
+}
+
+/// What was published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    pub pushed: Pushed,
+    /// The page of the pull request.
+    pub request: Option<Printable>,
+}
+
+/// Pushes, and opens a pull request if that was asked for. `trust` is PEM of authorities beside the system's. Blocks.
+pub fn publish(
+    state: &Path,
+    publication: &Publication,
+    secrets: &dyn SecretStore,
+    trust: &[u8],
+) -> Result<Published, SandboxError> {
+    let Publication { clone, to, token, request } = publication;
+    let read = |reference: &SecretRef| -> Result<Token, SandboxError> {
+        for_the_host(secrets, reference).map(|value| Token::new(value.as_str())).map_err(unreadable)
+    };
+    let token = || token.as_ref().map(&read).transpose();
+    let pushed = clone::push(state, *clone, to.as_ref(), token()?)?;
+    let request = match (request, token()?) {
+        (None, _) => None,
+        (Some(request), Some(token)) => {
+            Some(clone::pull_request(state, *clone, request, &Http { trust }, &token)?)
+        }
+        (Some(_), None) => {
+            let message = format!("branch {} was pushed; a pull request needs a token", pushed.branch);
+            return Err(SandboxError::policy("request_without_token", message)
+                .hint("name one, as in `--secret github`"));
+        }
+    };
+    Ok(Published { pushed, request })
+}
+
+/// The token that a clone of this address needs: that of a credential which goes there.
+pub(crate) fn token(
+    url: &str,
+    credentials: &[Credential],
+    secrets: impl FnOnce() -> std::sync::Arc<dyn SecretStore>,
+) -> Result<Option<Token>, SandboxError> {
+    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', ':', '?', '#']).next());
+    // A user in front of the host is a credential of its own.
+    let Some(host) = host.and_then(|host| host.parse::<HostName>().ok()) else { return Ok(None) };
+    let goes_there = |credential: &&Credential| {
+        credential.places.iter().any(|place| place.host.matches(&host) && place.ports.contains(443))
+    };
+    let Some(credential) = credentials.iter().find(goes_there) else { return Ok(None) };
+    match &credential.source {
+        SecretSource::Kept(reference) => {
+            let value = for_the_host(&*secrets(), reference).map_err(unreadable)?;
+            Ok(Some(Token::new(value.as_str())))
+        }
+        // Minted for the sandbox, and only by the gateway.
+        SecretSource::GitHubApp => Ok(None),
+    }
+}
+
+fn unreadable(error: SecretError) -> SandboxError {
+    SandboxError::policy("secret_unavailable", error.message).hint(error.hint)
+}
+
+struct Http<'a> {
+    trust: &'a [u8],
+}
+
+impl Forge for Http<'_> {
+    fn post_json(&self, url: &str, body: &str, token: &Token) -> Result<(u16, Vec<u8>), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        runtime.block_on(post_json(url, body, token.reveal(), self.trust))
+    }
+}

@@ -1,0 +1,65 @@
+//! The note of stubs that were made in a folder of the host: written before they are made, read by whoever takes them away.
+//! A note is a file of frames, one for each sandbox that made stubs in the same folder.
+
+use crate::frame::{self, Frame, FrameReader, Tag};
+use crate::message::{self, Bytes, Stub};
+use serde::{Deserialize, Serialize};
+
+/// Stubs that one sandbox made in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Planted {
+    /// Where the folder was.
+    pub folder: Bytes,
+    /// Which one it was: stubs are looked for in no other that has its name.
+    pub device: u64,
+    pub inode: u64,
+    /// In the order in which they were made.
+    pub stubs: Vec<Stub>,
+}
+
+/// What is added to a note, at once.
+pub fn encode(planted: &Planted) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame::encode(Tag::Message, &message::encode(planted), &mut bytes);
+    bytes
+}
+
+/// All that a note says, up to where it makes no sense any more.
+pub fn decode(note: &[u8]) -> Vec<Planted> {
+    let mut reader = FrameReader::default();
+    reader.push(note);
+    let next = || match reader.next_frame() {
+        Ok(Some(Frame { tag: Tag::Message, payload })) => message::decode(&payload),
+        _ => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::StubKind;
+
+    #[test]
+    fn a_note_keeps_what_was_added_and_a_torn_end_spoils_nothing() {
+        let planted = |path: &str| Planted {
+            folder: Bytes(b"/w".to_vec()),
+            device: 1,
+            inode: 300,
+            stubs: vec![Stub { path: path.into(), kind: StubKind::Directory }],
+        };
+        let first = encode(&planted("a"));
+        assert_eq!(first, [11, 0, 0, 0, 0, 2, b'/', b'w', 1, 0xac, 2, 1, 1, b'a', 0]);
+        let both = [first, encode(&planted("b"))].concat();
+        assert_eq!(decode(&both), [planted("a"), planted("b")]);
+        assert_eq!(decode(&both[..both.len() - 1]), [planted("a")]);
+        assert_eq!(decode(&[]), []);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..512)) {
+            let _ = decode(&bytes);
+        }
+    }
+}

@@ -8,13 +8,13 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) what: LayerArgs,
     /// Only which files, one a line: A added, M modified, D deleted, R renamed, T another type, P other permissions
-    #[arg(long, group = "form")]
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub(crate) names: bool,
     /// How many lines of each file
-    #[arg(long, group = "form")]
+    #[arg(long)]
     pub(crate) stat: bool,
     /// The changes themselves, as `git apply` and `patch -p1` take them [default]
-    #[arg(long, group = "form")]
+    #[arg(long)]
     pub(crate) patch: bool,
     /// Print one JSON object; lines are counted with --stat, the patch is in it with --patch
     #[arg(long)]

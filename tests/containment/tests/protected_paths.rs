@@ -132,7 +132,7 @@ fn commits_work_beside_what_is_protected() {
 git config --get-regexp . > /dev/null
 echo new > file; echo more > more; git add -A; git commit -q -m inside
 git checkout -q -b branch; git commit -q --allow-empty -m again; git rebase -q HEAD~1; git checkout -q -; git branch -q -D branch
-echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag t; git reset -q --hard HEAD~1; git gc -q
+echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag -f t > /dev/null; git reset -q --hard HEAD~1; git repack -q -a -d
 git log -1 --format=%s";
     each(|wall, mode| {
         let place = Place::new();

@@ -48,6 +48,7 @@ fn every_protected_path_stays_as_it_is() {
         ];
         let before = place.snapshot("w", &paths);
         let result = place.run(wall, mode, "w", &attacks(&paths)).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         assert_eq!(place.snapshot("w", &paths), before, "{wall} {mode:?}: {}", all_output(&result));
     });
 }
@@ -100,11 +101,13 @@ echo "gitdir: $host/evil/.git" > sub/.git
 rm -rf sub; mkdir sub; echo "gitdir: $host/evil/.git" > sub/.git
 mv .git was; cp -r evil/.git .git; mv .git/config x; echo "gitdir: $host/evil/.git" > .git
 echo "* filter=x" > .git/info/attributes
+echo END
 "#,
             canary = place.canary().display(),
             folder = place.path("w").display()
         );
         let result = place.run(*wall, &WorkspaceMode::Bind, "w", &script).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         for line in [
             "status",
             "diff",
@@ -132,7 +135,7 @@ fn commits_work_beside_what_is_protected() {
 git config --get-regexp . > /dev/null
 echo new > file; echo more > more; git add -A; git commit -q -m inside
 git checkout -q -b branch; git commit -q --allow-empty -m again; git rebase -q HEAD~1; git checkout -q -; git branch -q -D branch
-echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag t; git reset -q --hard HEAD~1; git gc -q
+echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag -f t > /dev/null; git reset -q --hard HEAD~1; git repack -q -a -d
 git log -1 --format=%s";
     each(|wall, mode| {
         let place = Place::new();
@@ -180,6 +183,7 @@ fn a_linked_worktree_changes_nothing_of_the_others() {
             paths.iter().map(|path| path.replacen(".git", "/run/belljar/git", 1)).collect();
         let inside: Vec<&str> = inside.iter().map(String::as_str).chain([".git", ".husky"]).collect();
         let result = place.run(wall, mode, "one", &attacks(&inside)).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
         let after = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
         assert_eq!(after, before, "{wall} {mode:?}: {}", all_output(&result));
     });
@@ -210,7 +214,7 @@ fn attacks(paths: &[&str]) -> String {
             r#"
 p='{path}'; d=$(dirname "$p")
 mkdir -p "$d"
-echo evil >> "$p"; echo evil > "$p"; echo evil > "$p/pre-commit"; : > "$p"; truncate -s 0 "$p"
+echo evil >> "$p"; echo evil > "$p"; echo evil > "$p/pre-commit"; true > "$p"; truncate -s 0 "$p"
 rm -rf "$p/"* "$p"; rmdir "$p"; mkdir "$p"; touch "$p"; chmod 777 "$p"; touch -d 2001-01-01 "$p"
 ln -sf /tmp/evil "$p"; ln -sfn /tmp/evil "$p"; echo evil > /tmp/evil-file; mv -f /tmp/evil-file "$p"; cp -f /proc/self/cmdline "$p"
 mkdir -p /workspace/.evil; mv -T /workspace/.evil "$p"; ln -f /workspace/a "$p"
@@ -219,34 +223,35 @@ mv "$p" "$p.moved" && echo evil > "$p"
 rm -rf "$d"
 "#
         ));
-        // What a shell has no word for: exchanging, and another name.
-        script.push_str(&format!(
-            r#"
-/usr/bin/python3 - '{path}' <<'X'
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-path = os.path.abspath(sys.argv[1])
-for victim in [path, os.path.dirname(path)]:
-    for kind in ['directory', 'file']:
-        other = '/workspace/.other-' + kind
-        try:
-            os.makedirs(other) if kind == 'directory' else open(other, 'w').write('evil')
-        except OSError:
-            pass
-        libc.renameat2(-100, other.encode(), -100, victim.encode(), 2)
-        libc.renameat2(-100, other.encode(), -100, victim.encode(), 0)
-    try:
-        os.setxattr(victim, 'user.overlay.opaque', b'y')
-        os.link(victim, '/workspace/second-name')
-        open('/workspace/second-name', 'a').write('evil')
-    except OSError:
-        pass
-X
-"#
-        ));
     }
+    // What a shell has no word for: exchanging, and another name.
+    let words: Vec<String> = paths.iter().map(|path| format!("'{path}'")).collect();
+    script.push_str(&format!("/usr/bin/python3 - {} <<'X'{EXCHANGES}X\n", words.join(" ")));
+    // A script that stopped somewhere has attacked nothing.
+    script.push_str("echo END\n");
     script
 }
+
+const EXCHANGES: &str = r#"
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for path in map(os.path.abspath, sys.argv[1:]):
+    for victim in [path, os.path.dirname(path)]:
+        for kind in ['directory', 'file']:
+            other = '/workspace/.other-' + kind
+            try:
+                os.makedirs(other) if kind == 'directory' else open(other, 'w').write('evil')
+            except OSError:
+                pass
+            libc.renameat2(-100, other.encode(), -100, victim.encode(), 2)
+            libc.renameat2(-100, other.encode(), -100, victim.encode(), 0)
+        try:
+            os.setxattr(victim, 'user.overlay.opaque', b'y')
+            os.link(victim, '/workspace/second-name')
+            open('/workspace/second-name', 'a').write('evil')
+        except OSError:
+            pass
+"#;
 
 /// Every wall, with the folder itself and with a layer over it.
 fn each(mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {

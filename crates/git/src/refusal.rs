@@ -120,7 +120,7 @@ impl PushRefusal {
             PushRefusal::WorkflowsUnknown => {
                 "cannot be shown to leave .github/workflows as it is".to_string()
             }
-            PushRefusal::Bytes { most } => format!("more than {most}"),
+            PushRefusal::Bytes { most } => format!("larger than {most}"),
             PushRefusal::Objects { most } => format!("more than {most} objects"),
             PushRefusal::Pack { detail } => format!("bad pack: {detail}"),
             PushRefusal::Stale => "it moved meanwhile: fetch, then push again".to_string(),

@@ -6,6 +6,7 @@ mod relay;
 mod repository;
 
 use belljar_spec::git::RefPolicy;
+use belljar_workspace::inert::Git;
 use belljar_workspace::relay::RelayEvent;
 use relay::{Stage, policy, push, said};
 use repository::{Repository, git};
@@ -225,6 +226,76 @@ fn names_of_sha256_work_as_well() {
     assert_eq!(commit.len(), 64);
     push(&clone, &["HEAD:agent/x"]);
     assert_eq!(stage.host.git(&["rev-parse", "agent/x"]), commit);
+}
+
+#[test]
+fn refs_in_a_reftable_work_as_well() {
+    let stage = Stage::of(policy(), |folder| {
+        std::fs::create_dir_all(folder).unwrap();
+        let host = Repository { folder: folder.to_path_buf() };
+        // An older git does not know it, and has files.
+        let init = Git::find().unwrap().anywhere().args(["init", "-q", "--ref-format=reftable"]).arg(folder);
+        init.run().unwrap();
+        host.git(&["init", "-q"]);
+        host.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
+        host.commit("README", "first\n", "first");
+        host
+    });
+    let clone = stage.clone_as("clone");
+    for content in ["one\n", "two\n"] {
+        let commit = clone.commit("a", content, "more");
+        push(&clone, &["HEAD:agent/x", "main"]);
+        assert_eq!(
+            stage.host.git(&["rev-parse", "agent/x", "refs/belljar/main"]),
+            format!("{commit}\n{commit}")
+        );
+    }
+}
+
+#[test]
+fn a_pack_is_copied_from_another_filesystem() {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else { return };
+    let stage = Stage::of(policy(), |folder| {
+        std::os::unix::fs::symlink(elsewhere.path(), folder.with_file_name("state")).unwrap();
+        Repository::with_commit(folder)
+    });
+    let device = |path: &Path| std::fs::metadata(path).unwrap().dev();
+    if device(&stage.place) == device(elsewhere.path()) {
+        return;
+    }
+    let clone = stage.clone_as("clone");
+    let commit = clone.commit("a", "a\n", "second");
+    push(&clone, &["HEAD:agent/x"]);
+    assert_eq!(stage.host.git(&["rev-parse", "agent/x"]), commit);
+    stage.host.git(&["fsck", "--strict"]);
+    let names =
+        stage.everything().into_keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_string()));
+    assert_eq!(names.filter(|name| name.starts_with("tmp_") || name.ends_with(".keep")).count(), 0);
+}
+
+#[test]
+fn every_version_of_the_protocol() {
+    let stage = Stage::new();
+    let clone = stage.clone_as("clone");
+    for version in ["0", "1", "2"] {
+        let commit = clone.commit("a", version, "more");
+        clone.git(&["config", "protocol.version", version]);
+        push(&clone, &["HEAD:agent/x"]);
+        clone.git(&["fetch", "-q", "host"]);
+        assert_eq!(clone.git(&["rev-parse", "host/agent/x"]), commit);
+    }
+}
+
+#[test]
+fn a_detached_head_is_nobodys_branch() {
+    let stage = Stage::new();
+    stage.host.git(&["checkout", "-q", "--detach"]);
+    let detached = stage.host.commit("b", "b\n", "on no branch");
+    let clone = stage.clone_as("clone");
+    assert_eq!(clone.git(&["rev-parse", "HEAD"]), detached);
+    push(&clone, &["HEAD:main"]);
+    assert_eq!(stage.host.git(&["rev-parse", "main"]), detached);
 }
 
 #[test]

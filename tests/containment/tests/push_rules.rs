@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belljar_spec::egress::{EgressPolicy, Reason, RequestFilter, Rule, RuleSource};
-use belljar_spec::git::{PushLimits, RefPolicy};
+use belljar_spec::git::PushRules;
 use belljar_spec::{BackendName, ByteSize};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
@@ -15,6 +15,8 @@ use belljar_tests_hosts::{
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
 /// A git host with one repository: `main` and `topic`, with a workflow.
@@ -28,8 +30,8 @@ struct Forge {
 enum Host {
     /// HTTP/1.1.
     Old(HttpServer),
-    /// HTTP/2.
-    New(WebServer),
+    /// HTTP/2, and how many pushes came.
+    New(WebServer, Arc<AtomicUsize>),
 }
 
 impl Forge {
@@ -43,10 +45,13 @@ impl Forge {
     fn new() -> Forge {
         Forge::with(|root, authority| {
             let leaf = authority.leaf(["good.test"]);
-            Host::New(WebServer::start(at("127.66.9.7"), &leaf, MODERN, move |request| {
-                let root = root.clone();
-                async move { over_http2(&root, request).await }
-            }))
+            let pushes = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&pushes);
+            let server = WebServer::start(at("127.66.9.7"), &leaf, MODERN, move |request| {
+                let (root, count) = (root.clone(), Arc::clone(&count));
+                async move { over_http2(&root, request, &count).await }
+            });
+            Host::New(server, pushes)
         })
     }
 
@@ -87,7 +92,7 @@ impl Forge {
     fn port(&self) -> u16 {
         match &self.server {
             Host::Old(server) => server.port(),
-            Host::New(server) => server.port(),
+            Host::New(server, _) => server.port(),
         }
     }
 
@@ -112,11 +117,7 @@ impl Forge {
                 let posts = requests.filter(|request| request.method == "POST" && request.body.len() > 4);
                 posts.filter(|request| request.target.contains("receive")).count()
             }
-            Host::New(server) => server
-                .lines()
-                .iter()
-                .filter(|line| line.ends_with("git-receive-pack") && line.contains("POST"))
-                .count(),
+            Host::New(_, pushes) => pushes.load(Ordering::SeqCst),
         }
     }
 
@@ -128,7 +129,7 @@ impl Forge {
     }
 
     /// A cage with a clone of the repository in `w`.
-    fn cage(&self, wall: BackendName, pushes: Option<RefPolicy>) -> Cage {
+    fn cage(&self, wall: BackendName, pushes: PushRules) -> Cage {
         let cage = cage_with(wall, &self.egress(), |spec, _| spec.pushes = pushes);
         let said = cage
             .sh(&format!("{GIT}\nrm -rf w; git clone -q {} w 2>&1; git -C w log --format=%s", self.url()));
@@ -183,6 +184,7 @@ fn obliging(root: &Path, request: &Request) -> Response {
 async fn over_http2(
     root: &Path,
     request: hyper::Request<hyper::body::Incoming>,
+    pushes: &AtomicUsize,
 ) -> hyper::Response<belljar_tests_hosts::WebBody> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
@@ -191,6 +193,9 @@ async fn over_http2(
     });
     let target = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let request = Request { method: head.method.to_string(), target, headers: headers.collect(), body };
+    if request.target.ends_with("git-receive-pack") && request.body.len() > 4 {
+        pushes.fetch_add(1, Ordering::SeqCst);
+    }
     let answer = http_backend(root, &request);
     let mut response = hyper::Response::builder().status(answer.status);
     for (name, value) in answer.headers {
@@ -203,7 +208,7 @@ async fn over_http2(
 fn a_push_that_the_rules_allow_arrives() {
     for forge in [Forge::old(), Forge::new()] {
         for wall in walls().iter().copied() {
-            let cage = forge.cage(wall, None);
+            let cage = forge.cage(wall, PushRules::default());
             let branch = format!("agent/{wall}");
             // Small and in one piece; large, after a probe, in chunks; and on to a branch that is there.
             let said = inside(
@@ -220,7 +225,7 @@ fn a_push_that_the_rules_allow_arrives() {
             let sent = cage.lines().iter().filter(|line| line.contains(r#""kind":"push_sent""#)).count();
             assert_eq!(sent, 4, "{wall}: {:?}", cage.lines());
         }
-        if let Host::New(server) = &forge.server {
+        if let Host::New(server, _) = &forge.server {
             assert!(
                 server.lines().iter().any(|line| line.starts_with("HTTP/2.0 POST")),
                 "{:?}",
@@ -235,7 +240,7 @@ fn main_is_refused_with_the_reason_at_the_prompt() {
     for forge in [Forge::old(), Forge::new()] {
         let refs = forge.refs();
         for wall in walls().iter().copied() {
-            let cage = forge.cage(wall, None);
+            let cage = forge.cage(wall, PushRules::default());
             let said = inside(
                 &cage,
                 "git commit -q --allow-empty -m evil && head -c 3000000 /dev/urandom > l && git add l && git commit -q -m l;
@@ -265,7 +270,7 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
     let forge = Forge::old();
     let refs = forge.refs();
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         for (script, reason) in [
             (
                 "git checkout -q -B topic main~1 && git commit -q --allow-empty -m aside && git push -f origin topic",
@@ -295,7 +300,7 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
 
 #[test]
 fn workflow_files_stay_as_they_are() {
-    let policy = || Some(RefPolicy { workflows: false, ..RefPolicy::for_hosts() });
+    let policy = PushRules::default;
     for filters in ["true", "false"] {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
@@ -331,17 +336,18 @@ fn no_hand_written_push_moves_main() {
     let refs = forge.refs();
     let port = forge.port().to_string();
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
             git pack-objects --revs --stdout -q > ../pack <<E\nHEAD\n^HEAD~1\nE\n",
         );
-        let worked = cage.attack(HAND_WRITTEN, &[&port]);
+        let worked = cage.attack(&format!("{WORDS}{HAND_WRITTEN}"), &[&port]);
         assert_eq!(forge.refs(), refs, "{wall}: {worked:?}");
         assert_eq!(worked, [""; 0], "{wall}");
     }
-    assert_eq!(forge.arrived(), 0);
+    // A branch that may be pushed, with something else in its chunk or its options: both are what they say they are.
+    assert_eq!(forge.arrived(), 2 * walls().len());
 }
 
 /// A sanity check of the attack itself: with rules that allow it, the plain one works.
@@ -350,13 +356,17 @@ fn the_hand_written_push_works_where_main_may_be_pushed() {
     let forge = Forge::old();
     let port = forge.port().to_string();
     let wall = walls()[0];
-    let cage = forge.cage(wall, Some(RefPolicy::only(vec!["*".parse().unwrap()])));
+    let cage = forge.cage(
+        wall,
+        PushRules { branches: vec!["*".parse().unwrap()], workflows: Some(true), ..PushRules::default() },
+    );
     inside(
         &cage,
         "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
         git pack-objects --revs --stdout -q > ../pack <<E\nHEAD\n^HEAD~1\nE\n",
     );
-    let worked = cage.attack(&HAND_WRITTEN.replace("ONLY = None", "ONLY = 'plain'"), &[&port]);
+    let worked =
+        cage.attack(&format!("{WORDS}{}", HAND_WRITTEN.replace("ONLY = None", "ONLY = 'plain'")), &[&port]);
     assert_eq!(forge.subject("main"), "evil\n", "{worked:?}");
 }
 
@@ -366,16 +376,16 @@ fn two_pushes_on_one_connection_are_two_pushes() {
     let port = forge.port().to_string();
     let main = host_git(&forge.repository(), &["rev-parse", "main"]);
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
             git pack-objects --revs --stdout -q > ../pack <<E\nHEAD\n^HEAD~1\nE\n",
         );
         let script = format!(
-            "{HAND_WRITTEN_WORDS}
+            "{WORDS}
 s = tls()
-fine = request(body(b'refs/heads/{wall}', old=ZERO))
+fine = request(body(b'refs/heads/{wall}', old=ZERO), last=False)
 s.sendall(fine + request(body(b'refs/heads/main')))
 said = reply(s, 8)
 print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok refs/heads/{wall}'), said.count(b'ng refs/heads/main'))
@@ -392,14 +402,15 @@ print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok ref
 fn a_push_is_not_larger_than_allowed() {
     let forge = Forge::old();
     let refs = forge.refs();
-    let limits = PushLimits { bytes: ByteSize::mebibytes(1), objects: 20 };
+    let small =
+        || PushRules { bytes: Some(ByteSize::mebibytes(1)), objects: Some(20), ..PushRules::default() };
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, Some(RefPolicy { limits, ..RefPolicy::for_hosts() }));
+        let cage = forge.cage(wall, small());
         let said = inside(
             &cage,
             "git checkout -q -b x; head -c 3000000 /dev/urandom > l; git add l; git commit -q -m l; git push origin x",
         );
-        assert!(said.contains("more than 1 MiB") && said.ends_with("code 1\n"), "{wall}: {said}");
+        assert!(said.contains("larger than 1m") && said.ends_with("code 1\n"), "{wall}: {said}");
         let said = inside(
             &cage,
             "git checkout -q -b y main; for n in $(seq 30); do echo $n > $n; done; git add .; git commit -q -m m; git push origin y",
@@ -410,7 +421,7 @@ fn a_push_is_not_larger_than_allowed() {
     assert_eq!(forge.arrived(), 0);
 }
 
-const HAND_WRITTEN_WORDS: &str = r#"
+const WORDS: &str = r#"
 import gzip, ssl
 port = sys.argv[1]
 old, new = (open('/workspace/' + name, 'rb').read().strip() for name in ('old', 'new'))
@@ -421,8 +432,9 @@ def pkt(data):
     return b'%04x' % (len(data) + 4) + data
 def body(ref=b'refs/heads/main', old=old, caps=b' report-status', more=b''):
     return pkt(old + b' ' + new + b' ' + ref + b'\0' + caps) + more + b'0000' + pack
-def request(data, path=PATH, method=b'POST', headers=(), length=True):
-    lines = [method + b' ' + path + b' HTTP/1.1', b'host: good.test:' + port.encode()]
+def request(data, path=PATH, method=b'POST', headers=(), length=True, last=True):
+    lines = [b'connection: close'] if last else []
+    lines = [method + b' ' + path + b' HTTP/1.1', b'host: good.test:' + port.encode()] + lines
     lines += [b'content-type: application/x-git-receive-pack-request'] if not any(b'content-type' in h for h in headers) else []
     lines += [b'content-length: %d' % len(data)] if length else []
     return b'\r\n'.join(lines + list(headers)) + b'\r\n\r\n' + data
@@ -431,24 +443,7 @@ def tls():
 "#;
 
 const HAND_WRITTEN: &str = r#"
-import gzip, ssl
-port = sys.argv[1]
-old, new = (open('/workspace/' + name, 'rb').read().strip() for name in ('old', 'new'))
-pack = open('/workspace/pack', 'rb').read()
-ZERO = b'0' * 40
-PATH = b'/acme/widgets/git-receive-pack'
 ONLY = None
-def pkt(data):
-    return b'%04x' % (len(data) + 4) + data
-def body(ref=b'refs/heads/main', old=old, caps=b' report-status', more=b''):
-    return pkt(old + b' ' + new + b' ' + ref + b'\0' + caps) + more + b'0000' + pack
-def request(data, path=PATH, method=b'POST', headers=(), length=True):
-    lines = [method + b' ' + path + b' HTTP/1.1', b'host: good.test:' + port.encode()]
-    lines += [b'content-type: application/x-git-receive-pack-request'] if not any(b'content-type' in h for h in headers) else []
-    lines += [b'content-length: %d' % len(data)] if length else []
-    return b'\r\n'.join(lines + list(headers)) + b'\r\n\r\n' + data
-def tls():
-    return ssl.create_default_context().wrap_socket(dial('good.test', port), server_hostname='good.test')
 def chunked(data, size=7, end=b'0\r\n\r\n'):
     pieces = [data[at:at + size] for at in range(0, len(data), size)]
     return b''.join(b'%x\r\n' % len(piece) + piece + b'\r\n' for piece in pieces) + end

@@ -402,7 +402,7 @@ fn announced_objects(file: &mut File, at: u64) -> Option<u64> {
 
 /// Reads what a refused client still sends, so that it comes to read the answer.
 async fn discard(mut body: Body, most: u64) {
-    let mut left = most;
+    let mut left = most.max(DISCARDED);
     while let Ok(Some(Ok(frame))) = timeout(PATIENCE, body.frame()).await {
         left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len) as u64);
         if left == 0 {
@@ -436,6 +436,8 @@ const UPLOAD_PACK: &str = "/git-upload-pack";
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
 /// Between two pieces of a push. git packs while it sends.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// A client whose push is too large still comes to read that, if it is not much larger.
+const DISCARDED: u64 = 64 << 20;
 /// For all that the server is asked.
 const ASKING: Duration = Duration::from_secs(60);
 /// Commits that a push builds on; honest ones have one or two.

@@ -87,9 +87,9 @@ impl HostRepository {
     /// Branches that somebody on the host works on: checked out in a worktree, or being rebased or bisected there.
     /// Moving one would make the work look like its reversal.
     pub fn busy_branches(&self) -> Result<HashSet<String>, QuarantineError> {
-        let list = self.call().args(["worktree", "list", "--porcelain", "-z"]).output()?;
+        let list = self.call().args(["worktree", "list", "--porcelain"]).output()?;
         let mut branches = HashSet::new();
-        for worktree in list.split(|byte| *byte == 0).collect::<Vec<_>>().split(|line| line.is_empty()) {
+        for worktree in list.split(|byte| *byte == b'\n').collect::<Vec<_>>().split(|line| line.is_empty()) {
             // A bare repository has a HEAD and no files that go with it.
             if !worktree.contains(&&b"bare"[..]) {
                 let names = worktree.iter().filter_map(|line| line.strip_prefix(b"branch "));

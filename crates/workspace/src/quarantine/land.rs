@@ -48,8 +48,7 @@ impl HostRepository {
 
     /// Does this name stand for another one, that perhaps is not there?
     pub fn is_symbolic(&self, name: &RefName) -> Result<bool, QuarantineError> {
-        Ok(self.call().args(["symbolic-ref", "--quiet", "--no-recurse", name.as_str()]).run()?.code
-            == Some(0))
+        Ok(self.call().args(["symbolic-ref", "--quiet", name.as_str()]).run()?.code == Some(0))
     }
 }
 

@@ -21,11 +21,22 @@ pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
         if !held {
             let id = entry.file_name().to_string_lossy().into_owned();
             undo(&directory, &id);
-            // A git that outlived its relay may still write here: then the next sweep has it.
-            swept += usize::from(fs::remove_dir_all(&directory).is_ok());
+            swept += usize::from(remove(&directory));
         }
     }
     Ok(swept)
+}
+
+/// A git that outlived its relay may still write here, until it is done or sees that nothing more comes; and it makes its
+/// directory again if that is gone. If it takes its time, the next sweep has the rest.
+fn remove(directory: &Path) -> bool {
+    for _ in 0..TRIES {
+        if fs::remove_dir_all(directory).is_ok() {
+            return true;
+        }
+        std::thread::sleep(LONGER_THAN_A_LOCK / TRIES);
+    }
+    false
 }
 
 /// What cannot be undone now stays as git itself would leave it: nothing here is needed for the host's work to be right.
@@ -73,4 +84,5 @@ fn stuck(lock: &Lock, began: &Metadata) -> Option<Metadata> {
     (is_later && (content.is_empty() || content == lock.content)).then_some(about)
 }
 
+const TRIES: u32 = 50;
 const LONGER_THAN_A_LOCK: Duration = Duration::from_secs(1);

@@ -154,6 +154,8 @@ fn receive(
         return Ok(());
     }
     let _admitted = quarantine.admit(taken.as_ref(), host, &landings)?;
+    // Looking takes a while, in which the host's owner may have begun to work on one of them.
+    moves.leave(&host.busy_branches()?);
     moves.land(host);
     Ok(())
 }

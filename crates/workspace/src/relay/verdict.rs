@@ -6,7 +6,7 @@ use belljar_git::push::{Change, Push, Update};
 use belljar_git::{ObjectFormat, ObjectId, PushRefusal, RefName};
 use belljar_spec::git::RefPolicy;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The refs of a push, each with what has become of it so far.
 pub(super) struct Moves {
@@ -122,6 +122,16 @@ impl Moves {
                 false => Err(PushRefusal::NotTaken { landed: landing.name }),
             })
         })
+    }
+
+    /// Without those that somebody works on by now.
+    pub(super) fn leave(&mut self, busy: &HashSet<String>) {
+        for judged in &mut self.all {
+            if judged.result.as_ref().is_ok_and(|landing| busy.contains(landing.name.as_str())) {
+                judged.result = Err(PushRefusal::Stale);
+            }
+        }
+        self.together();
     }
 
     /// Moves them: all at once, or, if that fails and they do not hang together, one by one.

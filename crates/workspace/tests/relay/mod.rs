@@ -50,7 +50,7 @@ impl Stage {
     ) -> Stage {
         let (guard, place) = directory();
         let host = host(&place.join("host"));
-        fs::create_dir(place.join("state")).unwrap();
+        fs::create_dir_all(place.join("state")).unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (address, relay) = serve(&which(&host), &place.join("state"), policy, events.clone());
         Stage { host, place, address, events, relay: Some(relay), _place: guard }

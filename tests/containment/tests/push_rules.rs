@@ -368,7 +368,10 @@ fn no_hand_written_push_moves_main() {
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
             git pack-objects --revs --stdout -q > ../pack <<E\nHEAD\n^HEAD~1\nE\n",
         );
-        let worked = cage.attack(&format!("{WORDS}{HAND_WRITTEN}"), &[&port]);
+        // In parts: each is a command, and a command has its time.
+        let (words, parts) = HAND_WRITTEN.split_once("#---\n").unwrap();
+        let part = |part: &str| cage.attack(&format!("{WORDS}{words}{part}"), &[&port]);
+        let worked: Vec<String> = parts.split("#---\n").flat_map(part).collect();
         assert_eq!(forge.refs(), refs, "{wall}: {worked:?}");
         assert_eq!(worked, [""; 0], "{wall}");
     }
@@ -487,6 +490,7 @@ def say(name, data):
 P = b'/acme/widgets/'
 CHUNKED = [b'transfer-encoding: chunked']
 plain = body()
+#---
 say('plain', request(plain))
 for path in [P + b'%67it-receive-pack', P + b'git%2dreceive-pack', P + b'git-receive-pac%6b', P + b'git-receive-pac%256b',
     P + b'git-receive-pack/', P + b'/git-receive-pack', P + b'git-receive-pack;x', P + b'Git-Receive-Pack',
@@ -498,6 +502,7 @@ for kind in [b'text/plain', b'application/x-git-upload-pack-request', b'applicat
     say(kind, request(plain, headers=[b'content-type: ' + kind]))
 for method in [b'PUT', b'PATCH', b'post', b'Post', b'REPORT']:
     say(method, request(plain, method=method))
+#---
 say('gzip', request(gzip.compress(plain), headers=[b'content-encoding: gzip']))
 say('x-gzip', request(gzip.compress(plain), headers=[b'content-encoding: x-gzip']))
 say('gzip, said twice', request(gzip.compress(plain), headers=[b'content-encoding: identity', b'content-encoding: gzip']))
@@ -509,6 +514,7 @@ say('chunked, cut off', request(chunked(plain, end=b''), headers=CHUNKED, length
 say('in another one', request(chunked(body(b'refs/heads/x')) + request(plain), headers=CHUNKED, length=False))
 say('length of the first only', request(body(b'refs/heads/x')[:60] , headers=[]) + plain)
 say('expects', request(plain, headers=[b'expect: 100-continue']))
+#---
 say('behind a fine one', request(body(b'refs/heads/fine', more=pkt(old + b' ' + new + b' refs/heads/main'))))
 say('capabilities twice', request(body(b'refs/heads/fine', more=pkt(old + b' ' + new + b' refs/heads/main\0 report-status'))))
 say('behind a NUL', request(body(b'refs/heads/fine\0 report-status\0' + old + b' ' + new + b' refs/heads/main')))
@@ -524,6 +530,7 @@ say('options that are commands', request(pkt(ZERO + b' ' + new + b' refs/heads/f
 say('after an empty list', request(b'0000' + plain))
 say('after a delimiter', request(b'0001' + plain))
 say('after an empty packet', request(b'0004' + plain))
+#---
 for ref in [b'refs/heads/../heads/main', b'refs/heads//main', b'refs/heads/main ', b'refs/heads/main\r', b'HEAD', b'refs/heads/./main',
     b'heads/main', b'main', b'refs/heads/main.lock', b'refs/heads/Main/../main', b'refs/heads/main\n', b'refs/heads/main\t']:
     say(ref, request(body(ref)))

@@ -4,12 +4,16 @@ use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{BranchName, RefPolicy};
 use belljar_spec::{Printable, SandboxError};
-use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
 use belljar_workspace::inert::Git;
 use belljar_workspace::quarantine::HostRepository;
 use belljar_workspace::relay::{Relay, RelayEvent, RelayTerms};
-use std::path::PathBuf;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// git's own port, on the sandbox's loopback.
 pub(crate) const PORT: u16 = 9418;
@@ -23,25 +27,82 @@ pub(crate) struct Repository {
     pub(crate) branch: BranchName,
 }
 
-/// Serves a repository at these sockets.
+/// Somebody who serves a repository. Dropped, nobody does, and a push that was landing has landed.
+pub(crate) struct Serving {
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Serves a repository at these sockets. Nothing of it is read before somebody connects: most sandboxes never do, and git
+/// takes longer to start than a sandbox.
 pub(crate) fn serve(
     listeners: Vec<OwnedFd>,
     repository: &Repository,
     policy: RefPolicy,
     state: PathBuf,
     recorder: &Arc<Recorder>,
-) -> Result<Relay, SandboxError> {
-    let failed = |error: &dyn std::fmt::Display| {
-        SandboxError::runtime(
-            "relay_failed",
-            format!("the repository cannot be served to the sandbox: {error}"),
-        )
+) -> Result<Serving, SandboxError> {
+    let failed = |error: std::io::Error| {
+        let message = format!("the repository cannot be served to the sandbox: {error}");
+        SandboxError::runtime("relay_failed", message)
     };
-    let git = Git::find().map_err(|error| failed(&error))?;
-    let repository = HostRepository::open(&git, &repository.directory).map_err(|error| failed(&error))?;
-    let recorder = Arc::clone(recorder);
-    let note = Box::new(move |event: RelayEvent| record(&recorder, event));
-    Relay::serve(listeners, RelayTerms { repository, policy, state, note }).map_err(|error| failed(&error))
+    let (stopping, stop) = pipe().map_err(failed)?;
+    let (directory, recorder) = (repository.directory.clone(), Arc::clone(recorder));
+    let work = move || {
+        if !connected(&listeners, &stopping) {
+            return;
+        }
+        let note = {
+            let recorder = Arc::clone(&recorder);
+            Box::new(move |event: RelayEvent| record(&recorder, event))
+        };
+        match open(&directory).and_then(|repository| {
+            let terms = RelayTerms { repository, policy, state, note };
+            Relay::serve(listeners, terms).map_err(|error| error.to_string())
+        }) {
+            Ok(relay) => {
+                let _ = wait(&[stopping.as_fd()]);
+                drop(relay);
+            }
+            Err(why) => record(&recorder, RelayEvent::Unserved { why }),
+        }
+    };
+    let thread = std::thread::Builder::new().name("git-route".to_string()).spawn(work).map_err(failed)?;
+    Ok(Serving { stop: Some(stop), thread: Some(thread) })
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn open(directory: &Path) -> Result<HostRepository, String> {
+    let git = Git::find().map_err(|error| error.to_string())?;
+    HostRepository::open(&git, directory).map_err(|error| error.to_string())
+}
+
+/// Waits until somebody knocks; not, if nobody is going to be served any more.
+fn connected(listeners: &[OwnedFd], stopping: &PipeReader) -> bool {
+    let mut all: Vec<BorrowedFd<'_>> = vec![stopping.as_fd()];
+    all.extend(listeners.iter().map(AsFd::as_fd));
+    wait(&all).first().is_some_and(|stopped| !stopped)
+}
+
+/// Which of these have something to say; waits until one does.
+fn wait(all: &[BorrowedFd<'_>]) -> Vec<bool> {
+    loop {
+        let mut polled: Vec<PollFd<'_>> =
+            all.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+        match poll(&mut polled, None) {
+            Ok(_) => return polled.iter().map(|one| !one.revents().is_empty()).collect(),
+            Err(Errno::INTR) => {}
+            Err(_) => return Vec::new(),
+        }
+    }
 }
 
 fn record(recorder: &Recorder, event: RelayEvent) {

@@ -1,6 +1,7 @@
 //! A running sandbox: the contract that every backend keeps.
 
 use crate::faults::disposed;
+use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Workspace};
 use crate::{LlmTotals, WayOut};
@@ -9,7 +10,6 @@ use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
-use belljar_workspace::relay::Relay;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +47,7 @@ pub(crate) struct Outside {
     /// Its route to a model, if it has one.
     pub(crate) route: Option<Arc<Route>>,
     /// Who serves the host's repository to it, if it has one.
-    pub(crate) relay: Mutex<Option<Relay>>,
+    pub(crate) relay: Mutex<Option<Serving>>,
 }
 
 impl Sandbox {

@@ -143,7 +143,7 @@ impl Workspace {
                     return Ok(Changes::None);
                 }
                 let collected = clone::collect(&state, id, limits)?;
-                if collected.commits.is_empty() && collected.uncommitted.is_empty() {
+                if collected.is_empty() {
                     drop(made.hold);
                     clone::remove(&state, id)?;
                     return Ok(Changes::None);

@@ -1,4 +1,4 @@
-//! Asking a server for some commits and their trees, in protocol 2 (gitprotocol-v2(5), "fetch"), and nothing of their history.
+//! Asking a server for some commits, in protocol 2 (gitprotocol-v2(5), "fetch"): for their trees, or for their history.
 
 use crate::pkt::{Packet, PktError, Reader};
 use crate::{ObjectId, pkt};
@@ -6,25 +6,30 @@ use thiserror::Error;
 
 /// What of each commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum Content<'a> {
     /// Its trees. Servers need not know how (`uploadpack.allowFilter`).
     Trees,
     /// Its files too.
     Everything,
+    /// The commits since another one, and nothing of what is in them.
+    History { since: &'a ObjectId },
 }
 
 /// The body of the request.
-pub fn request(wanted: &[ObjectId], content: Content) -> Vec<u8> {
+pub fn request(wanted: &[ObjectId], content: Content<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let format = wanted.first().map_or("sha1", |id| id.format().name());
     pkt::append(&mut bytes, b"command=fetch\n");
     pkt::append(&mut bytes, format!("object-format={format}\n").as_bytes());
     bytes.extend_from_slice(b"0001");
-    for line in ["no-progress\n", "ofs-delta\n", "deepen 1\n"] {
+    let one_commit = "deepen 1\n".to_string();
+    let content = match content {
+        Content::Trees => vec![one_commit, "filter blob:none\n".to_string()],
+        Content::Everything => vec![one_commit],
+        Content::History { since } => vec!["filter tree:0\n".to_string(), format!("have {since}\n")],
+    };
+    for line in ["no-progress\n", "ofs-delta\n"].into_iter().chain(content.iter().map(String::as_str)) {
         pkt::append(&mut bytes, line.as_bytes());
-    }
-    if content == Content::Trees {
-        pkt::append(&mut bytes, b"filter blob:none\n");
     }
     for id in wanted {
         pkt::append(&mut bytes, format!("want {id}\n").as_bytes());

@@ -26,6 +26,9 @@ pub trait TakenPack: Send {
     /// Commits that the server has, whose trees would show what cannot be seen yet.
     fn wanted(&self) -> Vec<ObjectId>;
 
+    /// Commits that the server has, whose history would show where an update's new place comes from.
+    fn origins(&self, update: &Update) -> Vec<ObjectId>;
+
     /// More of what the server has.
     fn add(&mut self, pack: File) -> Result<(), PushRefusal>;
 

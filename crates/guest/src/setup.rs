@@ -208,6 +208,9 @@ impl Building {
         };
         let tree = mount::clone_tree(straight(place)?, c"")?;
         mount::set_attributes(&tree, attributes(access), Reach::Below)?;
+        if access == Access::Reopened {
+            mount::make_writable(&tree)?;
+        }
         mount::attach(tree, straight(target)?)
     }
 
@@ -349,7 +352,7 @@ impl Building {
 fn attributes(access: Access) -> Attributes {
     match access {
         Access::ReadOnly => Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV),
-        Access::ReadWrite => Attributes::NO_SUID.and(Attributes::NO_DEV),
+        Access::ReadWrite | Access::Reopened => Attributes::NO_SUID.and(Attributes::NO_DEV),
         Access::Device => Attributes::NO_SUID,
     }
 }

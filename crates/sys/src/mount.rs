@@ -93,6 +93,12 @@ pub fn set_attributes(mount: impl AsFd, attributes: Attributes, reach: Reach) ->
     mount_setattr(mount.as_fd(), reach, libc::mount_attr { attr_set: attributes.0, ..NO_CHANGE })
 }
 
+/// Takes back [`Attributes::READ_ONLY`] from one mount, and from nothing mounted below it.
+pub fn make_writable(mount: impl AsFd) -> Result<(), Errno> {
+    let change = libc::mount_attr { attr_clr: libc::MOUNT_ATTR_RDONLY, ..NO_CHANGE };
+    mount_setattr(mount.as_fd(), Reach::One, change)
+}
+
 /// Shows the files of a detached mount under other ids: those of `user_namespace`.
 pub fn map_ids(mount: impl AsFd, user_namespace: impl AsFd) -> Result<(), Errno> {
     let userns_fd = user_namespace.as_fd().as_raw_fd() as u64;

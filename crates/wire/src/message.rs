@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -176,6 +176,8 @@ pub enum Access {
     ReadWrite,
     /// A device node: read and write, and it stays a device.
     Device,
+    /// Writing too, inside of something that earlier steps made read-only.
+    Reopened,
 }
 
 /// What is closed after the steps, before the first command.
@@ -507,6 +509,7 @@ mod tests {
             access: Access::ReadOnly,
         };
         assert_eq!(encode(&held), [5, 2, 1, b'w', 1, b'w', 0, 0]);
+        assert_eq!(encode(&Access::Reopened), [3]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::process::Stdio;
 
 /// A hold on a file of ours: others wait, or see it. It ends with the process, however that ends.
 #[derive(Debug)]
@@ -43,6 +44,11 @@ impl Hold {
         Ok(hold)
     }
 
+    /// The hold as the input of a program, which then keeps it as long as it runs, even if we die.
+    pub(crate) fn as_input(&self) -> io::Result<Stdio> {
+        Ok(Stdio::from(self.file.try_clone()?))
+    }
+
     /// Is the file that is held the one at this path? It may have been removed while we waited.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
@@ -61,3 +67,22 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::write(&unfinished, content)?;
     fs::rename(&unfinished, path)
 }
+
+/// Removes a directory of ours: for everybody else at once, whole, and under another name until it is gone. A kill leaves
+/// only that, for [`sweep_gone`].
+pub(crate) fn remove_whole(directory: &Path) -> io::Result<()> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let gone = directory.with_file_name(format!("{GONE}{}-{name}", std::process::id()));
+    fs::rename(directory, &gone)?;
+    fs::remove_dir_all(gone)
+}
+
+/// Goes on with what a killed [`remove_whole`] left in a directory. Another one may be at it: both come to the same end.
+pub(crate) fn sweep_gone(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+const GONE: &str = ".gone-";

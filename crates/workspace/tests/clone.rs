@@ -165,9 +165,16 @@ fn what_was_committed_is_taken_over_and_what_was_not_is_said() {
 fn where_the_sandbox_left_off_is_said() {
     let machine = Machine::new();
     let cloned = machine.make(&machine.spec());
+    assert!(machine.collect().is_empty());
     inside(&cloned).git(&["checkout", "-q", "-b", "mine"]);
+    inside(&cloned).git(&["branch", "packed/one"]);
+    inside(&cloned).git(&["pack-refs", "--all"]);
+    inside(&cloned).git(&["branch", "loose/one"]);
     drop(cloned);
     let collected = machine.collect();
+    assert!(!collected.is_empty());
+    let others: Vec<_> = collected.others.iter().map(|other| other.as_str()).collect();
+    assert_eq!(others, ["loose/one", "mine", "packed/one"]);
     assert_eq!((collected.count, collected.elsewhere), (0, Some(Head::Branch("mine".parse().unwrap()))));
     let pushed = clone::push(&machine.state(), machine.id, None, None);
     assert!(matches!(pushed, Err(CloneError::NothingToPush)), "{pushed:?}");
@@ -451,7 +458,11 @@ fn what_is_kept_is_listed_and_removed() {
     assert_eq!(inside(&again).git(&["log", "-1", "--format=%s"]), "mine");
     drop(again);
     clone::remove(&state, machine.id).unwrap();
+    // What kills left: one half made, one half removed.
+    fs::create_dir_all(state.join("clones/1111111111111111/ours.git")).unwrap();
+    fs::create_dir_all(state.join("clones/.gone-1-2222222222222222/work")).unwrap();
     assert!(clone::list(&state).unwrap().is_empty());
+    assert_eq!(fs::read_dir(state.join("clones")).unwrap().count(), 0);
     assert!(matches!(clone::remove(&state, machine.id), Err(CloneError::Unknown(_))));
 }
 

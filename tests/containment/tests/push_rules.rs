@@ -265,6 +265,32 @@ fn main_is_refused_with_the_reason_at_the_prompt() {
     }
 }
 
+/// What the pack does not show is asked of the server: where the new place of a branch comes from.
+#[test]
+fn a_branch_goes_forward_over_what_the_server_has() {
+    for filters in ["true", "false"] {
+        let forge = Forge::old();
+        host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
+        host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
+        for wall in walls().iter().copied() {
+            host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
+            let cage = forge.cage(wall, None);
+            let back = inside(&cage, "git push -f origin main:aside && git push -f origin main~1:aside");
+            assert!(back.contains("fast-forward") && back.ends_with("code 1\n"), "{wall}: {back}");
+            let said = inside(
+                &cage,
+                "git checkout -q topic && git merge -q --ff-only origin/main && git push origin topic",
+            );
+            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {wall}: {said}");
+            let said = inside(&cage, "git commit -q --allow-empty -m on && git push origin topic");
+            assert_eq!(said.ends_with("code 0\n"), filters == "true", "{filters} {wall}: {said}");
+            let subject = if filters == "true" { "on\n" } else { "first\n" };
+            assert_eq!(forge.subject("topic"), subject, "{wall}");
+            host_git(&forge.repository(), &["update-ref", "-d", "refs/heads/aside"]);
+        }
+    }
+}
+
 #[test]
 fn nothing_is_forced_deleted_tagged_or_mirrored() {
     let forge = Forge::old();

@@ -6,7 +6,7 @@ use crate::load::{BEFORE, STEPS, understand};
 use crate::sample::{Case, print};
 use crate::tree;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()> {
@@ -16,9 +16,17 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     tree::make(&folder.join(BEFORE), FILES)?;
     let count = FILES.to_string();
     let load = ["./load", "files", &count];
-    let mut ways = vec![("host", None), ("belljar, the folder itself", Some(&[][..]))];
+    let mut ways = vec![("host", Way::Host), ("belljar, the folder itself", Way::Belljar(&[]))];
     if belljar.has_layers(folder) {
-        ways.push(("belljar, a layer over it", Some(&["--overlay"][..])));
+        ways.push(("belljar, a layer over it", Way::Belljar(&["--overlay"])));
+        // What the kernel itself takes for a layer.
+        let alone = folder.with_extension("alone");
+        for part in ["upper", "work", "mounted"] {
+            fs::create_dir_all(alone.join(part))?;
+        }
+        if overlay_alone(folder, &alone, &["true"]).status().is_ok_and(|status| status.success()) {
+            ways.push(("overlayfs alone, no belljar", Way::OverlayAlone(alone)));
+        }
     }
     let cases = || ways.iter().map(|(name, _)| Case::new(*name)).collect::<Vec<_>>();
     let mut tables: Vec<[Vec<Case>; 2]> = STEPS.iter().map(|_| [cases(), cases()]).collect();
@@ -26,9 +34,10 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
         for turn in 0..ways.len() {
             // Nobody always comes after the same neighbour.
             let index = (round + turn) % ways.len();
-            let mut command = match ways[index].1 {
-                None => on_host(folder, &load),
-                Some(flags) => belljar.run(folder, flags, &load),
+            let mut command = match &ways[index].1 {
+                Way::Host => on_host(folder, &load),
+                Way::Belljar(flags) => belljar.run(folder, flags, &load),
+                Way::OverlayAlone(alone) => overlay_alone(folder, alone, &load),
             };
             let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).output()?;
             if !output.status.success() {
@@ -46,6 +55,25 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     }
     fs::remove_dir_all(folder)?;
     Ok(())
+}
+
+/// Where the load runs.
+enum Way {
+    Host,
+    /// Inside, with these flags.
+    Belljar(&'static [&'static str]),
+    /// On a layer that is only mounted, with its parts in this folder.
+    OverlayAlone(PathBuf),
+}
+
+/// In namespaces that an ordinary user may have, with the options that belljar uses.
+fn overlay_alone(folder: &Path, alone: &Path, words: &[&str]) -> Command {
+    let mount = "mount -t overlay overlay -o lowerdir=\"$1\",upperdir=upper,workdir=work,userxattr mounted \
+        && cd mounted && shift && exec \"$@\"";
+    let mut command = quiet("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]);
+    command.arg(folder).args(words).current_dir(alone);
+    command
 }
 
 fn on_host(folder: &Path, words: &[&str]) -> Command {

@@ -55,7 +55,7 @@ pub(super) fn args(layout: &Layout, sources: &mut Sources) -> Vec<String> {
         }
         let word = match bind.kind {
             BindKind::ReadOnly => "--ro-bind",
-            BindKind::ReadWrite => "--bind",
+            BindKind::ReadWrite | BindKind::Reopened => "--bind",
         };
         let staged = format!("{STAGE}/{index}");
         args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);

@@ -68,6 +68,8 @@ pub(crate) struct Bind {
 pub(crate) enum BindKind {
     ReadOnly,
     ReadWrite,
+    /// Writing, inside of something that is read-only as a whole.
+    Reopened,
 }
 
 /// Why a bind is there, which decides whose eyes see its files.
@@ -197,7 +199,7 @@ impl Layout {
     pub(crate) fn writable(&self) -> Vec<String> {
         let private = self.private.iter().map(|dir| dir.target.to_string());
         let shared =
-            self.binds.iter().filter(|bind| bind.kind == BindKind::ReadWrite).map(|bind| bind.target.clone());
+            self.binds.iter().filter(|bind| bind.kind != BindKind::ReadOnly).map(|bind| bind.target.clone());
         let devices = ["dev".to_string(), "proc".to_string()];
         private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
     }

@@ -130,6 +130,9 @@ impl Shown {
             for bind in binds.iter().filter(|bind| bind.kind == BindKind::ReadWrite) {
                 root.judge(bind)?;
                 for hold in root.shields.iter().filter_map(|shield| root.hold(shield, bind)) {
+                    if hold.kind == BindKind::Reopened && is_shared_for_reading(&hold.source, binds) {
+                        continue;
+                    }
                     // A bind's own place is held already.
                     if bind.target != hold.target && holds.iter().all(|known| known.target != hold.target) {
                         holds.push(hold);
@@ -205,33 +208,49 @@ fn carried_out(folder: &Path, shields: &[Shield]) -> Vec<Held> {
     };
     let mut all: Vec<Held> = Vec::new();
     for Shield { path, what } in shields {
-        // What is read-only as a whole needs nothing more.
-        if all
-            .iter()
-            .any(|known| known.kind == BindKind::ReadOnly && Path::new(path).starts_with(&known.path))
-        {
-            continue;
-        }
-        for (end, _) in path.match_indices('/') {
-            if all.iter().all(|known| known.path != path[..end]) {
-                all.push(anchor(&path[..end]));
-            }
-        }
-        let read_only = |stub: Option<StubKind>| Held { path: path.clone(), kind: BindKind::ReadOnly, stub };
+        let is_read_only = is_read_only(&all, path);
         let held = match what {
+            Shielded::Anchored if is_read_only => {
+                Held { path: path.clone(), kind: BindKind::Reopened, stub: None }
+            }
+            // What is read-only as a whole needs nothing more.
+            _ if is_read_only => continue,
             Shielded::Anchored => anchor(path),
-            Shielded::Existing => read_only(None),
-            Shielded::MissingDirectory => read_only(Some(StubKind::Directory)),
+            Shielded::Existing => read_only(path, None),
+            Shielded::MissingDirectory => read_only(path, Some(StubKind::Directory)),
             Shielded::MissingFile(content) => {
-                read_only(Some(StubKind::File(Bytes(content.as_bytes().to_vec()))))
+                read_only(path, Some(StubKind::File(Bytes(content.as_bytes().to_vec()))))
             }
         };
+        for (end, _) in path.match_indices('/') {
+            let parent = &path[..end];
+            if all.iter().all(|known| known.path != parent) && !self::is_read_only(&all, parent) {
+                all.push(anchor(parent));
+            }
+        }
         match all.iter_mut().find(|known| known.path == *path) {
             Some(known) => *known = held,
             None => all.push(held),
         }
     }
     all
+}
+
+/// Whether the caller said that nothing here may be changed.
+fn is_shared_for_reading(path: &Path, binds: &[Bind]) -> bool {
+    let said = |bind: &&Bind| bind.kind == BindKind::ReadOnly && bind.origin == BindOrigin::Named;
+    binds.iter().filter(said).any(|bind| path.starts_with(&bind.source))
+}
+
+fn read_only(path: &str, stub: Option<StubKind>) -> Held {
+    Held { path: path.into(), kind: BindKind::ReadOnly, stub }
+}
+
+/// Whether something around a path makes it read-only. The last one counts: it lies on top.
+fn is_read_only(shields: &[Held], path: &str) -> bool {
+    let around =
+        shields.iter().rev().find(|known| Path::new(path).starts_with(&known.path) && path != known.path);
+    around.is_some_and(|known| known.kind == BindKind::ReadOnly)
 }
 
 fn stubs(shields: &[Held]) -> Vec<Stub> {
@@ -326,6 +345,30 @@ mod tests {
         let missing = shown.missing();
         let stubs: Vec<_> = missing[0].stubs.iter().map(|stub| stub.path.as_str()).collect();
         assert_eq!(stubs, ["a/b", "a/b/c", "h"]);
+    }
+
+    #[test]
+    fn what_is_anchored_in_something_read_only_can_be_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(folder.path().join("trees/own")).expect("a folder");
+        let shields = vec![
+            shield("trees", Shielded::Existing),
+            shield("trees/own", Shielded::Anchored),
+            shield("trees/own/gitdir", Shielded::Existing),
+            shield("trees/other/gitdir", Shielded::Existing),
+        ];
+        let view = View { shields, ..View::plain(folder.path().into()) };
+        let shown = show(&view, "/w").expect("shown");
+        let expected = [
+            ("w/trees", BindKind::ReadOnly),
+            ("w/trees/own", BindKind::Reopened),
+            ("w/trees/own/gitdir", BindKind::ReadOnly),
+        ];
+        assert_eq!(targets(&shown.holds(&shown.binds).expect("held")), expected);
+        let mut read = rw(folder.path(), "r");
+        read.kind = BindKind::ReadOnly;
+        let holds = shown.holds(&[shown.binds.clone(), vec![read]].concat()).expect("held");
+        assert!(holds.iter().all(|hold| hold.kind != BindKind::Reopened), "the caller said no");
     }
 
     #[test]

@@ -128,6 +128,7 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
     let access = match bind.kind {
         BindKind::ReadOnly => Access::ReadOnly,
         BindKind::ReadWrite => Access::ReadWrite,
+        BindKind::Reopened => Access::Reopened,
     };
     Step::Bind { source: source.clone(), target: bind.target.clone(), kind, access }
 }

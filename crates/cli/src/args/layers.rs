@@ -8,13 +8,13 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) what: LayerArgs,
     /// Only which files, one a line: A added, M modified, D deleted, R renamed, T another type, P other permissions
-    #[arg(long, group = "form")]
+    #[arg(long, conflicts_with_all = ["stat", "patch"])]
     pub(crate) names: bool,
     /// How many lines of each file
-    #[arg(long, group = "form")]
+    #[arg(long)]
     pub(crate) stat: bool,
     /// The changes themselves, as `git apply` and `patch -p1` take them [default]
-    #[arg(long, group = "form")]
+    #[arg(long)]
     pub(crate) patch: bool,
     /// Print one JSON object; lines are counted with --stat, the patch is in it with --patch
     #[arg(long)]
@@ -32,7 +32,8 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DiscardArgs {
-    /// Which: an id or its beginning [default: the newest of the current folder]
+    /// Which layer, clone or worktree of a shelf: an id or its beginning, as `belljar list` shows them [default: the newest
+    /// layer of the current folder]
     pub(crate) layer: Option<String>,
     /// Do not ask
     #[arg(short, long)]

@@ -12,7 +12,7 @@ use crate::record::PushRefused;
 use belljar_audit::Event;
 use belljar_git::fetch::{self, Content};
 use belljar_git::judge::{self, Questions};
-use belljar_git::push::{Collect, Push, PushError};
+use belljar_git::push::{Collect, Push, PushError, Update};
 use belljar_git::report::Report;
 use belljar_git::{ObjectId, PushRefusal, TakenPack};
 use belljar_spec::egress::{Reason, Refusal};
@@ -232,6 +232,13 @@ impl Route {
                 Err(refusal) => return Err(refused_whole(push, &refusal)),
             };
         }
+        let moved = push.updates.iter().zip(questions).filter(|(_, questions)| questions.follows);
+        for (update, _) in moved.take(MOST_HISTORIES) {
+            opened = match self.trace(pushes, asked, opened, update.clone()).await {
+                Ok(opened) => opened,
+                Err(refusal) => return Err(refused_whole(push, &refusal)),
+            };
+        }
         let (policy, updates) = (pushes.policy.clone(), push.updates.clone());
         let verdicts = blocking(move || {
             let verdict = |update| judge::by_facts(&policy, update, opened.facts(update));
@@ -268,13 +275,33 @@ impl Route {
         Ok(opened)
     }
 
+    /// Adds the history that the server has between the old place of a branch and what the pack builds on.
+    async fn trace(
+        &self,
+        pushes: &Pushes,
+        asked: &Asked,
+        opened: Box<dyn TakenPack>,
+        update: Update,
+    ) -> Result<Box<dyn TakenPack>, PushRefusal> {
+        let since = update.old.clone();
+        let (origins, mut opened) = blocking(move || Ok((opened.origins(&update), opened))).await?;
+        if origins.is_empty() || origins.len() > MOST_WANTED {
+            return Ok(opened);
+        }
+        let content = Content::History { since: &since };
+        if let Ok(Some(file)) = timeout(ASKING, self.ask(pushes, asked, &origins, content)).await {
+            opened = blocking(move || opened.add(file).map(|()| opened)).await?;
+        }
+        Ok(opened)
+    }
+
     /// Fetches commits from the repository that the push is for, as the client would.
     async fn ask(
         &self,
         pushes: &Pushes,
         asked: &Asked,
         wanted: &[ObjectId],
-        content: Content,
+        content: Content<'_>,
     ) -> Option<File> {
         let mut head = asked.head.clone();
         let path = format!("{}{UPLOAD_PACK}", asked.repository());
@@ -442,5 +469,7 @@ const DISCARDED: u64 = 64 << 20;
 const ASKING: Duration = Duration::from_secs(60);
 /// Commits that a push builds on; honest ones have one or two.
 const MOST_WANTED: usize = 32;
+/// Branches of one push that the server is asked about.
+const MOST_HISTORIES: usize = 8;
 /// Trees of some commits of the largest repositories, compressed.
 const MOST_SHOWN: usize = 256 << 20;

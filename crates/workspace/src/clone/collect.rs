@@ -26,6 +26,16 @@ pub struct Collected {
     pub uncommitted: Vec<Printable>,
     /// What the sandbox left checked out, if it is not the branch.
     pub elsewhere: Option<Head>,
+    /// Branches that were made beside it; they are in the folder and nowhere else.
+    pub others: Vec<BranchName>,
+}
+
+impl Collected {
+    /// Is there nothing that would be lost with the clone?
+    pub fn is_empty(&self) -> bool {
+        let beside = self.uncommitted.is_empty() && self.others.is_empty() && self.elsewhere.is_none();
+        self.count == 0 && beside
+    }
 }
 
 /// A commit, as it may be shown.
@@ -55,12 +65,15 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
     }
     let head = foreign.head("")?;
     let elsewhere = (head != Head::Branch(branch.clone())).then_some(head);
+    // Of the remote's branches none was made one of the clone's.
+    let mut others = foreign.branches()?;
+    others.retain(|other| *other != branch);
     let (count, commits) = match &tip {
         Some(tip) => commits(&git, &ours, &label, tip)?,
         None => (0, Vec::new()),
     };
     let uncommitted = uncommitted(&git, &place, tip.as_ref())?;
-    Ok(Collected { branch, tip, commits, count, uncommitted, elsewhere })
+    Ok(Collected { branch, tip, commits, count, uncommitted, elsewhere, others })
 }
 
 /// What is new since the remote was cloned.

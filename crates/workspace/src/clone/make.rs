@@ -25,8 +25,8 @@ pub fn make(
     let own: Option<BranchName> = format!("belljar/{id}").parse().ok();
     let branch = spec.branch.clone().or(own).expect("sixteen digits are a branch's name");
     let place = Place::new(state, id);
-    place.make()?;
-    let hold = Hold::together(&place.lock()).map_err(CloneError::io(&place.root))?;
+    Place::sweep(state);
+    let hold = place.make()?;
     if let Some(label) = place.label().filter(|label| label.failed.is_none()) {
         // It was made before: what is in it may be work.
         let branch = label.branch()?;
@@ -123,6 +123,8 @@ impl Maker<'_> {
         write("config", self.config(&format).as_bytes())?;
         write("HEAD", format!("ref: {}\n", self.branch.full()).as_bytes())?;
         // What nobody inside may make, so that it can be held: it is there.
+        write("commondir", b".")?;
+        write("config.worktree", b"")?;
         write("info/attributes", b"")?;
         write("objects/info/alternates", b"")?;
         for folder in [there.join("hooks"), work.join(".husky"), work.join(".belljar")] {

@@ -24,12 +24,11 @@ pub use request::{Forge, PullRequest, pull_request};
 pub use token::Token;
 
 use crate::foreign::Foreign;
-use crate::hold::Hold;
+use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use place::Place;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A clone that is ready to be worked in.
@@ -65,6 +64,7 @@ pub struct Kept {
 
 /// Everything that is kept.
 pub fn list(state: &Path) -> Result<Vec<Kept>, CloneError> {
+    Place::sweep(state);
     let mut found = Vec::new();
     for place in Place::every(state) {
         let Some(label) = place.label() else { continue };
@@ -95,5 +95,5 @@ pub fn remove(state: &Path, id: SandboxId) -> Result<(), CloneError> {
     let alone = Hold::alone(&place.lock()).map_err(CloneError::io(&place.root))?;
     let Some(_alone) = alone else { return Err(CloneError::InUse(Printable::from(place.id.as_str()))) };
     // No link is followed when a tree is removed.
-    fs::remove_dir_all(&place.root).map_err(CloneError::io(&place.root))
+    hold::remove_whole(&place.root).map_err(CloneError::io(&place.root))
 }

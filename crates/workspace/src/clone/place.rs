@@ -8,12 +8,13 @@
 //! ```
 
 use super::CloneError;
-use crate::hold;
+use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +72,7 @@ impl Place {
             Some(Place { root: entry.path(), id: entry.file_name().into_string().ok()? })
         };
         let mut places: Vec<Place> = entries.filter_map(place).collect();
+        places.retain(|place| !place.id.starts_with('.'));
         places.sort_by(|a, b| a.id.cmp(&b.id));
         places
     }
@@ -91,9 +93,29 @@ impl Place {
         self.root.join("scratch")
     }
 
-    /// Only we can enter it.
-    pub(super) fn make(&self) -> Result<(), CloneError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(CloneError::io(&self.root))
+    /// Makes its directory, which only we can enter, and holds it.
+    pub(super) fn make(&self) -> Result<Hold, CloneError> {
+        loop {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
+            made.map_err(CloneError::io(&self.root))?;
+            match Hold::together(&self.lock()) {
+                // Somebody may have taken it for what a kill left, and removed it before we held it.
+                Ok(hold) if hold.is_at(&self.lock()) => return Ok(hold),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(CloneError::io(&self.root)(error)),
+            }
+        }
+    }
+
+    /// Removes what kills left: clones that nobody holds and of which nothing is written down, and those half removed.
+    pub(super) fn sweep(state: &Path) {
+        hold::sweep_gone(&state.join("clones"));
+        for place in Place::every(state).iter().filter(|place| place.label().is_none()) {
+            if let Ok(Some(_alone)) = Hold::alone(&place.lock()) {
+                let _ = hold::remove_whole(&place.root);
+            }
+        }
     }
 
     pub(super) fn label(&self) -> Option<Label> {

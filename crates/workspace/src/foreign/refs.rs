@@ -3,6 +3,7 @@
 use super::{Foreign, ForeignError, object};
 use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
+use std::collections::BTreeSet;
 
 /// What a worktree is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,33 @@ impl Foreign {
         Ok(packed_ref(&packed, &name))
     }
 
+    /// All branches, in no order; names that are none are left out.
+    pub fn branches(&self) -> Result<Vec<BranchName>, ForeignError> {
+        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        let packed = packed.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+        let packed = packed.filter_map(|line| Some(line.split_once(' ')?.1.to_string()));
+        let mut found: BTreeSet<BranchName> = packed.filter_map(|name| BranchName::of_ref(&name)).collect();
+        let mut waiting = vec!["refs/heads".to_string()];
+        let mut seen = 0;
+        while let Some(path) = waiting.pop() {
+            let names = match self.directory.below(&path) {
+                Ok(Some(directory)) => directory.names()?,
+                // Not a directory: a branch, or a link or something else that somebody put there.
+                Ok(None) | Err(ForeignError::Spoiled { .. }) => {
+                    found.extend(BranchName::of_ref(&path));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            seen += names.len();
+            if seen > MOST_LOOSE_REFS {
+                return Err(ForeignError::TooMuch { what: "more branches", most: MOST_LOOSE_REFS as u64 });
+            }
+            waiting.extend(names.into_iter().map(|name| format!("{path}/{name}")));
+        }
+        Ok(found.into_iter().collect())
+    }
+
     /// Removes a branch. Packed first: were it the other way round, an older value would show in between.
     pub fn remove_branch(&self, branch: &BranchName) -> Result<(), ForeignError> {
         let name = branch.full();
@@ -70,6 +98,7 @@ fn without(packed: &[u8], name: &str) -> Vec<u8> {
 }
 
 const MOST_OF_A_REF: u64 = 4096;
+const MOST_LOOSE_REFS: usize = 100_000;
 /// A million refs.
 const MOST_OF_PACKED_REFS: u64 = 128 << 20;
 

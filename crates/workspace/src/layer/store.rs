@@ -183,7 +183,7 @@ impl Layer {
         self.lock()
     }
 
-    fn lock(&self) -> Result<Held, LayerError> {
+    pub(super) fn lock(&self) -> Result<Held, LayerError> {
         let failed = |source| LayerError::Store { step: "lock", path: self.directory.clone(), source };
         let lock = match lock_file_of(&self.directory, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LayerError::Gone(self.id)),

@@ -84,6 +84,10 @@ impl TakenPack for Quarantine {
         Quarantine::wanted(self)
     }
 
+    fn origins(&self, update: &Update) -> Vec<ObjectId> {
+        Quarantine::origins(self, update)
+    }
+
     fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
         Quarantine::add(self, pack)
     }
@@ -114,6 +118,12 @@ impl Quarantine {
         missing.into_iter().cloned().collect()
     }
 
+    /// Commits on the server whose history would show whether an update goes forward.
+    pub fn origins(&self, update: &Update) -> Vec<ObjectId> {
+        let unknown = self.beginnings(&update.old, &update.new).unwrap_or_default();
+        unknown.into_iter().cloned().collect()
+    }
+
     /// More of what the server has.
     pub fn add(&mut self, pack: File) -> Result<(), PushRefusal> {
         index(&self.git, &self.place, pack, Trust::Server)?;
@@ -133,22 +143,31 @@ impl Quarantine {
 
     /// Is there a way from `new` by parents to `old`? If not, it is known only where the whole history was brought.
     fn follows(&self, old: &ObjectId, new: &ObjectId) -> Seen {
+        match self.beginnings(old, new) {
+            None => Seen::Yes,
+            Some(unknown) if unknown.is_empty() => Seen::No,
+            Some(_) => Seen::Unknown,
+        }
+    }
+
+    /// What is not known of the history of `new`; nothing if `old` is in what is.
+    fn beginnings<'a>(&'a self, old: &ObjectId, new: &'a ObjectId) -> Option<Vec<&'a ObjectId>> {
         let mut seen = HashSet::new();
         let mut waiting = vec![new];
-        let mut is_whole = true;
+        let mut unknown = Vec::new();
         while let Some(id) = waiting.pop() {
             if id == old {
-                return Seen::Yes;
+                return None;
             }
             if !seen.insert(id) {
                 continue;
             }
             match self.commits.get(id) {
                 Some(commit) => waiting.extend(&commit.parents),
-                None => is_whole = false,
+                None => unknown.push(id),
             }
         }
-        if is_whole { Seen::No } else { Seen::Unknown }
+        Some(unknown)
     }
 
     /// Of all commits of the push: another branch may take any of them later.

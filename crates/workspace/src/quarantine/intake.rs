@@ -134,6 +134,7 @@ impl Indexer {
         let most = format!("--max-input-size={}", limits.bytes.as_u64());
         let call = quarantine.call().args(["index-pack", "--stdin", "--strict", "--threads=1"]).arg(most);
         let mut running = call.spawn()?;
+        quarantine.note_indexer(running.id())?;
         // Before it has read a byte of what an agent made.
         hold_down(&running, limits).map_err(QuarantineError::file("limit git on", &quarantine.directory))?;
         let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));

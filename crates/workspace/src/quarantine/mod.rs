@@ -15,6 +15,7 @@ mod intake;
 mod journal;
 mod judge;
 mod land;
+mod orphan;
 mod store;
 mod sweep;
 

@@ -1,8 +1,8 @@
 //! What processes left that were killed.
 
-use super::QuarantineError;
 use super::journal::{FILE, Journal, Lock, MOVED, Moving, keep_content};
 use super::store::{LOCK, PLACE_LOCK, lock, open_lock, place};
+use super::{QuarantineError, orphan};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,23 +20,13 @@ pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
         let held = open_lock(&directory.join(LOCK)).is_ok_and(|file| file.try_lock().is_err());
         if !held {
             let id = entry.file_name().to_string_lossy().into_owned();
+            let _ = orphan::end(&directory);
             undo(&directory, &id);
-            swept += usize::from(remove(&directory));
+            // What cannot be removed now the next sweep has.
+            swept += usize::from(fs::remove_dir_all(&directory).is_ok());
         }
     }
     Ok(swept)
-}
-
-/// A git that outlived its relay may still write here, until it is done or sees that nothing more comes; and it makes its
-/// directory again if that is gone. If it takes its time, the next sweep has the rest.
-fn remove(directory: &Path) -> bool {
-    for _ in 0..TRIES {
-        if fs::remove_dir_all(directory).is_ok() {
-            return true;
-        }
-        std::thread::sleep(LONGER_THAN_A_LOCK / TRIES);
-    }
-    false
 }
 
 /// What cannot be undone now stays as git itself would leave it: nothing here is needed for the host's work to be right.
@@ -84,5 +74,4 @@ fn stuck(lock: &Lock, began: &Metadata) -> Option<Metadata> {
     (is_later && (content.is_empty() || content == lock.content)).then_some(about)
 }
 
-const TRIES: u32 = 50;
 const LONGER_THAN_A_LOCK: Duration = Duration::from_secs(1);

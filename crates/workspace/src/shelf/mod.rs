@@ -98,15 +98,17 @@ pub fn provision(
         return Err(ShelfError::Partial(host.top));
     }
     let place = Place::of(state, &host.common);
-    let _lock = place.lock()?;
+    let lock = place.lock()?;
     place.write_label(&host.common)?;
     store::bring_up_to_date(&git, &place, &host)?;
     let branch = match branch {
         Some(branch) => branch.clone(),
         None => checked_out(&git, &host)?,
     };
-    let tree = Tree { git: &git, place: &place, host: &host, branch: &branch, name: tree_name(&branch) };
+    let name = tree_name(&branch);
+    let tree = Tree { git: &git, place: &place, lock: &lock, host: &host, branch: &branch, name };
     let (outcome, commit) = tree.provide()?;
+    place.clear();
     let mark = place.mark(&tree.name);
     let hold = Hold::together(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
@@ -163,7 +165,7 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
         holds.push(hold_alone(&place, name)?.ok_or_else(in_use)?);
     }
     match branch {
-        None => store::remove(&place.root),
+        None => place.remove(),
         Some(branch) => {
             let name = tree_name(branch);
             // Their names are ours and lie in directories of ours; nothing is followed when a tree is removed.

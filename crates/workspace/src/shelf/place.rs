@@ -3,6 +3,7 @@
 //! ```text
 //! STATE/shelf/NAME/shelf.json   whose it is
 //!                  lock         held while something of it is made, moved or removed
+//!                  new/*/       what is being made, a directory a maker; the git of a maker that was killed may still write
 //!                  seen         the host's branches and tags, as the shelf has them
 //!                  ours.git/    a repository that no sandbox sees, with the host's objects as alternates
 //!                  repo/        the git directory that sandboxes see, without a worktree of its own
@@ -18,11 +19,14 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The directory of one shelf.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) root: PathBuf,
+    /// For what is being made: nobody else's.
+    fresh: PathBuf,
 }
 
 /// Whose a shelf is.
@@ -36,21 +40,21 @@ pub(super) struct Label {
 impl Place {
     /// The one for a repository of the host's.
     pub(super) fn of(state: &Path, common: &Path) -> Place {
-        Place { root: all(state).join(name_of(common)) }
+        Place::at(all(state).join(name_of(common)))
     }
 
     /// The one with this name, if it is there.
     pub(super) fn named(state: &Path, name: &str) -> Option<Place> {
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-        let place = Place { root: all(state).join(name) };
+        let place = Place::at(all(state).join(name));
         (plain && place.root.join("lock").is_file()).then_some(place)
     }
 
     /// All that there are, by name.
     pub(super) fn every(state: &Path) -> Vec<Place> {
         let entries = fs::read_dir(all(state)).into_iter().flatten().flatten();
-        let mut places: Vec<Place> = entries.map(|entry| Place { root: entry.path() }).collect();
-        places.retain(|place| place.root.join("lock").is_file());
+        let mut places: Vec<Place> = entries.map(|entry| Place::at(entry.path())).collect();
+        places.retain(|place| !place.name().starts_with('.') && place.root.join("lock").is_file());
         places.sort_by(|a, b| a.root.cmp(&b.root));
         places
     }
@@ -71,8 +75,9 @@ impl Place {
         self.root.join("seen")
     }
 
-    pub(super) fn scratch(&self) -> PathBuf {
-        self.root.join("scratch")
+    /// Where something of this name is made.
+    pub(super) fn fresh(&self, name: &str) -> PathBuf {
+        self.fresh.join(name)
     }
 
     pub(super) fn tree(&self, tree: &str) -> PathBuf {
@@ -94,9 +99,31 @@ impl Place {
             let hold = Hold::wait(&path).map_err(ShelfError::io(&path))?;
             // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
             if hold.is_at(&path) {
+                self.clear();
+                if let Some(all) = self.root.parent() {
+                    hold::sweep_gone(all);
+                }
+                fs::create_dir_all(&self.fresh).map_err(ShelfError::io(&self.fresh))?;
                 return Ok(hold);
             }
         }
+    }
+
+    /// Removes all of it.
+    pub(super) fn remove(&self) -> Result<(), ShelfError> {
+        hold::remove_whole(&self.root).map_err(ShelfError::io(&self.root))
+    }
+
+    /// Removes what was made and not finished. What cannot be is in nobody's way.
+    pub(super) fn clear(&self) {
+        let _ = fs::remove_dir_all(self.root.join("new"));
+    }
+
+    fn at(root: PathBuf) -> Place {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let fresh = root.join("new").join(format!("{}-{number}", std::process::id()));
+        Place { root, fresh }
     }
 
     /// Whose it is, if that was written down.
@@ -114,14 +141,15 @@ impl Place {
     }
 }
 
-/// A folder's name for a branch: readable, and another one for every branch. What had to be changed is marked by `~`,
-/// which no branch has in its name, and a part of the name's hash.
+/// A folder's name for a branch: readable, and another one for every branch. What had to be changed is marked by a part of
+/// the name's hash after `@`, which no name has that did not have to be changed. git makes refs of it (`worktrees/NAME/HEAD`),
+/// so that it must be fit for one.
 pub(super) fn tree_name(branch: &BranchName) -> String {
     let plain = readable(branch.as_str());
     if plain == branch.as_str() {
         plain
     } else {
-        format!("{plain}~{}", digest(branch.as_str().as_bytes(), 12))
+        format!("{plain}@{}", digest(branch.as_str().as_bytes(), 12))
     }
 }
 

@@ -19,7 +19,6 @@ use std::path::Path;
 
 /// Makes both repositories if they are missing, and brings the host's branches and tags up to date.
 pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostRepository) -> Result<(), ShelfError> {
-    remove(&place.scratch())?;
     make_ours(git, place, host)?;
     let tips = host.tips(git)?;
     if !place.repo().join("HEAD").exists() {
@@ -39,8 +38,7 @@ fn make_ours(git: &Git, place: &Place, host: &HostRepository) -> Result<(), Shel
     let ours = place.ours();
     if !ours.join("HEAD").exists() {
         let format = git.on(&host.common).args(["rev-parse", "--show-object-format"]).line()?;
-        let unfinished = place.root.join("ours.new");
-        remove(&unfinished)?;
+        let unfinished = place.fresh("ours");
         let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
         init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
         let info = unfinished.join("objects/info");
@@ -59,8 +57,7 @@ fn make_ours(git: &Git, place: &Place, host: &HostRepository) -> Result<(), Shel
 }
 
 fn make_repo(git: &Git, place: &Place, host: &HostRepository, tips: &[Tip]) -> Result<(), ShelfError> {
-    let unfinished = place.root.join("repo.new");
-    remove(&unfinished)?;
+    let unfinished = place.fresh("repo");
     let format = git.on(&place.ours()).args(["rev-parse", "--show-object-format"]).line()?;
     let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
     init.arg(format!("--object-format={format}")).arg(&unfinished).output()?;
@@ -72,8 +69,11 @@ fn make_repo(git: &Git, place: &Place, host: &HostRepository, tips: &[Tip]) -> R
     };
     let sha256 = format == "sha256";
     write("config", config(sha256).as_bytes())?;
+    // There is no worktree here, but for git before 2.49 one that has this branch: one that nobody wants.
+    write("HEAD", b"ref: refs/heads/no-branch-of-a-shelf\n")?;
     write("config.worktree", b"[core]\n\tbare = true\n")?;
     // What nobody inside may make, so that it can be held: it is there.
+    write("commondir", b".")?;
     write("info/attributes", b"")?;
     write("objects/info/alternates", b"")?;
     for folder in ["hooks", "worktrees"] {
@@ -137,7 +137,7 @@ fn bring_objects(
     tips: &[Tip],
     seen: &[Tip],
 ) -> Result<(), ShelfError> {
-    let scratch = place.scratch();
+    let scratch = place.fresh("scratch");
     fs::create_dir_all(&scratch).map_err(ShelfError::io(&scratch))?;
     if let Some(name) = pack(git, place, host, tips, seen, &scratch.join("pack"))? {
         let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
@@ -147,7 +147,7 @@ fn bring_objects(
             repo.take_file(&from, &format!("objects/pack/pack-{name}.{end}")).map_err(spoiled(host))?;
         }
     }
-    remove(&scratch)
+    Ok(())
 }
 
 fn bring_refs(place: &Place, host: &HostRepository, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {

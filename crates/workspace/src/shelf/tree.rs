@@ -12,7 +12,6 @@
 
 use super::host::{Checkout, HostRepository};
 use super::place::{Place, write_whole};
-use super::store::remove;
 use super::{Outcome, ShelfError, spoiled};
 use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::hold::Hold;
@@ -27,6 +26,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Tree<'a> {
     pub(super) git: &'a Git,
     pub(super) place: &'a Place,
+    pub(super) lock: &'a Hold,
     pub(super) host: &'a HostRepository,
     pub(super) branch: &'a BranchName,
     pub(super) name: String,
@@ -115,16 +115,20 @@ impl Tree<'_> {
     /// git on `ours`, with the worktree's files and an index that is not the agent's.
     fn on_files(&self, folder: &Path, index: &Path) -> Call {
         let call = self.git.on(&self.place.ours()).env("GIT_INDEX_FILE", index).env("GIT_WORK_TREE", folder);
-        // As many at once as there are processors, where there are many files.
-        call.in_directory(folder).config("checkout.workers", "0")
+        // As many at once as there are processors, where there are many files. If we are killed, whoever comes next waits
+        // until it has ended.
+        let call = call.in_directory(folder).config("checkout.workers", "0");
+        match self.lock.as_input() {
+            Ok(input) => call.input(input),
+            Err(_) => call,
+        }
     }
 
     /// Makes what is missing. Files are written beside and moved into place, unless a folder is there: then it is kept.
     fn make(&self, repo: &Foreign, start: Option<&ObjectId>, new: bool) -> Result<(), ShelfError> {
         let (folder, index) = (self.folder(), self.fresh_index());
-        let unfinished = self.place.root.join("tree.new");
+        let unfinished = self.place.fresh("tree");
         let files = if folder.exists() { &folder } else { &unfinished };
-        remove(&unfinished)?;
         fs::create_dir_all(files).map_err(ShelfError::io(files))?;
         if let Some(start) = start {
             self.take(repo, start)?;
@@ -177,7 +181,7 @@ impl Tree<'_> {
 
     /// Sees to it that a commit is in `ours`, with all that it needs.
     fn take(&self, repo: &Foreign, commit: &ObjectId) -> Result<(), ShelfError> {
-        let (ours, scratch) = (self.place.ours(), self.place.scratch());
+        let (ours, scratch) = (self.place.ours(), self.place.fresh("import"));
         // The host's own need no look: there is one object, and it has the host's branches above it.
         let known = self.git.on(&self.host.common).args(["cat-file", "-e"]).arg(format!("{commit}^{{tree}}"));
         if known.run()?.code == Some(0) {
@@ -257,15 +261,14 @@ impl Tree<'_> {
     }
 
     fn index(&self) -> PathBuf {
-        self.place.root.join("index.new")
+        self.place.fresh("index")
     }
 
-    /// The same, without anything in it: also what a git that was killed left.
+    /// The same, without anything in it.
     fn fresh_index(&self) -> PathBuf {
-        for name in ["index.new", "index.new.lock"] {
-            let _ = fs::remove_file(self.place.root.join(name));
-        }
-        self.index()
+        let index = self.index();
+        let _ = fs::remove_file(&index);
+        index
     }
 
     fn settle(&self, to: &ObjectId, index: &Path) -> Result<(), ShelfError> {

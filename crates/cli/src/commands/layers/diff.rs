@@ -29,10 +29,13 @@ pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
         }
     } else if options.names {
         names(&changes)?;
-    } else if options.stat {
-        stat(&layer, &changes)?;
     } else {
-        patch(&layer, &changes)?;
+        if options.stat {
+            stat(&layer, &changes)?;
+        }
+        if options.patch || !options.stat {
+            patch(&layer, &changes)?;
+        }
     }
     say_left_out(&changes.left_out);
     Ok(0)

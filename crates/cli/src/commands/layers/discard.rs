@@ -1,6 +1,7 @@
 //! `belljar discard`: a layer goes, the folder stays as it is.
 
 use super::super::print;
+use super::beside::Beside;
 use super::{amount, damaged, here, layers, named, newest};
 use crate::args::DiscardArgs;
 use belljar_engine::layer::Layers;
@@ -12,6 +13,9 @@ use std::path::Path;
 
 pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
     let layers = layers()?;
+    if let Some(beside) = options.layer.as_deref().map(Beside::find).transpose()?.flatten() {
+        return discard_beside(&beside, &options);
+    }
     let layer = match &options.layer {
         None => newest(&layers, &here()?)?,
         Some(word) => match named(&layers, Path::new(word)) {
@@ -42,6 +46,23 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
         return print(format!("{report:#}\n").as_bytes());
     }
     eprintln!("belljar: discarded the layer {id} of `{}`: {what}", folder.display());
+    Ok(0)
+}
+
+/// A worktree of a shelf, or a clone.
+fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxError> {
+    let (kind, id, of) = (beside.kind(), beside.id(), beside.of());
+    let lost = if beside.has_unpushed() { ", with commits that were not pushed" } else { "" };
+    if !options.yes && !confirmed(&format!("Discard the {kind} {id} of `{}`{lost}? [y/N] ", of.display()))? {
+        eprintln!("belljar: kept");
+        return Ok(NO);
+    }
+    beside.remove()?;
+    if options.json {
+        let report = json!({ "discarded": id, "folder": of.to_string_lossy() });
+        return print(format!("{report:#}\n").as_bytes());
+    }
+    eprintln!("belljar: discarded the {kind} {id} of `{}`{lost}", of.display());
     Ok(0)
 }
 

@@ -1,6 +1,7 @@
 //! `belljar list`: what sandboxes changed that is not in their folders yet.
 
 use super::super::print;
+use super::beside::Beside;
 use super::{damaged, layers};
 use crate::args::ListArgs;
 use belljar_engine::layer::{Layer, LayerError, quote};
@@ -11,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 pub(crate) fn list(options: ListArgs) -> Result<u8, SandboxError> {
-    let rows: Vec<Row> = layers()?.list()?.iter().filter_map(Row::of).collect();
+    let mut rows: Vec<Row> = layers()?.list()?.iter().filter_map(Row::of).collect();
+    rows.extend(Beside::all()?.iter().map(Row::beside));
     if options.json {
         let text = serde_json::to_string_pretty(&rows).expect("plain data can be written as JSON");
         return print(format!("{text}\n").as_bytes());
@@ -36,6 +38,8 @@ struct Row {
     age_seconds: Option<u64>,
     /// How many files.
     changed: Option<usize>,
+    /// Whether there is a commit that is nowhere else.
+    unpushed: Option<bool>,
     state: State,
 }
 
@@ -63,6 +67,7 @@ impl Row {
                     branch,
                     age_seconds,
                     changed,
+                    unpushed: None,
                     state: State::Damaged,
                 });
             }
@@ -75,8 +80,22 @@ impl Row {
             branch: None,
             age_seconds: Some(age.as_secs()),
             changed: layer.summary().ok().map(|summary| summary.files()),
+            unpushed: None,
             state: if layer.is_in_use() { State::Running } else { State::Kept },
         })
+    }
+
+    fn beside(one: &Beside) -> Row {
+        Row {
+            kind: one.kind(),
+            id: one.id(),
+            folder: Some(quote::name(one.of().as_os_str().as_bytes())),
+            branch: Some(one.branch().to_string()),
+            age_seconds: None,
+            changed: None,
+            unpushed: Some(one.has_unpushed()),
+            state: if one.is_in_use() { State::Running } else { State::Kept },
+        }
     }
 }
 
@@ -101,7 +120,12 @@ fn table(rows: &[Row]) -> String {
                 or_dash(&row.folder),
                 or_dash(&row.branch),
                 row.age_seconds.map_or("-".into(), age),
-                row.changed.map_or("-".into(), |changed| changed.to_string()),
+                match (row.changed, row.unpushed) {
+                    (Some(files), _) => files.to_string(),
+                    (None, Some(true)) => "unpushed".into(),
+                    (None, Some(false)) => "pushed".into(),
+                    (None, None) => "-".into(),
+                },
                 row.state.word().into(),
             ]
         })

@@ -1,6 +1,7 @@
 //! `belljar diff`, `apply`, `discard` and `list`: what sandboxes changed beside their folders.
 
 pub(crate) mod apply;
+mod beside;
 pub(crate) mod diff;
 pub(crate) mod discard;
 pub(crate) mod list;

@@ -29,7 +29,7 @@ pub(super) fn stage(
     let name = journal.staging.as_str();
     let place = || -> io::Result<OwnedFd> {
         fs::mkdirat(host.root(), name, Mode::RWXU)?;
-        host.directory(name.as_bytes())
+        open(host, name)
     };
     let failed = |source| LayerError::Apply { path: format!("`{name}`"), step: "made in the folder", source };
     let staging =
@@ -50,6 +50,16 @@ pub(super) fn stage(
     steps.splice(last..last, settles.into_iter().rev());
     journal.steps = steps;
     staging.on_disk(journal.steps.len()).map_err(failed)
+}
+
+/// The staging place, if it is ours: another sandbox may work in the folder itself, and put its own in the place.
+pub(super) fn open(host: &Beneath, name: &str) -> io::Result<OwnedFd> {
+    let place = host.directory(name.as_bytes())?;
+    let found = beneath::stat_of(&place)?;
+    if found.uid != geteuid().as_raw() || found.mode & 0o077 != 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "somebody else put a directory there"));
+    }
+    Ok(place)
 }
 
 struct Staging<'a> {

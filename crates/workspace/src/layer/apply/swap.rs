@@ -1,8 +1,8 @@
 //! Carries out the steps of an apply, looks at what really happened, and undoes it.
 
-use super::Point;
 use super::journal::Journal;
 use super::plan::{Attributes, Seen, Step};
+use super::{Point, stage};
 use crate::layer::beneath::{self, Beneath, stat_at};
 use crate::layer::error::{ConflictWhy, LayerError};
 use crate::layer::path::RelPath;
@@ -30,7 +30,7 @@ pub(super) enum Stopped {
 
 impl<'a> Swaps<'a> {
     pub(super) fn open(host: &'a Beneath, journal: &Journal) -> io::Result<Swaps<'a>> {
-        Ok(Swaps { host, staging: host.directory(journal.staging.as_bytes())? })
+        Ok(Swaps { host, staging: stage::open(host, &journal.staging)? })
     }
 
     /// All steps, in their order.

@@ -151,7 +151,7 @@ fn a_file_that_was_edited_after_a_kill_is_left_alone() {
         .unwrap();
     bench.host("added/deep/file", "mine");
     let layer = bench.layers().of(&bench.folder()).unwrap().remove(0);
-    match layer.hold().unwrap().mend().unwrap() {
+    match layer.lock().unwrap().mend().unwrap() {
         Mended::Undone { left } => {
             assert_eq!(left, [rel("added"), rel("added/deep"), rel("added/deep/file")], "stopped at {stop}")
         }

@@ -1,0 +1,94 @@
+//! Git inside: it knows its user, and a guard in front of it explains.
+
+use belljar_spec::BackendName;
+use belljar_tests_conformance::*;
+
+for_every_backend![
+    a_commit_has_an_author,
+    what_would_skip_overwrite_or_delete_is_explained,
+    everything_else_is_git_itself,
+    the_guard_gives_way_to_any_git,
+];
+
+/// A repository in the private home, which nobody protects.
+const REPOSITORY: &str = "cd $HOME && git init -q -b main r && cd r && ";
+
+async fn a_commit_has_an_author(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    let author = place
+        .answer(&format!("{REPOSITORY} git commit -q --allow-empty -m x && git log -1 --format='%an <%ae>'"))
+        .await;
+    assert!(author.len() > 5 && author.contains('@'), "{author}");
+    assert_eq!(place.answer("git config --show-scope safe.directory").await, "system\t*");
+}
+
+async fn what_would_skip_overwrite_or_delete_is_explained(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    for line in [
+        "git commit --no-verify -m x",
+        "git commit -anm x",
+        "git push -f",
+        "git push --force-with-l origin main",
+        "git push origin +main",
+        "git push --mirror",
+        "git push origin --delete x",
+        "git -c core.hooksPath=/dev/null commit -m x",
+        "HUSKY=0 git commit -m x",
+    ] {
+        let result = place.sh(line).await;
+        let said = text(&result.stderr);
+        assert_eq!(result.exit_code, Some(1), "{line}: {said}");
+        assert!(
+            said.contains("is refused in this sandbox: it would") && said.contains("\n  instead: "),
+            "{line}: {said}"
+        );
+    }
+}
+
+async fn everything_else_is_git_itself(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let both = |line: &str| format!("cd $HOME; mkdir -p t; cd t; git {line}");
+    for line in [
+        "--version",
+        "nonsense",
+        "-C /nonexistent status",
+        "commit -m 'push --force -n'",
+        "push -n",
+        "hash-object --stdin < /dev/null",
+    ] {
+        let real = place
+            .sh(&both(line).replace("git ", "$(PATH=/usr/local/bin:/usr/bin:/bin; command -v git) "))
+            .await;
+        let ours = place.sh(&both(line)).await;
+        assert_eq!(
+            (ours.exit_code, text(&ours.stdout), text(&ours.stderr)),
+            (real.exit_code, text(&real.stdout), text(&real.stderr)),
+            "{line}"
+        );
+    }
+    let message = place.answer(&format!("{REPOSITORY} git -c user.name=a -c user.email=a@b commit -q --allow-empty -m 'push --force' && git log -1 --format=%s")).await;
+    assert_eq!(message, "push --force");
+    // A signal that git gets is git's own end.
+    let ended = place.sh("git -c alias.x='!kill -TERM $$' x; echo $?").await;
+    let real = place.sh("/usr/bin/git -c alias.x='!kill -TERM $$' x; echo $?").await;
+    assert_eq!(text(&ended.stdout), text(&real.stdout));
+}
+
+async fn the_guard_gives_way_to_any_git(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    let script =
+        "mkdir $HOME/bin; printf '#!/bin/sh\\necho mine \"$@\"' > $HOME/bin/git; chmod +x $HOME/bin/git
+        PATH=/run/belljar/bin:$HOME/bin:$PATH git status 'a b'";
+    assert_eq!(place.answer(script).await, "mine status a b");
+    let alone = place.sh("PATH=/run/belljar/bin; git status").await;
+    assert_eq!((alone.exit_code, text(&alone.stderr).as_str()), (Some(127), "git: command not found\n"));
+}

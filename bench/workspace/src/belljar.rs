@@ -39,6 +39,17 @@ impl Belljar {
         command
     }
 
+    /// Whether a layer works here: what is written into it must not be in the folder.
+    pub(crate) fn has_layers(&self, workspace: &Path) -> bool {
+        let written = self.run(workspace, &["--overlay"], &["sh", "-c", "> probe"]).status();
+        let untouched = !workspace.join("probe").exists();
+        let works = written.is_ok_and(|status| status.success()) && untouched;
+        if !works {
+            println!("belljar run --overlay: does not work here");
+        }
+        works
+    }
+
     /// Whether this belljar knows of it, here; said, if not.
     pub(crate) fn can(&self, workspace: &Path, flags: &[&str]) -> bool {
         let output = self.run(workspace, flags, &["true"]).stderr(Stdio::piped()).output();

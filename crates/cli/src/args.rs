@@ -1,6 +1,7 @@
 //! The words that belljar understands.
 
 mod credentials;
+mod layers;
 mod llm;
 mod publish;
 mod secrets;
@@ -8,6 +9,7 @@ mod settings;
 mod workspace;
 
 pub(crate) use credentials::CredentialArgs;
+pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, ListArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
 pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
@@ -64,6 +66,10 @@ impl Args {
         match &self.command {
             Some(Command::Run(options)) => options.json,
             Some(Command::Doctor(options)) => options.json,
+            Some(Command::Diff(options)) => options.json,
+            Some(Command::Apply(options)) => options.json,
+            Some(Command::Discard(options)) => options.json,
+            Some(Command::List(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Publish(options)) => options.json,
             Some(Command::Trust(options)) => options.json,
@@ -103,6 +109,37 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Open a shell in a sandbox of the current folder
     Shell(ShellArgs),
+    /// Show what a sandbox changed beside its folder
+    #[command(
+        after_help = "A sandbox started with `--overlay` leaves the folder untouched: its changes are in a layer, to be \
+        looked at, applied or discarded. What is never applied is said: sockets, devices, set-id bits, and files that git or \
+        belljar would obey, such as `.git/hooks`.\n\n\
+        Examples:\n  \
+        belljar diff\n  \
+        belljar diff --stat\n  \
+        belljar diff src/ README.md\n  \
+        belljar diff 3f2a --names\n  \
+        belljar diff --patch > work.patch"
+    )]
+    Diff(DiffArgs),
+    /// Make what a sandbox changed beside its folder the folder's own, or a part of it
+    #[command(
+        after_help = "Either all of what is named is applied or nothing is, also when belljar is killed or the disk is full. \
+        A file that changed on this machine since the sandbox started is never overwritten: it is said, and nothing is \
+        applied.\n\n\
+        Examples:\n  \
+        belljar apply\n  \
+        belljar apply src/ Cargo.toml\n  \
+        belljar apply 3f2a\n\n\
+        Exit codes: 0 applied; 126 refused, because of such files; 125 it went wrong. Nothing changed but with 0."
+    )]
+    Apply(ApplyArgs),
+    /// Throw away what a sandbox changed beside its folder
+    #[command(after_help = "Examples:\n  belljar discard\n  belljar discard 3f2a --yes")]
+    Discard(DiscardArgs),
+    /// List what sandboxes changed that is not in their folders
+    #[command(after_help = "Examples:\n  belljar list\n  belljar list --json")]
+    List(ListArgs),
     /// Say which walls work here, why not, and what to do; and what tools a sandbox has
     Doctor(DoctorArgs),
     /// Show what was decided for a sandbox, and check that nobody changed it; without a command, list the logs

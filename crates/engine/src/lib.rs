@@ -52,4 +52,4 @@ pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, 
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
-pub use belljar_workspace::{clone, shelf};
+pub use belljar_workspace::{clone, layer, shelf};

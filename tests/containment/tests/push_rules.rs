@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use belljar_spec::egress::{EgressPolicy, Reason, RequestFilter, Rule, RuleSource};
-use belljar_spec::git::{PushLimits, RefPolicy};
+use belljar_spec::git::PushRules;
 use belljar_spec::{BackendName, ByteSize};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
@@ -129,7 +129,7 @@ impl Forge {
     }
 
     /// A cage with a clone of the repository in `w`.
-    fn cage(&self, wall: BackendName, pushes: Option<RefPolicy>) -> Cage {
+    fn cage(&self, wall: BackendName, pushes: PushRules) -> Cage {
         let cage = cage_with(wall, &self.egress(), |spec, _| spec.pushes = pushes);
         let said = cage
             .sh(&format!("{GIT}\nrm -rf w; git clone -q {} w 2>&1; git -C w log --format=%s", self.url()));
@@ -208,7 +208,7 @@ async fn over_http2(
 fn a_push_that_the_rules_allow_arrives() {
     for forge in [Forge::old(), Forge::new()] {
         for wall in walls().iter().copied() {
-            let cage = forge.cage(wall, None);
+            let cage = forge.cage(wall, PushRules::default());
             let branch = format!("agent/{wall}");
             // Small and in one piece; large, after a probe, in chunks; and on to a branch that is there.
             let said = inside(
@@ -240,7 +240,7 @@ fn main_is_refused_with_the_reason_at_the_prompt() {
     for forge in [Forge::old(), Forge::new()] {
         let refs = forge.refs();
         for wall in walls().iter().copied() {
-            let cage = forge.cage(wall, None);
+            let cage = forge.cage(wall, PushRules::default());
             let said = inside(
                 &cage,
                 "git commit -q --allow-empty -m evil && head -c 3000000 /dev/urandom > l && git add l && git commit -q -m l;
@@ -270,7 +270,7 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
     let forge = Forge::old();
     let refs = forge.refs();
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         for (script, reason) in [
             (
                 "git checkout -q -B topic main~1 && git commit -q --allow-empty -m aside && git push -f origin topic",
@@ -300,7 +300,7 @@ fn nothing_is_forced_deleted_tagged_or_mirrored() {
 
 #[test]
 fn workflow_files_stay_as_they_are() {
-    let policy = || Some(RefPolicy { workflows: false, ..RefPolicy::for_hosts() });
+    let policy = PushRules::default;
     for filters in ["true", "false"] {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
@@ -336,7 +336,7 @@ fn no_hand_written_push_moves_main() {
     let refs = forge.refs();
     let port = forge.port().to_string();
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
@@ -356,7 +356,10 @@ fn the_hand_written_push_works_where_main_may_be_pushed() {
     let forge = Forge::old();
     let port = forge.port().to_string();
     let wall = walls()[0];
-    let cage = forge.cage(wall, Some(RefPolicy::only(vec!["*".parse().unwrap()])));
+    let cage = forge.cage(
+        wall,
+        PushRules { branches: vec!["*".parse().unwrap()], workflows: Some(true), ..PushRules::default() },
+    );
     inside(
         &cage,
         "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
@@ -373,7 +376,7 @@ fn two_pushes_on_one_connection_are_two_pushes() {
     let port = forge.port().to_string();
     let main = host_git(&forge.repository(), &["rev-parse", "main"]);
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, None);
+        let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
             "git commit -q --allow-empty -m evil; git rev-parse HEAD > ../new; git rev-parse HEAD~1 > ../old;
@@ -399,9 +402,10 @@ print(said.count(b'HTTP/1.1 200'), said.count(b'unpack ok'), said.count(b'ok ref
 fn a_push_is_not_larger_than_allowed() {
     let forge = Forge::old();
     let refs = forge.refs();
-    let limits = PushLimits { bytes: ByteSize::mebibytes(1), objects: 20 };
+    let small =
+        || PushRules { bytes: Some(ByteSize::mebibytes(1)), objects: Some(20), ..PushRules::default() };
     for wall in walls().iter().copied() {
-        let cage = forge.cage(wall, Some(RefPolicy { limits, ..RefPolicy::for_hosts() }));
+        let cage = forge.cage(wall, small());
         let said = inside(
             &cage,
             "git checkout -q -b x; head -c 3000000 /dev/urandom > l; git add l; git commit -q -m l; git push origin x",

@@ -14,7 +14,7 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     fs::create_dir_all(&original)?;
     tree::make(&original.join(TREE), FILES)?;
     fs::copy(std::env::current_exe()?, original.join("load"))?;
-    if !belljar.can(&original, &["--overlay"]) {
+    if !belljar.has_layers(&original) {
         return Ok(());
     }
     must(quiet("cp").arg("-a").arg(&original).arg(&changed))?;

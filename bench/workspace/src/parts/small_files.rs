@@ -17,7 +17,7 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     let count = FILES.to_string();
     let load = ["./load", "files", &count];
     let mut ways = vec![("host", None), ("belljar, the folder itself", Some(&[][..]))];
-    if belljar.can(folder, &["--overlay"]) {
+    if belljar.has_layers(folder) {
         ways.push(("belljar, a layer over it", Some(&["--overlay"][..])));
     }
     let cases = || ways.iter().map(|(name, _)| Case::new(*name)).collect::<Vec<_>>();

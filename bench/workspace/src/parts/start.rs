@@ -15,7 +15,7 @@ pub(super) fn run(belljar: &Belljar, folder: &Path, rounds: usize) -> Outcome<()
     fs::create_dir_all(&empty)?;
     fs::create_dir_all(&large)?;
     tree::make(&large, FILES)?;
-    let has_overlay = belljar.can(&empty, &["--overlay"]);
+    let has_overlay = belljar.has_layers(&empty);
     let mut cases = Vec::new();
     for (workspace, size) in [(&empty, "empty folder"), (&large, "200,000 files")] {
         for flags in [&[][..], &["--overlay"]] {

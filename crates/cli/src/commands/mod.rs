@@ -4,6 +4,7 @@ pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod layers;
 pub(crate) mod llm;
 mod model;
 pub(crate) mod paper;

@@ -43,13 +43,6 @@ impl RefPolicy {
         }
     }
 
-    /// What holds on the way to a git host when nobody says anything: every branch but the two that most others are made
-    /// from, and each only forward.
-    pub fn for_hosts() -> RefPolicy {
-        let patterns = ["*", "!main", "!master"].map(|text| text.parse().expect("each is a pattern"));
-        RefPolicy::only(patterns.to_vec())
-    }
-
     /// May this branch be pushed to at all?
     pub fn allows_branch(&self, branch: &BranchName) -> bool {
         let allows = |patterns: &[RefPattern]| {
@@ -125,8 +118,9 @@ mod tests {
         {
             assert_eq!(policy.allows_branch(&branch.parse().unwrap()), allowed, "{branch}");
         }
+        let network = PushRules::default().to_network();
         for (branch, allowed) in [("x", true), ("main", false), ("master", false), ("main/x", true)] {
-            assert_eq!(RefPolicy::for_hosts().allows_branch(&branch.parse().unwrap()), allowed, "{branch}");
+            assert_eq!(network.allows_branch(&branch.parse().unwrap()), allowed, "{branch}");
         }
         assert!(!RefPolicy::only(Vec::new()).allows_branch(&"x".parse().unwrap()));
         let within = RefPolicy { within: patterns(&["agent/*"]), ..RefPolicy::only(patterns(&["*"])) };

@@ -108,7 +108,7 @@ impl Layers {
         }
         for layer in self.list()?.into_iter().filter_map(Result::ok) {
             if apply::is_unfinished(&layer) {
-                match layer.hold().and_then(|held| held.mend()) {
+                match layer.lock().and_then(Held::mend) {
                     // Somebody is at it.
                     Ok(_) | Err(LayerError::InUse(_) | LayerError::Gone(_)) => {}
                     Err(error) => failures.push(error),
@@ -116,6 +116,17 @@ impl Layers {
             }
         }
         Ok(failures)
+    }
+
+    /// Removes a layer that cannot be read.
+    pub fn discard_damaged(&self, id: LayerId) -> Result<(), LayerError> {
+        let _only_us = self.lock()?;
+        let failed =
+            |source| LayerError::Store { step: "remove the layer in", path: self.directory.clone(), source };
+        let gone = format!(".gone-{id}");
+        fs::rename(self.directory.join(id.to_string()), self.directory.join(&gone)).map_err(failed)?;
+        let store = Beneath::open(&self.directory).map_err(failed)?;
+        remove(store.root(), gone.as_bytes()).map_err(failed)
     }
 
     fn read(&self, id: LayerId) -> Result<Layer, LayerError> {
@@ -161,8 +172,18 @@ impl Layers {
 }
 
 impl Layer {
-    /// Takes the layer, so that nobody else works with it.
+    /// Takes the layer, so that nobody else works with it. An apply that was cut short is finished or undone first; one
+    /// that is finished so may have been all there was.
     pub fn hold(&self) -> Result<Held, LayerError> {
+        let held = self.lock()?;
+        if !apply::is_unfinished(self) {
+            return Ok(held);
+        }
+        held.mend()?;
+        self.lock()
+    }
+
+    fn lock(&self) -> Result<Held, LayerError> {
         let failed = |source| LayerError::Store { step: "lock", path: self.directory.clone(), source };
         let lock = match lock_file_of(&self.directory, false) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LayerError::Gone(self.id)),
@@ -183,7 +204,7 @@ impl Layer {
 
     /// Whether a sandbox uses it now.
     pub fn is_in_use(&self) -> bool {
-        matches!(self.hold(), Err(LayerError::InUse(_)))
+        matches!(self.lock(), Err(LayerError::InUse(_)))
     }
 }
 

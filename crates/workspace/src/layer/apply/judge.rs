@@ -1,6 +1,7 @@
 //! Says what stands against applying changes: files that are not as the sandbox saw them.
 
 use super::choose::Chosen;
+use super::restored::Restored;
 use crate::layer::beneath::Beneath;
 use crate::layer::change::{Change, Changes};
 use crate::layer::error::{Conflict, ConflictWhy};
@@ -16,13 +17,14 @@ pub(super) fn judge(
     chosen: &Chosen,
     changes: &Changes,
     layer: &Layer,
+    restored: &Restored,
     upper: &Beneath,
     host: &Beneath,
 ) -> Vec<Conflict> {
     let gone = gone(changes, &layer.guard(), upper, host);
     let mut conflicts: Vec<Conflict> = Vec::new();
     for change in &chosen.list {
-        let why = if is_changed(change, layer.stamp) {
+        let why = if is_changed(change, layer.stamp, restored) {
             ConflictWhy::Changed
         } else if gone.contains(&change.path) {
             ConflictWhy::Gone
@@ -30,9 +32,8 @@ pub(super) fn judge(
             continue;
         };
         // What lies in a directory that is gone is gone with it.
-        let said =
-            |conflict: &Conflict| conflict.why == ConflictWhy::Gone && change.path.is_within(&conflict.path);
-        if !conflicts.iter().rev().take(1).any(said) {
+        let said = |last: &Conflict| why == ConflictWhy::Gone && change.path.is_within(&last.path);
+        if !conflicts.last().is_some_and(said) {
             conflicts.push(Conflict { path: change.path.clone(), why });
         }
     }
@@ -41,8 +42,11 @@ pub(super) fn judge(
 
 /// Whether what the folder has there changed since the layer was made. A directory's own times also change with what is in
 /// it, so one counts only when it was made since.
-fn is_changed(change: &Change, stamp: Moment) -> bool {
+fn is_changed(change: &Change, stamp: Moment, restored: &Restored) -> bool {
     let Some(old) = change.old else { return false };
+    if restored.knows(&change.path, &old) {
+        return false;
+    }
     match (old.kind, change.new.map(|new| new.kind)) {
         (Kind::Directory, Some(Kind::Directory)) => false,
         (Kind::Directory, _) => old.made.unwrap_or(old.changed).is_since(stamp),

@@ -17,6 +17,7 @@ mod journal;
 mod judge;
 mod plan;
 mod prune;
+mod restored;
 mod stage;
 mod swap;
 
@@ -31,6 +32,7 @@ use super::record::Layer;
 use super::remove::remove;
 use super::walk;
 use journal::{Journal, State};
+use restored::Restored;
 use std::io;
 use swap::{Stopped, Swaps};
 
@@ -85,7 +87,7 @@ pub(super) fn apply(
     }
     let changes = walk::changes(&upper, &host, &held.guard())?;
     let chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
-    let conflicts = judge::judge(&chosen, &changes, &held, &upper, &host);
+    let conflicts = judge::judge(&chosen, &changes, &held, &Restored::read(&held)?, &upper, &host);
     if !conflicts.is_empty() {
         return Err(LayerError::Conflicts(conflicts));
     }
@@ -180,6 +182,8 @@ fn finish(
 ) -> Result<(), LayerError> {
     if !journal.whole {
         prune::prune(&journal.later, upper);
+        // A sandbox that goes on in this layer sees them so.
+        Restored::read(layer)?.add(swap::applied(journal, host), layer)?;
     }
     reached(Point::Pruned);
     clear(layer, journal, host)
@@ -190,7 +194,9 @@ fn undo(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<Vec<RelPath>
     let left = match Swaps::open(host, journal) {
         Ok(swaps) => {
             let undone = swaps.undo(journal);
-            undone.map_err(|(path, source)| failed(format!("`{path}`"))(source))?
+            let left = undone.map_err(|(path, source)| failed(format!("`{path}`"))(source))?;
+            Restored::read(layer)?.add(swaps.restored(journal), layer)?;
+            left
         }
         // Undone before, and all but cleared.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -105,6 +105,21 @@ impl<'a> Swaps<'a> {
         Ok(left)
     }
 
+    /// After that: what is as it was judged, but for its ctime, which our renames changed.
+    pub(super) fn restored(&self, journal: &Journal) -> Vec<(RelPath, Seen)> {
+        let olds = journal.steps.iter().filter_map(|step| match step {
+            Step::Swap { path, old, .. } | Step::Take { path, old, .. } | Step::Settle { path, old, .. } => {
+                Some((&path.0, old))
+            }
+            Step::Put { .. } => None,
+        });
+        let restored = olds.filter_map(|(path, old)| {
+            let now = self.host.stat(path).ok()??;
+            (old.is_same(&now) && old.changed != now.changed).then(|| (path.clone(), Seen::of(&now)))
+        });
+        restored.collect()
+    }
+
     fn one(&self, step: &Step) -> Result<(), Stopped> {
         match step {
             Step::Put { path, slot, .. } => self.put(&path.0, *slot),
@@ -180,7 +195,7 @@ impl<'a> Swaps<'a> {
         attributes: Option<&Vec<(Vec<u8>, Vec<u8>)>>,
     ) -> io::Result<bool> {
         let parent = match self.host.anchor(path.parent()) {
-            Err(error) if beneath::is_absent(&error) => return Ok(false),
+            Err(error) if is_in_the_way(&error) => return Ok(false),
             parent => parent?,
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -226,8 +241,12 @@ impl<'a> Swaps<'a> {
     fn undo_swap(&self, path: &RelPath, slot: usize, new: &Seen, old: &Seen) -> io::Result<Undone> {
         let name = slot.to_string();
         let replaced = stat_at(&self.staging, name.as_bytes())?.filter(|stat| stat.inode == old.inode);
-        let (Some(_), Some((parent, found))) = (replaced, self.found(path)?) else { return Ok(Undone::Yes) };
-        if found.inode != new.inode || !new.is_same(&found) || !self.is_bare(path, &found)? {
+        if replaced.is_none() {
+            // Never swapped.
+            return Ok(Undone::Yes);
+        }
+        let Some((parent, found)) = self.found(path)? else { return Ok(Undone::Left) };
+        if !new.is_same(&found) || !self.is_bare(path, &found)? {
             return Ok(Undone::Left);
         }
         fs::renameat_with(&self.staging, name.as_str(), &parent, path.name(), RenameFlags::EXCHANGE)?;
@@ -240,7 +259,7 @@ impl<'a> Swaps<'a> {
             return Ok(Undone::Yes);
         }
         let parent = match self.host.anchor(path.parent()) {
-            Err(error) if beneath::is_absent(&error) => return Ok(Undone::Left),
+            Err(error) if is_in_the_way(&error) => return Ok(Undone::Left),
             parent => parent?,
         };
         match fs::renameat_with(&self.staging, name.as_str(), &parent, path.name(), RenameFlags::NOREPLACE) {
@@ -253,7 +272,7 @@ impl<'a> Swaps<'a> {
     /// What is there now, with the directory it is in.
     fn found(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Stat)>> {
         let parent = match self.host.anchor(path.parent()) {
-            Err(error) if beneath::is_absent(&error) => return Ok(None),
+            Err(error) if is_in_the_way(&error) => return Ok(None),
             parent => parent?,
         };
         Ok(stat_at(&parent, path.name())?.map(|stat| (parent, stat)))
@@ -295,6 +314,22 @@ impl<'a> Swaps<'a> {
     }
 }
 
+/// What the folder has where something was put, swapped or settled.
+pub(super) fn applied(journal: &Journal, host: &Beneath) -> Vec<(RelPath, Seen)> {
+    let put = journal.steps.iter().filter_map(|step| match step {
+        Step::Put { path, new, .. } | Step::Swap { path, new, .. } => Some((&path.0, new)),
+        Step::Settle { path, old, .. } => Some((&path.0, old)),
+        Step::Take { .. } => None,
+    });
+    let now = put.filter_map(|(path, seen)| {
+        let now = host.stat(path).ok()??;
+        // What somebody replaced already is theirs.
+        (now.inode == seen.inode && now.modified == seen.modified && now.kind != Kind::Directory)
+            .then(|| (path.clone(), Seen::of(&now)))
+    });
+    now.collect()
+}
+
 enum Undone {
     Yes,
     /// Somebody changed it since.
@@ -307,11 +342,15 @@ fn failed(path: &RelPath, step: &'static str, source: io::Error) -> Stopped {
 
 /// Links and other filesystems on the way are what somebody put there meanwhile.
 fn unreachable(path: &RelPath, source: io::Error) -> Stopped {
-    let in_the_way = [Errno::LOOP, Errno::XDEV, Errno::NOTDIR, Errno::NOENT].map(Errno::raw_os_error);
-    if source.raw_os_error().is_some_and(|code| in_the_way.contains(&code)) {
+    if is_in_the_way(&source) {
         return Stopped::Conflict(path.clone(), ConflictWhy::InTheWay);
     }
     failed(path, "reached", source)
+}
+
+fn is_in_the_way(error: &io::Error) -> bool {
+    let codes = [Errno::LOOP, Errno::XDEV, Errno::NOTDIR, Errno::NOENT].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 const FEW: usize = 32;

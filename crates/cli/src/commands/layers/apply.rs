@@ -1,0 +1,36 @@
+//! `belljar apply`: a layer becomes the folder, or a part of it does, or nothing.
+
+use super::super::print;
+use super::{layers, pick, say_left_out};
+use crate::args::ApplyArgs;
+use belljar_engine::layer::Applied;
+use belljar_spec::SandboxError;
+use serde_json::json;
+
+pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
+    let layers = layers()?;
+    let (layer, selection) = pick(&layers, &options.what.words)?;
+    let (id, folder) = (layer.id, layer.folder.clone());
+    let Applied { paths, left_out, kept } = layer.hold()?.apply(&selection)?;
+    if options.json {
+        let report = json!({
+            "layer": id,
+            "folder": folder.to_string_lossy(),
+            "applied": paths,
+            "left_out": left_out,
+            "kept": kept,
+        });
+        return print(format!("{report:#}\n").as_bytes());
+    }
+    let changes = match paths.len() {
+        1 => "1 change".to_string(),
+        more => format!("{more} changes"),
+    };
+    let rest = match kept {
+        true => format!("the layer {id} has the rest"),
+        false => format!("the layer {id} is gone"),
+    };
+    eprintln!("belljar: applied {changes} to `{}`; {rest}", folder.display());
+    say_left_out(&left_out);
+    Ok(0)
+}

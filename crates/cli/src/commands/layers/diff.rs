@@ -1,0 +1,183 @@
+//! `belljar diff`: what a layer would do to its folder.
+
+use super::super::print;
+use super::paint::Paper;
+use super::{amount, layers, pick, say_left_out};
+use crate::args::DiffArgs;
+use belljar_engine::layer::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
+use belljar_spec::SandboxError;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io;
+
+pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
+    let layers = layers()?;
+    let (layer, selection) = pick(&layers, &options.what.words)?;
+    let Changes { mut list, mut left_out } = layer.changes_with_renames()?;
+    list.retain(|change| {
+        selection.covers(&change.path) || change.from.as_ref().is_some_and(|from| selection.covers(from))
+    });
+    left_out.retain(|out| selection.covers(&out.path));
+    let changes = Changes { list, left_out };
+    if options.json {
+        return as_json(&layer, &changes, &options);
+    }
+    if changes.list.is_empty() {
+        match selection {
+            Selection::All => eprintln!("belljar: the layer {} changes nothing", layer.id),
+            Selection::Paths(_) => eprintln!("belljar: the layer {} changes nothing there", layer.id),
+        }
+    } else if options.names {
+        names(&changes)?;
+    } else if options.stat {
+        stat(&layer, &changes)?;
+    } else {
+        patch(&layer, &changes)?;
+    }
+    say_left_out(&changes.left_out);
+    Ok(0)
+}
+
+fn names(changes: &Changes) -> Result<(), SandboxError> {
+    let mut paper = Paper::new();
+    for change in shown(changes) {
+        paper.plain(&format!("{} {}\n", letter(change.kind()), name(change)));
+    }
+    paper.print()
+}
+
+fn stat(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
+    let patch = Patch::of(layer)?;
+    let mut paper = Paper::new();
+    let rows: Vec<(String, Option<Lines>)> = shown(changes)
+        .map(|change| Ok((name(change), patch.lines(change)?)))
+        .collect::<io::Result<_>>()
+        .map_err(unreadable)?;
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(WIDEST);
+    for (name, lines) in &rows {
+        match lines {
+            Some(Lines { added: 0, removed: 0 }) => paper.plain(&format!("{name:<width$} | 0\n")),
+            Some(Lines { added, removed }) => {
+                paper.plain(&format!("{name:<width$} | "));
+                paper.added(&format!("+{added}"));
+                paper.plain(" ");
+                paper.removed(&format!("-{removed}"));
+                paper.plain("\n");
+            }
+            None => paper.plain(&format!("{name:<width$} | binary\n")),
+        }
+    }
+    paper.plain(&format!("{}\n", amount(&Summary::of(changes))));
+    paper.print()
+}
+
+fn patch(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
+    let patch = Patch::of(layer)?;
+    let mut paper = Paper::new();
+    let mut of_git = 0;
+    for change in &changes.list {
+        // git takes no patch of its own files.
+        if is_of_git(change) {
+            of_git += usize::from(!change.is_directory());
+            continue;
+        }
+        let mut text = Vec::new();
+        patch.write(change, &mut text).map_err(unreadable)?;
+        paper.patch(&text);
+        if paper.is_full() && paper.print_some()? == Reader::Gone {
+            return Ok(());
+        }
+    }
+    paper.print()?;
+    if of_git > 0 {
+        eprintln!(
+            "belljar: not shown: {of_git} files of git's own below `.git`; `belljar diff --names` lists them"
+        );
+    }
+    Ok(())
+}
+
+/// Whether somebody still reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    There,
+    Gone,
+}
+
+/// All changes but for directories that others lie in.
+fn shown(changes: &Changes) -> impl Iterator<Item = &Change> {
+    let parents: HashSet<&[u8]> = changes.list.iter().map(|change| change.path.parent()).collect();
+    changes.list.iter().filter(move |change| {
+        let plain = matches!(change.kind(), ChangeKind::Added | ChangeKind::Deleted);
+        !(change.is_directory() && plain && parents.contains(change.path.as_bytes()))
+    })
+}
+
+fn name(change: &Change) -> String {
+    let slash = if change.is_directory() { "/" } else { "" };
+    match &change.from {
+        Some(from) => format!("{from} -> {}", change.path),
+        None => format!("{}{slash}", change.path),
+    }
+}
+
+fn letter(kind: ChangeKind) -> char {
+    match kind {
+        ChangeKind::Added => 'A',
+        ChangeKind::Modified => 'M',
+        ChangeKind::Deleted => 'D',
+        ChangeKind::Renamed => 'R',
+        ChangeKind::TypeChanged => 'T',
+        ChangeKind::ModeChanged => 'P',
+    }
+}
+
+fn is_of_git(change: &Change) -> bool {
+    change.path.parts().any(|part| part == b".git")
+}
+
+fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, SandboxError> {
+    let patch = Patch::of(layer)?;
+    let mut list = Vec::new();
+    let mut text = Vec::new();
+    for change in &changes.list {
+        let mode = |stat: Option<belljar_engine::layer::Stat>| stat.map(|stat| format!("{:04o}", stat.mode));
+        let mut value = json!({
+            "path": change.path,
+            "change": change.kind(),
+            "from": change.from,
+            "kind": change.new.or(change.old).map(|stat| stat.kind),
+            "old_kind": change.old.map(|stat| stat.kind),
+            "old_mode": mode(change.old),
+            "new_mode": mode(change.new),
+            "old_size": change.old.map(|stat| stat.size),
+            "new_size": change.new.map(|stat| stat.size),
+        });
+        if options.stat {
+            let lines = patch.lines(change).map_err(unreadable)?;
+            value["binary"] = Value::from(lines.is_none());
+            value["lines"] = json!(lines);
+        }
+        if options.patch && !is_of_git(change) {
+            patch.write(change, &mut text).map_err(unreadable)?;
+        }
+        list.push(value);
+    }
+    let mut report = json!({
+        "layer": layer.id,
+        "folder": layer.folder.to_string_lossy(),
+        "changes": list,
+        "left_out": changes.left_out,
+    });
+    if options.patch {
+        report["patch"] = Value::from(String::from_utf8_lossy(&text));
+    }
+    print(format!("{report:#}\n").as_bytes())
+}
+
+fn unreadable(error: io::Error) -> SandboxError {
+    SandboxError::runtime("layer_io", format!("the layer or its folder cannot be read: {error}"))
+        .hint("it may be changing right now; call it again")
+}
+
+const WIDEST: usize = 60;

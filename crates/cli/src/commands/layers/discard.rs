@@ -1,0 +1,104 @@
+//! `belljar discard`: a layer goes, the folder stays as it is.
+
+use super::super::print;
+use super::beside::Beside;
+use super::{amount, damaged, here, layers, named, newest};
+use crate::args::DiscardArgs;
+use belljar_engine::layer::Layers;
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::stdio::stdin;
+use belljar_sys::rustix::termios::isatty;
+use serde_json::json;
+use std::path::Path;
+
+pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
+    let layers = layers()?;
+    if let Some(beside) = options.layer.as_deref().map(Beside::find).transpose()?.flatten() {
+        return discard_beside(&beside, &options);
+    }
+    let layer = match &options.layer {
+        None => newest(&layers, &here()?)?,
+        Some(word) => match named(&layers, Path::new(word)) {
+            Ok(Some(layer)) => layer,
+            Ok(None) => {
+                let message = format!("there is no layer `{}`", word.escape_debug());
+                return Err(SandboxError::policy("layer_missing", message).hint(super::there_are(&layers)?));
+            }
+            Err(error) => return discard_damaged(&layers, word, &options, error),
+        },
+    };
+    let (id, folder) = (layer.id, layer.folder.clone());
+    // A folder that is gone is no reason to keep it.
+    let what = layer.changes_with_renames().map_or_else(
+        |_| "its changes".to_string(),
+        |changes| amount(&belljar_engine::layer::Summary::of(&changes)),
+    );
+    if !options.yes {
+        let question = format!("Discard the layer {id} of `{}`: {what}? [y/N] ", folder.display());
+        if !confirmed(&question)? {
+            eprintln!("belljar: kept");
+            return Ok(NO);
+        }
+    }
+    layer.hold()?.discard()?;
+    if options.json {
+        let report = json!({ "discarded": id, "folder": folder.to_string_lossy() });
+        return print(format!("{report:#}\n").as_bytes());
+    }
+    eprintln!("belljar: discarded the layer {id} of `{}`: {what}", folder.display());
+    Ok(0)
+}
+
+/// A worktree of a shelf, or a clone.
+fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxError> {
+    let (kind, id, of) = (beside.kind(), beside.id(), beside.of());
+    let lost = if beside.has_unpushed() { ", with commits that were not pushed" } else { "" };
+    if !options.yes && !confirmed(&format!("Discard the {kind} {id} of `{}`{lost}? [y/N] ", of.display()))? {
+        eprintln!("belljar: kept");
+        return Ok(NO);
+    }
+    beside.remove()?;
+    if options.json {
+        let report = json!({ "discarded": id, "folder": of.to_string_lossy() });
+        return print(format!("{report:#}\n").as_bytes());
+    }
+    eprintln!("belljar: discarded the {kind} {id} of `{}`{lost}", of.display());
+    Ok(0)
+}
+
+/// What cannot be read can still be removed, by its whole id.
+fn discard_damaged(
+    layers: &Layers,
+    word: &str,
+    options: &DiscardArgs,
+    error: SandboxError,
+) -> Result<u8, SandboxError> {
+    let ids = layers.list()?.into_iter().filter_map(Result::err).filter_map(|error| damaged(&error));
+    let Some(id) = ids.into_iter().find(|id| id.to_string() == word) else { return Err(error) };
+    if !options.yes && !confirmed(&format!("Discard the layer {id}, which cannot be read? [y/N] "))? {
+        eprintln!("belljar: kept");
+        return Ok(NO);
+    }
+    layers.discard_damaged(id)?;
+    if options.json {
+        return print(format!("{:#}\n", json!({ "discarded": id, "folder": null })).as_bytes());
+    }
+    eprintln!("belljar: discarded the layer {id}");
+    Ok(0)
+}
+
+fn confirmed(question: &str) -> Result<bool, SandboxError> {
+    if !isatty(stdin()) {
+        return Err(SandboxError::policy("cannot_ask", "nobody can be asked: standard input is no terminal")
+            .hint("look at it with `belljar diff`, then say `belljar discard --yes`"));
+    }
+    eprint!("{question}");
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| SandboxError::runtime("stdin", format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Somebody was asked, and said no.
+const NO: u8 = 1;

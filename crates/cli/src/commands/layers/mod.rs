@@ -1,0 +1,175 @@
+//! `belljar diff`, `apply`, `discard` and `list`: what sandboxes changed beside their folders.
+
+pub(crate) mod apply;
+mod beside;
+pub(crate) mod diff;
+pub(crate) mod discard;
+pub(crate) mod list;
+mod paint;
+
+use belljar_engine::layer::{Layer, LayerError, LayerId, Layers, LeftOut, RelPath, Selection, Summary};
+use belljar_spec::SandboxError;
+use std::path::{Component, Path, PathBuf};
+
+/// Where layers are, after what was cut short was mended.
+fn layers() -> Result<Layers, SandboxError> {
+    let layers = Layers::at(&belljar_audit::state_directory()?);
+    for error in layers.sweep()? {
+        let error = SandboxError::from(error);
+        eprintln!("belljar: {error}");
+        if let Some(hint) = &error.hint {
+            eprintln!("  hint: {hint}");
+        }
+    }
+    Ok(layers)
+}
+
+/// The layer that is meant, and which of its files.
+fn pick(layers: &Layers, words: &[PathBuf]) -> Result<(Layer, Selection), SandboxError> {
+    let here = here()?;
+    let (layer, paths) = match words.split_first() {
+        Some((first, rest)) => match named(layers, first)? {
+            Some(layer) => (layer, rest),
+            None => (newest(layers, &here)?, words),
+        },
+        None => (newest(layers, &here)?, words),
+    };
+    let mut selected = Vec::new();
+    for path in paths {
+        match below(&layer, &here, path)? {
+            Some(path) => selected.push(path),
+            None => return Ok((layer, Selection::All)),
+        }
+    }
+    let selection = if selected.is_empty() { Selection::All } else { Selection::Paths(selected) };
+    Ok((layer, selection))
+}
+
+/// The layer of that id, if it is one and not a file's name.
+fn named(layers: &Layers, word: &Path) -> Result<Option<Layer>, SandboxError> {
+    let is_id =
+        |text: &&str| (4..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(text) = word.to_str().filter(is_id) else { return Ok(None) };
+    let mut found = layers.beginning(&text.to_ascii_lowercase())?;
+    match (found.pop(), found.len()) {
+        (Some(layer), 0) => Ok(Some(layer)),
+        (None, _) if text.len() == 16 => {
+            Err(SandboxError::policy("layer_missing", format!("there is no layer `{text}`"))
+                .hint(there_are(layers)?))
+        }
+        (None, _) => Ok(None),
+        (Some(_), more) => {
+            let message = format!("{} layers begin with `{text}`", more + 1);
+            Err(SandboxError::policy("layer_ambiguous", message).hint(there_are(layers)?))
+        }
+    }
+}
+
+/// The newest layer of the folder we are in, or are somewhere below.
+fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
+    for folder in here.ancestors() {
+        let mut found = layers.of(folder)?;
+        if found.is_empty() {
+            continue;
+        }
+        let layer = found.remove(0);
+        if !found.is_empty() {
+            eprintln!(
+                "belljar: this is {}, the newest of {} layers of this folder",
+                layer.id,
+                found.len() + 1
+            );
+        }
+        return Ok(layer);
+    }
+    let message = format!("`{}` has no layer: nothing waits to be applied", here.display());
+    Err(SandboxError::policy("layer_missing", message).hint(there_are(layers)?))
+}
+
+/// What there is, for somebody who named what is not.
+fn there_are(layers: &Layers) -> Result<String, SandboxError> {
+    let all: Vec<Layer> = layers.list()?.into_iter().filter_map(Result::ok).collect();
+    if all.is_empty() {
+        return Ok("there are no layers; `belljar run --overlay -- COMMAND` makes one".into());
+    }
+    let some: Vec<String> =
+        all.iter().take(5).map(|layer| format!("{} of `{}`", layer.id, layer.folder.display())).collect();
+    let more = if all.len() > some.len() { "; all of them with `belljar list`" } else { "" };
+    Ok(format!("there are: {}{more}", some.join(", ")))
+}
+
+/// A path as somebody wrote it, below the layer's folder; none for the folder itself.
+fn below(layer: &Layer, here: &Path, path: &Path) -> Result<Option<RelPath>, SandboxError> {
+    let inside = plain(&here.join(path)).strip_prefix(&layer.folder).map(Path::to_path_buf);
+    match inside {
+        Ok(inside) if inside.as_os_str().is_empty() => Ok(None),
+        Ok(inside) => Ok(RelPath::understand(&inside)),
+        // From elsewhere, paths begin at the folder.
+        Err(_) => match RelPath::understand(path) {
+            Some(path) if !here.starts_with(&layer.folder) => Ok(Some(path)),
+            _ => {
+                let message = format!("`{}` is not in `{}`", path.display(), layer.folder.display());
+                Err(SandboxError::policy("layer_path_outside", message)
+                    .hint("name files as they are in the folder of the layer"))
+            }
+        },
+    }
+}
+
+/// Without `.` and `..`, by the letters: what is meant need not exist.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => plain.push(component),
+        }
+    }
+    plain
+}
+
+fn here() -> Result<PathBuf, SandboxError> {
+    std::env::current_dir().and_then(|folder| folder.canonicalize()).map_err(|error| {
+        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+            .hint("change to a folder that exists, or name a layer; `belljar list` shows them")
+    })
+}
+
+/// What stays where it is.
+fn say_left_out(left_out: &[LeftOut]) {
+    for LeftOut { path, why } in left_out.iter().take(MANY) {
+        eprintln!("belljar: left out: {path} ({})", why.words());
+    }
+    if left_out.len() > MANY {
+        eprintln!("belljar: left out: {} more", left_out.len() - MANY);
+    }
+}
+
+/// How much changed, in a sentence's end.
+fn amount(summary: &Summary) -> String {
+    let part = |count: usize, word: &str| (count > 0).then(|| format!("{count} {word}"));
+    let parts = [
+        part(summary.added, "added"),
+        part(summary.modified, "modified"),
+        part(summary.deleted, "deleted"),
+        part(summary.renamed, "renamed"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match (summary.files(), parts.join(", ")) {
+        (0, _) => "no files".into(),
+        (1, parts) => format!("1 file ({parts})"),
+        (files, parts) => format!("{files} files ({parts})"),
+    }
+}
+
+/// The id of a layer that cannot be read.
+fn damaged(error: &LayerError) -> Option<LayerId> {
+    match error {
+        LayerError::Damaged { id, .. } => Some(*id),
+        _ => None,
+    }
+}
+
+/// More lines than this tell a person nothing more.
+const MANY: usize = 20;

@@ -1,0 +1,215 @@
+//! What a layer would do to its folder.
+
+use super::*;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+#[test]
+fn every_kind_of_change_is_seen() {
+    let bench = Bench::with(&[
+        ("same", "same"),
+        ("modified", "old"),
+        ("mode", "m"),
+        ("deleted", "d"),
+        ("marked", "m"),
+        ("gone/x", "x"),
+        ("gone/y/z", "z"),
+        ("opaque/hidden", "h"),
+        ("opaque/kept", "k"),
+        ("file-to-dir", "f"),
+        ("dir-to-file/x", "x"),
+        ("moved-here", "moved content"),
+        ("touched/inside", "i"),
+    ]);
+    bench.copied("same", "same");
+    bench.copied("modified", "new");
+    bench.copied("mode", "m");
+    mode(&bench.upper().join("mode"), 0o755);
+    bench.whiteout("deleted");
+    bench.put("marked", "");
+    bench.mark("marked", Mark::Whiteout, b"y");
+    bench.whiteout("gone");
+    bench.opaque("opaque");
+    bench.put("opaque/kept", "k");
+    bench.put("opaque/new", "n");
+    bench.put("file-to-dir/inside", "i");
+    bench.put("dir-to-file", "f");
+    bench.whiteout("moved-here");
+    bench.put("moved/there", "moved content");
+    bench.copied("touched/inside", "i");
+    bench.put("added", "a");
+    link("a", &bench.upper().join("link"));
+    assert_eq!(
+        bench.said(),
+        [
+            "Added added",
+            "Deleted deleted",
+            "TypeChanged dir-to-file",
+            "Deleted dir-to-file/x",
+            "TypeChanged file-to-dir",
+            "Added file-to-dir/inside",
+            "Deleted gone",
+            "Deleted gone/x",
+            "Deleted gone/y",
+            "Deleted gone/y/z",
+            "Added link",
+            "Deleted marked",
+            "ModeChanged mode",
+            "Modified modified",
+            "Added moved",
+            "Renamed moved-here moved/there",
+            "Deleted opaque/hidden",
+            "Added opaque/new",
+        ]
+    );
+}
+
+#[test]
+fn same_size_and_time_do_not_hide_a_change() {
+    let bench = Bench::with(&[("a", "good")]);
+    bench.copied("a", "evil");
+    let time = fs::metadata(bench.folder().join("a")).unwrap().modified().unwrap();
+    File::options().write(true).open(bench.upper().join("a")).unwrap().set_modified(time).unwrap();
+    assert_eq!(bench.said(), ["Modified a"]);
+}
+
+#[test]
+fn attributes_count_and_overlayfs_own_do_not() {
+    let bench = Bench::with(&[("a", "a"), ("b", "b"), ("d/x", "x")]);
+    for path in ["a", "b"] {
+        bench.copied(path, path);
+    }
+    bench.copied("d/x", "x");
+    bench.mark("d", Mark::Origin, b"");
+    let file = File::open(bench.upper().join("a")).unwrap();
+    sys::fsetxattr(file, "user.mine", b"1", sys::XattrFlags::empty()).unwrap();
+    assert_eq!(bench.said(), ["ModeChanged a"]);
+}
+
+#[test]
+fn what_no_one_applies_is_said() {
+    let bench = Bench::with(&[
+        (".git/config", "[core]"),
+        (".git/hooks/pre-commit", "old"),
+        (".git/HEAD", "ref"),
+        ("s", "s"),
+    ]);
+    bench.put(".git/config", "[core]\n\tfsmonitor = evil");
+    bench.put(".git/hooks/post-checkout", "evil");
+    bench.whiteout(".git/hooks/pre-commit");
+    bench.put(".git/HEAD", "another");
+    bench.put(".husky/pre-push", "evil");
+    bench.put("vendor/x/.git/config", "evil");
+    link("../elsewhere", &bench.upper().join(".git/info"));
+    bench.put("s", "other");
+    mode(&bench.upper().join("s"), 0o4755);
+    let _socket = UnixListener::bind(bench.upper().join("sock")).unwrap();
+    sys::mknodat(CWD, bench.upper().join("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert_eq!(
+        bench.said(),
+        [
+            "Modified .git/HEAD",
+            "Modified s",
+            "Added vendor",
+            "Added vendor/x",
+            "Added vendor/x/.git",
+            "- Protected .git/config",
+            "- Protected .git/hooks/post-checkout",
+            "- Protected .git/hooks/pre-commit",
+            "- Protected .git/info",
+            "- Protected .husky",
+            "- Protected .husky/pre-push",
+            "- Fifo pipe",
+            "- SetId s",
+            "- Socket sock",
+            "- Protected vendor/x/.git/config",
+        ]
+    );
+}
+
+#[test]
+fn a_repository_is_neither_made_nor_taken_away() {
+    let without = Bench::with(&[("a", "a")]);
+    without.put(".git/HEAD", "ref: refs/heads/evil");
+    assert_eq!(without.said(), ["- Protected .git", "- Protected .git/HEAD"]);
+
+    let with =
+        Bench::with(&[(".git/config", "c"), (".git/HEAD", "h"), ("sub/.git/config", "c"), ("sub/x", "x")]);
+    with.whiteout(".git");
+    with.whiteout("sub");
+    assert_eq!(with.said(), ["Deleted sub/x", "- Protected .git", "- Protected sub/.git"]);
+
+    let link_to = Bench::with(&[(".git/config", "c")]);
+    link("../evil", &link_to.upper().join(".git"));
+    assert_eq!(link_to.said(), ["- Protected .git"]);
+}
+
+#[test]
+fn what_its_owner_may_not_read_is_left_out() {
+    let bench = Bench::with(&[("a", "a")]);
+    bench.put("closed", "c");
+    mode(&bench.upper().join("closed"), 0o000);
+    bench.put("dark/x", "x");
+    mode(&bench.upper().join("dark"), 0o000);
+    if File::open(bench.upper().join("closed")).is_ok() {
+        // Root reads everything.
+        assert_eq!(bench.said(), ["Added closed", "Added dark", "Added dark/x"]);
+    } else {
+        assert_eq!(bench.said(), ["Added dark", "- Unreadable closed", "- Unreadable dark"]);
+    }
+    mode(&bench.upper().join("dark"), 0o700);
+}
+
+/// What the kernel makes of it, not what we think it does.
+#[test]
+fn a_layer_that_overlayfs_wrote_is_understood() {
+    let mut bench = Bench::with(&[
+        ("a", "a\n"),
+        ("moved", "moved\n"),
+        ("d/b", "b\n"),
+        ("d/e/x", "x\n"),
+        ("again/x", "x\n"),
+        ("again/y", "y\n"),
+        ("rotated", "old\n"),
+    ]);
+    let script =
+        "mount -t overlay overlay -o lowerdir=$0,upperdir=$1,workdir=$2,userxattr $3 || exit 77; cd $3
+        echo more >> a; mv moved there; rm -r d/e; chmod 700 d
+        rm -r again; mkdir again; echo z > again/y
+        mv rotated rotated.1; echo new > rotated; touch d/b; mkdir empty; ln -s /etc l";
+    let mount = bench.root.path().join("mount");
+    fs::create_dir(&mount).unwrap();
+    let status = Command::new("unshare")
+        .args(["-Urm", "sh", "-ec", script])
+        .args([&bench.folder(), &bench.layer().upper, &bench.layer().work, &mount])
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        skipped("no overlayfs in a user namespace here");
+        return;
+    }
+    assert_eq!(
+        bench.said(),
+        [
+            "Modified a",
+            "Deleted again/x",
+            "Modified again/y",
+            "ModeChanged d",
+            "Deleted d/e",
+            "Deleted d/e/x",
+            "Added empty",
+            "Added l",
+            "Modified rotated",
+            "Added rotated.1",
+            "Renamed moved there",
+        ]
+    );
+    let applied = bench.apply(&[]).unwrap();
+    assert!(!applied.kept);
+    let tree = bench.tree();
+    assert_eq!(content(&tree, "a"), Some("a\nmore\n"));
+    assert_eq!(content(&tree, "rotated.1"), Some("old\n"));
+    assert_eq!(content(&tree, "there"), Some("moved\n"));
+    assert_eq!(tree.get(&b"d"[..]).unwrap().1, 0o700);
+    assert!(!tree.contains_key(&b"d/e"[..]) && !tree.contains_key(&b"again/x"[..]));
+    assert!(bench.layers().list().unwrap().is_empty());
+}

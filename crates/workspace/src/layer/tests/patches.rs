@@ -1,0 +1,134 @@
+//! Patches are taken by the programs they are for.
+
+use super::*;
+use crate::layer::Patch;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+fn patch(bench: &Bench) -> Vec<u8> {
+    let patch = Patch::of(bench.layer()).unwrap();
+    let mut text = Vec::new();
+    for change in &bench.layer().changes_with_renames().unwrap().list {
+        patch.write(change, &mut text).unwrap();
+    }
+    text
+}
+
+/// Gives the patch to a program that runs in a copy of the folder.
+fn taken_by(bench: &Bench, program: &str, args: &[&str]) -> Tree {
+    let copy = bench.root.path().join(format!("copy-{program}"));
+    let copied = Command::new("cp").arg("-a").arg(bench.folder()).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let mut child = Command::new(program)
+        .args(args)
+        .current_dir(&copy)
+        .env("GIT_CEILING_DIRECTORIES", bench.root.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&patch(bench)).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&patch(bench))
+    );
+    tree(&copy)
+}
+
+fn without_directories(mut tree: Tree) -> Tree {
+    tree.retain(|_, (kind, ..)| *kind != Kind::Directory);
+    tree
+}
+
+fn lines(from: u32, to: u32, changed: &[u32]) -> String {
+    (from..=to)
+        .map(|n| if changed.contains(&n) { format!("changed {n}\n") } else { format!("line {n}\n") })
+        .collect()
+}
+
+#[test]
+fn git_and_patch_take_what_we_write() {
+    let mut bench = Bench::with(&[
+        ("long", &lines(1, 60, &[])),
+        ("no-newline", "a\nb"),
+        ("to-newline", "a\nb"),
+        ("emptied", "x\n"),
+        ("filled", ""),
+        ("deleted", "1\n2\n"),
+        ("deleted-empty", ""),
+        ("mode", "m\n"),
+        ("mode-and-more", "m\n"),
+        ("old-name", "to be moved\n"),
+        ("sub/na me", "spaces\n"),
+    ]);
+    bench.copied("long", &lines(0, 61, &[3, 9, 10, 30, 60]));
+    bench.copied("no-newline", "a\nc");
+    bench.copied("to-newline", "a\nb\n");
+    bench.copied("emptied", "");
+    bench.copied("filled", "now\n");
+    bench.whiteout("deleted");
+    bench.whiteout("deleted-empty");
+    bench.copied("mode", "m\n");
+    mode(&bench.upper().join("mode"), 0o755);
+    bench.copied("mode-and-more", "n\n");
+    mode(&bench.upper().join("mode-and-more"), 0o755);
+    bench.whiteout("old-name");
+    bench.put("new/name", "to be moved\n");
+    bench.copied("sub/na me", "other\n");
+    bench.put("new/empty", "");
+    bench.put("new/latin", "");
+    fs::write(bench.upper().join("new/latin"), b"caf\xe9\n").unwrap();
+    bench.put("new/tab\there \"q\"", "x\n");
+    link("../somewhere", &bench.upper().join("new/link"));
+    let by_git = without_directories(taken_by(&bench, "git", &["apply", "-p1"]));
+    let text = String::from_utf8_lossy(&patch(&bench)).into_owned();
+    assert!(
+        text.contains("diff --git \"a/new/tab\\there \\\"q\\\"\" \"b/new/tab\\there \\\"q\\\"\"\n"),
+        "{text}"
+    );
+    let by_patch = Command::new("patch")
+        .arg("--version")
+        .output()
+        .is_ok()
+        .then(|| without_directories(taken_by(&bench, "patch", &["-p1", "--no-backup-if-mismatch"])));
+    bench.apply(&[]).unwrap();
+    let ours = without_directories(bench.tree());
+    assert_eq!(by_git, ours);
+    if let Some(by_patch) = by_patch {
+        assert_eq!(by_patch, ours);
+    }
+}
+
+#[test]
+fn links_and_what_became_one() {
+    let mut bench = Bench::with(&[("file", "f\n"), ("dir/x", "x\n")]);
+    link("old", &bench.folder().join("link"));
+    let old = bench.layer.take().unwrap();
+    old.discard().unwrap();
+    bench = bench.layered();
+    link("new", &bench.upper().join("link"));
+    link("dir", &bench.upper().join("file"));
+    bench.put("dir", "now a file\n");
+    let by_git = without_directories(taken_by(&bench, "git", &["apply", "-p1"]));
+    bench.apply(&[]).unwrap();
+    assert_eq!(by_git, without_directories(bench.tree()));
+}
+
+#[test]
+fn what_is_no_text_is_named_only() {
+    let bench = Bench::with(&[("b", "text\n")]);
+    bench.copied("b", "zero\0byte");
+    bench.put("private", "p\n");
+    let text = String::from_utf8(patch(&bench)).unwrap();
+    assert!(text.contains("diff --git a/b b/b\nBinary files a/b and b/b differ\n"), "{text}");
+    let patch = Patch::of(bench.layer()).unwrap();
+    let changes = bench.layer().changes().unwrap();
+    let lines: Vec<_> = changes.list.iter().map(|change| patch.lines(change).unwrap()).collect();
+    assert_eq!(lines[0], None);
+    assert_eq!(lines[1].map(|lines| (lines.added, lines.removed)), Some((1, 0)));
+}

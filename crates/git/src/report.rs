@@ -151,10 +151,10 @@ mod tests {
         let outcomes = vec![Outcome { name, result: Ok(Arrived::Elsewhere(landed)) }];
         let report = Report { unpack: Ok(()), outcomes, progress: String::new() };
         let text = String::from_utf8(report.bytes(&pushed)).unwrap();
-        assert!(text.contains("ok refs/heads/x\n0023option refname refs/belljar/x\n"), "{text}");
+        assert!(text.contains("ok refs/heads/x\n0022option refname refs/belljar/x\n"), "{text}");
         assert!(text.contains(&format!("option new-oid {}\n", "a".repeat(40))), "{text}");
         let text = String::from_utf8(report.bytes(&push(&["report-status"]))).unwrap();
-        assert_eq!(text, "000eunpack ok\n0017ok refs/heads/x\n0000");
+        assert_eq!(text, "000eunpack ok\n0014ok refs/heads/x\n0000");
     }
 
     #[test]

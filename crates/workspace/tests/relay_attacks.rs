@@ -305,13 +305,13 @@ fn too_much() {
     fs::write(clone.folder.join("noise"), noise).unwrap();
     clone.git(&["add", "noise"]);
     clone.git(&["commit", "-q", "-m", "noise"]);
-    refused(&stage, &clone, &["agent/x"], "push_bytes", "more than 1m");
+    refused(&stage, &clone, &["agent/x"], "push_bytes", "larger than 1m");
     clone.git(&["reset", "-q", "--hard", "HEAD~1"]);
     // Small as it is sent, and large on the disk of whoever takes it.
     fs::File::create(clone.folder.join("bomb")).unwrap().set_len(200 << 20).unwrap();
     clone.git(&["add", "bomb"]);
     clone.git(&["commit", "-q", "-m", "bomb"]);
-    refused(&stage, &clone, &["agent/x"], "push_bytes", "more than 1m");
+    refused(&stage, &clone, &["agent/x"], "push_bytes", "larger than 1m");
 }
 
 #[test]

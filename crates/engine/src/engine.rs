@@ -248,7 +248,7 @@ impl Engine {
             static SWEPT: OnceLock<()> = OnceLock::new();
             SWEPT.get_or_init(|| {
                 sweep();
-                stubs.iter().for_each(|directory| sweep_stubs(directory, kept_program.as_deref()));
+                stubs.iter().for_each(|directory| sweep_stubs(directory));
             });
             Ok(())
         });

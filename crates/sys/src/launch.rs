@@ -354,7 +354,7 @@ fn arrange_descriptors(plan: &ChildPlan<'_>) -> Result<(), Errno> {
 }
 
 /// Handlers fall to their defaults at exec by themselves, ignored signals do not; and nothing stays blocked.
-fn reset_signals() {
+pub(crate) fn reset_signals() {
     // SAFETY: changing this process's own dispositions.
     unsafe {
         // Not those that cannot be changed, nor those that C libraries keep for themselves: that would fail.
@@ -409,6 +409,6 @@ const STEPS: [&str; 5] = [
 /// A process that makes three system calls.
 const HOLDER_STACK: usize = 16 * 1024;
 /// For the child until its exec: far more than a chain of system calls needs.
-const STACK: usize = 64 * 1024;
+pub(crate) const STACK: usize = 64 * 1024;
 /// Room for the descriptors of one launch.
 pub const MAX_INHERITED: usize = 64;

@@ -9,8 +9,10 @@ pub mod launch;
 pub mod mount;
 pub mod net;
 pub mod passing;
+pub mod remove;
 pub mod seccomp;
 pub mod spawn;
+pub mod standby;
 pub mod terminal;
 
 pub use rustix;

@@ -35,6 +35,17 @@ pub fn decode(note: &[u8]) -> Vec<Planted> {
     std::iter::from_fn(next).collect()
 }
 
+/// The stubs that a note names in this folder, what was made last first.
+pub fn stubs_of(note: &[u8], device: u64, inode: u64) -> Vec<Stub> {
+    let here = decode(note).into_iter().filter(|planted| (planted.device, planted.inode) == (device, inode));
+    let mut stubs: Vec<Stub> = here.flat_map(|planted| planted.stubs).collect();
+    stubs.reverse();
+    stubs
+}
+
+/// A note of very many sandboxes, in bytes.
+pub const LONGEST: usize = 16 * 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +65,11 @@ mod tests {
         assert_eq!(decode(&both), [planted("a"), planted("b")]);
         assert_eq!(decode(&both[..both.len() - 1]), [planted("a")]);
         assert_eq!(decode(&[]), []);
+        let paths = |inode: u64| -> Vec<String> {
+            stubs_of(&both, 1, inode).into_iter().map(|stub| stub.path).collect()
+        };
+        assert_eq!(paths(300), ["b", "a"]);
+        assert_eq!(paths(301), Vec::<String>::new());
     }
 
     proptest::proptest! {

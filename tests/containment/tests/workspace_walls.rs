@@ -533,7 +533,9 @@ fn what_somebody_put_into_a_stub_is_kept() {
 /// A process that makes one sandbox after the other, to be killed.
 fn holder(workspace: &Path, state: &Path, wall: BackendName) -> std::process::Child {
     std::process::Command::new(std::env::current_exe().unwrap())
+        // The folder is no test: a word by which it is found among all processes.
         .args(["--ignored", "--exact", "hold_a_sandbox_with_stubs"])
+        .arg(workspace)
         .env("BELLJAR_HOLD_WORKSPACE", workspace)
         .env("BELLJAR_HOLD_WALL", wall.as_str())
         .env("XDG_STATE_HOME", state)
@@ -562,10 +564,12 @@ fn hold_a_sandbox_with_stubs() {
     }
 }
 
-/// The processes that clean up after sandboxes on this folder: its name as the kernel knows it is in their words.
+/// The processes that stand by for sandboxes on this folder, or clean up after them: they have the words of who started
+/// them, or the folder's name as the kernel knows it.
 fn reapers(folder: &Path) -> Vec<u32> {
     let found = fs::metadata(folder).unwrap();
-    processes_with(&format!("{:x}-{:x}", found.dev(), found.ino()))
+    let cleaning = processes_with(&format!("{:x}-{:x}", found.dev(), found.ino()));
+    [processes_with(folder.to_str().unwrap()), cleaning].concat()
 }
 
 #[test]
@@ -599,8 +603,7 @@ fn where_the_reaper_is_killed_too_the_next_start_takes_stubs_away() {
             use belljar_sys::rustix::process::{Pid, Signal, kill_process};
             let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL);
         };
-        // Held still first, so that both die at the same moment.
-        reapers(workspace.path()).into_iter().for_each(stop);
+        reapers(workspace.path()).into_iter().filter(|pid| *pid != child.id()).for_each(stop);
         child.kill().unwrap();
         child.wait().unwrap();
         reapers(workspace.path()).into_iter().for_each(stop);

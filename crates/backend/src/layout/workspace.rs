@@ -8,8 +8,12 @@
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Layer, LinkedGit, Shield, Shielded, View};
+use belljar_sys::rustix::fs::{Access, AtFlags, CWD, accessat};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::geteuid;
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A folder that is seen with a layer over it.
@@ -89,8 +93,8 @@ impl Shown {
             kind: BindKind::ReadWrite,
             origin: BindOrigin::Named,
         });
-        let shields = carried_out(folder, shields);
         let is_layered = layer.is_some();
+        let shields = carried_out(folder, is_layered, shields);
         self.layers.extend(layer.map(|layer| Layered { stubs: stubs(&shields), ..layer }));
         self.shielded.push(Root { folder: folder.to_path_buf(), target, is_layered, shields });
         Ok(())
@@ -199,7 +203,7 @@ impl Root {
 }
 
 /// The shields, and every folder on the way to one of them, which must stay where it is; parents first.
-fn carried_out(folder: &Path, shields: &[Shield]) -> Vec<Held> {
+fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held> {
     let anchor = |path: &str| {
         let is_gone = fs::symlink_metadata(folder.join(path))
             .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
@@ -213,8 +217,13 @@ fn carried_out(folder: &Path, shields: &[Shield]) -> Vec<Held> {
             Shielded::Anchored if is_read_only => {
                 Held { path: path.clone(), kind: BindKind::Reopened, stub: None }
             }
-            // What is read-only as a whole needs nothing more.
+            // What is read-only as a whole needs nothing more; neither does what nobody can make.
             _ if is_read_only => continue,
+            Shielded::MissingDirectory | Shielded::MissingFile(_)
+                if !is_layered && cannot_be_made(folder, path) =>
+            {
+                continue;
+            }
             Shielded::Anchored => anchor(path),
             Shielded::Existing => read_only(path, None),
             Shielded::MissingDirectory => read_only(path, Some(StubKind::Directory)),
@@ -234,6 +243,18 @@ fn carried_out(folder: &Path, shields: &[Shield]) -> Vec<Held> {
         }
     }
     all
+}
+
+/// Whether something that is missing stays so without us: its place is in a folder that we cannot write to, and so nobody
+/// inside can, who has no more rights than we have. An owner could give themselves the right.
+fn cannot_be_made(folder: &Path, path: &str) -> bool {
+    let place = folder.join(path);
+    let Some(parent) = place.ancestors().skip(1).find(|parent| parent.exists()) else { return false };
+    match accessat(CWD, parent, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(Errno::ROFS) => true,
+        Err(Errno::ACCESS) => fs::metadata(parent).is_ok_and(|found| found.uid() != geteuid().as_raw()),
+        _ => false,
+    }
 }
 
 /// Whether the caller said that nothing here may be changed.

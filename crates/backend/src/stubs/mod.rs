@@ -1,39 +1,40 @@
 //! Stubs: what has to be in a folder of the host so that something can be mounted over it, and is not there.
 //!
 //! ```text
-//! note     S/stubs/DEVICE-INODE of the folder; says what is made in it; locked by everybody who needs it
-//! reaper   a process of its own (the guest's program in another life) that takes stubs away when the sandbox is dead
-//! stub     an empty directory, a small file
+//! note      S/stubs/DEVICE-INODE of the folder; says what is made in it; locked by everybody who needs it
+//! stand-by  a process that becomes the guest's program in another life (`reap`) if we are killed
+//! stub      an empty directory, a small file
 //! ```
 //!
-//! In this order, so that a kill at any moment leaves somebody who knows: the reaper outlives us, and where both are
-//! killed, the next start finds a note that nobody holds ([`sweep_stubs`]). Several sandboxes may need the same stub: the
-//! last one that lets go of the note takes away all that it names.
+//! In this order, so that a kill at any moment leaves somebody who knows: the process that stands by outlives us, and where
+//! both are killed, the next start finds a note that nobody holds ([`sweep_stubs`]). Several sandboxes may need the same
+//! stub: the last one that lets go of the note takes away all that it names. And nobody takes a stub away while the sandbox
+//! lives: to the kernel, a mount on something that was removed is removed too.
 
 mod note;
-mod reaper;
 
-use crate::Plan;
 use crate::layout::{Layout, Missing};
+use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
-use belljar_sys::rustix::fd::BorrowedFd;
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
+    AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::geteuid;
+use belljar_sys::standby::{StandBy, stand_by};
 use belljar_wire::message::{Stub, StubKind};
 use note::Note;
-use reaper::Reaper;
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then, or this waits until it is.
+/// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
 pub(crate) struct Stubs {
     directory: PathBuf,
-    kept_program: Option<PathBuf>,
     notes: Vec<Note>,
-    reaper: Reaper,
+    /// For the case that we do not get that far.
+    _stand_by: StandBy,
 }
 
 impl Stubs {
@@ -66,9 +67,8 @@ impl Stubs {
         if notes.is_empty() {
             return Ok(None);
         }
-        let kept_program = plan.kept_program().map(Path::to_path_buf);
-        let reaper = Reaper::start(kept_program.as_deref(), directory, &notes, Some(guest))?;
-        Ok(Some(Stubs { directory: directory.to_path_buf(), kept_program, notes, reaper }))
+        let stand_by = stand_by_with(plan, directory, &notes, guest)?;
+        Ok(Some(Stubs { directory: directory.to_path_buf(), notes, _stand_by: stand_by }))
     }
 
     /// Makes them.
@@ -87,19 +87,33 @@ impl Stubs {
 
 impl Drop for Stubs {
     fn drop(&mut self) {
-        if !self.reaper.finish() {
-            // Somebody killed it.
-            let _ = Reaper::start(self.kept_program.as_deref(), &self.directory, &self.notes, None);
-        }
+        self.notes.iter().for_each(|note| note.take_away(&self.directory));
     }
 }
 
-/// Takes away the stubs that nobody holds any more: whoever made them was killed, and its reaper too.
-pub fn sweep_stubs(directory: &Path, kept_program: Option<&Path>) {
-    for note in note::abandoned(directory) {
-        // What cannot be started now is tried again by the next one.
-        let _ = Reaper::start(kept_program, directory, &[note], None);
-    }
+/// Takes away the stubs that nobody holds any more: whoever made them was killed, and who stood by too.
+pub fn sweep_stubs(directory: &Path) {
+    note::abandoned(directory).iter().for_each(|note| note.take_away(directory));
+}
+
+/// A process that does the same for these notes, should we be killed, when the sandbox is dead as well.
+fn stand_by_with(
+    plan: &Plan,
+    directory: &Path,
+    notes: &[Note],
+    guest: BorrowedFd<'_>,
+) -> Result<StandBy, SandboxError> {
+    let failed = |errno: Errno| {
+        let message = format!("cannot start the process that cleans up after a sandbox: {errno}");
+        SandboxError::runtime("stand_by_failed", message)
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory, flags, Mode::empty()).map_err(failed)?;
+    let mut inherit = vec![directory.as_fd()];
+    inherit.extend(notes.iter().flat_map(|note| [note.file(), note.folder.as_fd()]));
+    let words = ["belljar-guest", "reap"].into_iter().chain(notes.iter().map(|note| note.name.as_str()));
+    let words = words.map(CString::new).collect::<Result<_, _>>().map_err(|_| failed(Errno::INVAL))?;
+    stand_by(embedded::program(plan.kept_program())?, words, &inherit, guest).map_err(failed)
 }
 
 /// Makes a stub, with nobody's link on the way. What is there by now is as good.
@@ -125,7 +139,9 @@ fn plant(folder: &OwnedFd, stub: &Stub) -> Result<(), Errno> {
         // As if its owner had made it.
         let owner = fstat(folder)?;
         let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
-        chownat(&parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+        if !user.is_root() || !group.is_root() {
+            chownat(&parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 //! on that folder finds the same one.
 
 use crate::layout::Missing;
+use belljar_sys::remove::{read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
-use belljar_wire::message::{Bytes, Stub};
-use belljar_wire::planted::{self, Planted};
+use belljar_wire::message::{Bytes, Stub, StubKind};
+use belljar_wire::planted::{self, LONGEST, Planted};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A note that is held: as long as we, or the reaper that we gave it to, have it open.
+/// A note that is held: as long as we, or who stands by for us, have it open.
 pub(super) struct Note {
     file: File,
     /// The folder that it is about.
@@ -61,6 +62,24 @@ impl Note {
         let bytes = planted::encode(&planted);
         let written = (&self.file).write(&bytes)?;
         if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+}
+
+impl Note {
+    /// Takes away what it says, and itself, unless somebody else needs it still.
+    pub(super) fn take_away(&self, directory: &Path) {
+        if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else { return };
+        for stub in planted::stubs_of(&note, found.st_dev, found.st_ino) {
+            // One that is gone, or not ours any more.
+            let _ = match &stub.kind {
+                StubKind::Directory => remove_empty_directory(&self.folder, &stub.path),
+                StubKind::File(content) => remove_file_with(&self.folder, &stub.path, &content.0),
+            };
+        }
+        let _ = fs::remove_file(directory.join(&self.name));
     }
 }
 

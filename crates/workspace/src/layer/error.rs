@@ -114,8 +114,7 @@ impl From<LayerError> for SandboxError {
                 let more = list.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
                 SandboxError::policy("layer_conflict", format!("{message}{lines}{more}")).hint(
-                    "compare with `belljar diff`, apply the other files by naming them, or take the patch: \
-                     `belljar diff --patch | git apply --3way`",
+                    "apply the other files by naming them, or merge one by hand: `belljar diff PATH | patch -p1 --merge`",
                 )
             }
             LayerError::InUse(_) => SandboxError::unavailable("layer_in_use", message)

@@ -46,7 +46,7 @@ impl Held {
 
     /// The end of a run: a layer without a change is removed.
     pub fn finish(self) -> Result<Outcome, LayerError> {
-        let changes = self.changes()?;
+        let changes = self.changes_with_renames()?;
         let worth_keeping = !changes.list.is_empty() || changes.left_out.iter().any(|out| out.why.is_loss());
         if worth_keeping {
             return Ok(Outcome::Changed(Summary::of(&changes)));
@@ -100,7 +100,7 @@ impl Layer {
 
     /// How much of a change it is.
     pub fn summary(&self) -> Result<Summary, LayerError> {
-        Ok(Summary::of(&self.changes()?))
+        Ok(Summary::of(&self.changes_with_renames()?))
     }
 
     pub(super) fn sides(&self) -> Result<(Beneath, Beneath), LayerError> {

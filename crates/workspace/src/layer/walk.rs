@@ -250,7 +250,9 @@ impl Walk<'_> {
 
     fn emit(&mut self, change: Change) {
         let directory = change.new.is_some_and(|new| new.is_directory());
-        if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
+        if self.guard.protects(&change.path) && directory {
+            // What is in it is said.
+        } else if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
             self.leave_out(change.path, LeftOutWhy::Protected);
         } else {
             self.found.list.push(change);

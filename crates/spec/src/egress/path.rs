@@ -8,8 +8,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// The target of a request, as it stands in its line. It is read at most once, however many filters ask what it may mean:
-/// reading is by far the most that judging a request costs.
+/// The target of a request, as it stands in its line. It is read at most once, however many filters ask what it may mean.
 #[derive(Debug)]
 pub struct RequestTarget<'t> {
     text: &'t str,

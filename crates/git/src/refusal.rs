@@ -79,14 +79,14 @@ impl PushRefusal {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             PushRefusal::Branch { .. } => Some("[git] push in belljar.toml"),
-            PushRefusal::Tag => Some("[git] push_tags in belljar.toml"),
-            PushRefusal::Delete => Some("[git] push_delete in belljar.toml"),
-            PushRefusal::Force | PushRefusal::ForceUnknown => Some("[git] push_force in belljar.toml"),
+            PushRefusal::Tag => Some("[git] tags in belljar.toml"),
+            PushRefusal::Delete => Some("[git] delete in belljar.toml"),
+            PushRefusal::Force | PushRefusal::ForceUnknown => Some("[git] force in belljar.toml"),
             PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => {
-                Some("[git] push_workflows in belljar.toml")
+                Some("[git] workflows in belljar.toml")
             }
-            PushRefusal::Bytes { .. } => Some("[git] push_size in belljar.toml"),
-            PushRefusal::Objects { .. } => Some("[git] push_objects in belljar.toml"),
+            PushRefusal::Bytes { .. } => Some("[git] bytes in belljar.toml"),
+            PushRefusal::Objects { .. } => Some("[git] objects in belljar.toml"),
             PushRefusal::NotABranch
             | PushRefusal::Pack { .. }
             | PushRefusal::Stale

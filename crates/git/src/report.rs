@@ -126,7 +126,7 @@ mod tests {
             String::from_utf8(report.bytes(&push)).unwrap(),
             "000eunpack ok\n\
              003eng refs/heads/x refused with another ref of the same push\n\
-             005cng refs/tags/v1 tags may not be pushed from a sandbox ([git] push_tags in belljar.toml)\n\
+             0057ng refs/tags/v1 tags may not be pushed from a sandbox ([git] tags in belljar.toml)\n\
              0000"
         );
     }

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use belljar_engine::Engine;
-use belljar_spec::git::RefPolicy;
 use belljar_spec::secret::{
     Bodies, Carrier, Credential, GitHubApp, GitHubGrant, GitHubProfile, SecretSource,
 };
@@ -78,7 +77,7 @@ async fn place_with(forge: &Forge, backend: BackendName, profile: GitHubProfile)
     let made = Place::made_by(&engine, backend, |spec| {
         spec.egress = Some(policy);
         // The token is what is tried here, not the rules for branches.
-        spec.pushes = Some(RefPolicy::only(vec!["*".parse().unwrap()]));
+        spec.pushes.branches = vec!["*".parse().unwrap()];
         spec.credentials = vec![Credential {
             name: "github".parse().unwrap(),
             source: SecretSource::GitHubApp,

@@ -187,6 +187,7 @@ impl Sandbox {
         if let Some(guest) = guest {
             guest.abandon();
         }
+        self.finish_files();
     }
 
     pub(crate) fn environment(&self) -> &[(OsString, OsString)] {

@@ -10,10 +10,11 @@ use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
-use belljar_workspace::protect;
+use belljar_workspace::protect::{self, Left};
 use belljar_workspace::shelf::{self, Provisioned};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A workspace that is ready. Dropped, it is put in order.
 pub(crate) struct Workspace {
@@ -26,8 +27,8 @@ pub(crate) struct Workspace {
 
 /// What has to be put in order at the end.
 enum What {
-    /// Nothing.
-    Folder,
+    /// Nothing; since when it is worked on.
+    Folder(SystemTime),
     Layer(Held),
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
@@ -44,8 +45,10 @@ struct Clone {
 /// What became of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
-    /// Nothing that somebody would have to look at: the folder itself was worked on, or nothing was changed.
+    /// Nothing that somebody would have to look at: nothing was changed, or nothing is kept.
     None,
+    /// The folder itself was worked on, and has things in it that the host's git should not meet unlooked at.
+    Folder(Vec<Left>),
     /// They are kept in this layer.
     Layer { id: LayerId, summary: Summary },
     /// They are on this branch of a shelf; `pushed` says that the host has its last commit.
@@ -63,10 +66,14 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind => match &spec.workspace {
-                None => Ok(Workspace { view: None, repository: None, held: What::Folder }),
+                None => Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) }),
                 Some(folder) => {
                     let view = protect::view(folder, &spec.protected)?;
-                    Ok(Workspace { view: Some(view), repository: None, held: What::Folder })
+                    Ok(Workspace {
+                        view: Some(view),
+                        repository: None,
+                        held: What::Folder(SystemTime::now()),
+                    })
                 }
             },
             WorkspaceMode::Overlay { layer } => {
@@ -112,19 +119,23 @@ impl Workspace {
                 let why = clone.made.failed.as_ref()?;
                 Some(format!("the workspace is empty: {} could not be cloned: {why}", clone.made.url))
             }
-            What::Folder | What::Layer(_) | What::Shelf(_) => None,
+            What::Folder(_) | What::Layer(_) | What::Shelf(_) => None,
         }
     }
 
     /// Whether the sandbox has to be gone, to its last process, before it is put in order.
     pub(crate) fn has_an_end(&self) -> bool {
-        !matches!(self.held, What::Folder)
+        !matches!(self.held, What::Folder(_))
     }
 
     /// Puts it in order. Nobody inside is alive any more.
     pub(crate) fn finish(self) -> Result<Changes, SandboxError> {
         match self.held {
-            What::Folder => Ok(Changes::None),
+            What::Folder(since) => {
+                let left =
+                    self.view.as_ref().map(|view| protect::left_since(since, view)).unwrap_or_default();
+                Ok(if left.is_empty() { Changes::None } else { Changes::Folder(left) })
+            }
             What::Layer(held) => {
                 let id = held.id;
                 match held.finish()? {

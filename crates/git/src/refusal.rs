@@ -82,9 +82,7 @@ impl PushRefusal {
             PushRefusal::Tag => Some("[git] tags in belljar.toml"),
             PushRefusal::Delete => Some("[git] delete in belljar.toml"),
             PushRefusal::Force | PushRefusal::ForceUnknown => Some("[git] force in belljar.toml"),
-            PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => {
-                Some("[git] workflows in belljar.toml")
-            }
+            PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => Some("[git] workflows in belljar.toml"),
             PushRefusal::Bytes { .. } => Some("[git] bytes in belljar.toml"),
             PushRefusal::Objects { .. } => Some("[git] objects in belljar.toml"),
             PushRefusal::NotABranch

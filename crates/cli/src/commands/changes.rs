@@ -1,13 +1,25 @@
 //! What became of a workspace, said at the end of a run.
 
+use belljar_engine::layer::quote;
 use belljar_engine::{Changes, Sandbox};
 use belljar_spec::SandboxError;
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Says where changes are, if they are anywhere but in the folder.
 pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
     match sandbox.changes().transpose()? {
         None | Some(Changes::None) => {}
+        Some(Changes::Folder(left)) => {
+            for one in &left {
+                eprintln!(
+                    "belljar: look at `{}` before you use git here: {}",
+                    shown(&one.path),
+                    one.what.sentence()
+                );
+            }
+        }
         Some(Changes::Layer { id, summary }) => {
             eprintln!("belljar: the folder is as it was; {} kept in layer {id}", counted(summary.files()));
             eprintln!(
@@ -48,6 +60,9 @@ pub(super) fn warn(sandbox: &Sandbox) {
 pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
     Ok(match sandbox.changes().transpose()? {
         None | Some(Changes::None) => None,
+        Some(Changes::Folder(left)) => Some(json!({
+            "left": left.iter().map(|one| json!({ "path": shown(&one.path), "what": one.what.sentence() })).collect::<Vec<_>>(),
+        })),
         Some(Changes::Layer { id, summary }) => Some(json!({ "layer": id.to_string(), "changes": summary })),
         Some(Changes::Shelf { shelf, branch, pushed }) => {
             Some(json!({ "shelf": shelf, "branch": branch, "pushed": pushed }))
@@ -66,6 +81,11 @@ pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
             "uncommitted": collected.uncommitted,
         })),
     })
+}
+
+/// An agent may have chosen the name.
+fn shown(path: &Path) -> String {
+    quote::name(path.as_os_str().as_bytes())
 }
 
 fn counted_as(number: u64, noun: &str) -> String {

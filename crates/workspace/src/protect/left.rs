@@ -5,12 +5,11 @@
 
 use super::{git_dir, index};
 use crate::settings::path_of;
-use belljar_spec::workspace::View;
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
+use belljar_spec::workspace::{Shield, Shielded, View};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Something that the host's git would run, believe or write through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,8 +17,6 @@ pub struct Left {
     /// On the host.
     pub path: PathBuf,
     pub what: LeftKind,
-    /// Tells it from itself before it was changed.
-    state: u64,
 }
 
 /// What it is.
@@ -33,6 +30,9 @@ pub enum LeftKind {
     Commands,
     /// The folder itself looks like a git directory: git takes it for one, with its config.
     GitDirectory,
+    /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
+    /// away, and from then on it could be changed inside as well.
+    Held,
 }
 
 impl LeftKind {
@@ -45,15 +45,51 @@ impl LeftKind {
                 "a rebase that was left with commands in its list: `git rebase --continue` runs them"
             }
             LeftKind::GitDirectory => "the folder looks like a git directory: git believes its config",
+            LeftKind::Held => {
+                "it changed while the sandbox ran: who replaces a protected file takes its protection away"
+            }
         }
     }
 }
 
-/// What there is now that was not there, or not like this, `before`: a submodule of yours that nobody changed is no harm.
-pub fn left_since(before: &[Left], view: &View) -> Vec<Left> {
-    let mut now = left(view);
-    now.retain(|one| !before.contains(one));
-    now
+/// What there is that was made or changed since then: a submodule of yours that nobody touched is no harm. Times of change are
+/// the kernel's own; no program can set one.
+pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
+    // The kernel's clock for files ticks every few milliseconds.
+    let since = since.checked_sub(TICK).unwrap_or(since);
+    let changed = |path: &Path| path.symlink_metadata().is_ok_and(|found| changed_at(&found) >= since);
+    let mut found = left(view);
+    found.retain(|one| match one.what {
+        LeftKind::Repository => {
+            let decides = [".git", ".git/config", ".git/config.worktree", ".git/commondir", ".git/hooks"];
+            decides.iter().any(|name| changed(&one.path.join(name)))
+        }
+        LeftKind::GitDirectory => {
+            ["config", "HEAD", "hooks"].iter().any(|name| changed(&one.path.join(name)))
+        }
+        LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
+    });
+    found.extend(held(view).filter(|path| changed(path)).map(|path| Left { path, what: LeftKind::Held }));
+    found
+}
+
+/// What is there and held. Of other worktrees it is theirs to change.
+fn held(view: &View) -> impl Iterator<Item = PathBuf> + '_ {
+    let existing = |root: PathBuf, shields: &'_ [Shield]| -> Vec<PathBuf> {
+        let own = |shield: &&Shield| {
+            shield.what == Shielded::Existing
+                && !["HEAD", "index"].contains(&shield.path.as_str())
+                && !shield.path.split('/').any(|part| part == "worktrees")
+        };
+        shields.iter().filter(own).map(|shield| root.join(&shield.path)).collect()
+    };
+    let linked = view.git.as_ref().map(|git| existing(git.common.clone(), &git.shields));
+    existing(view.folder.clone(), &view.shields).into_iter().chain(linked.into_iter().flatten())
+}
+
+fn changed_at(found: &fs::Metadata) -> SystemTime {
+    let seconds = Duration::from_secs(found.ctime().max(0) as u64);
+    UNIX_EPOCH + seconds + Duration::from_nanos(found.ctime_nsec().max(0) as u64)
 }
 
 /// What there is now.
@@ -63,10 +99,7 @@ pub fn left(view: &View) -> Vec<Left> {
         None => view.folder.join(".git"),
     };
     let mut found = Vec::new();
-    let mut add = |path: PathBuf, what| {
-        let state = if what == LeftKind::Repository { state(&path) } else { 0 };
-        found.push(Left { path, what, state });
-    };
+    let mut add = |path: PathBuf, what| found.push(Left { path, what });
     for name in index::repositories(&own) {
         let place = view.folder.join(path_of(&name));
         if place.join(".git").symlink_metadata().is_ok() {
@@ -89,37 +122,6 @@ pub fn left(view: &View) -> Vec<Left> {
     }
     found.sort();
     found
-}
-
-/// What decides what git runs in a repository, as a number: where its git directory is, its config and its hooks.
-fn state(repository: &Path) -> u64 {
-    let mut state = DefaultHasher::new();
-    let mut git_dir = repository.join(".git");
-    if let Some(content) = small(&git_dir) {
-        content.hash(&mut state);
-        let named = content.strip_prefix(b"gitdir: ").unwrap_or_default().trim_ascii_end();
-        git_dir = repository.join(path_of(named));
-    }
-    for name in ["config", "config.worktree", "commondir"] {
-        small(&git_dir.join(name)).hash(&mut state);
-    }
-    let hooks = fs::read_dir(git_dir.join("hooks")).into_iter().flatten().flatten();
-    let mut hooks: Vec<_> = hooks
-        .map(|hook| (hook.file_name(), hook.metadata().ok().map(|found| (found.ctime(), found.ctime_nsec()))))
-        .collect();
-    hooks.sort();
-    hooks.hash(&mut state);
-    state.finish()
-}
-
-/// The start of a file; nothing is waited for.
-fn small(file: &Path) -> Option<Vec<u8>> {
-    let mut content = Vec::new();
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    File::open(file).ok()?.take(MOST_BYTES).read_to_end(&mut content).ok()?;
-    Some(content)
 }
 
 /// Links in a git directory, but for where there may be very many files and git writes no name that is there already.
@@ -153,7 +155,7 @@ fn has_commands(list: &[u8]) -> bool {
 
 /// Other folders' worktrees, submodules with their own objects, and what is held.
 const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
-const MOST_BYTES: u64 = 1 << 20;
 const DEEPEST: usize = 8;
+const TICK: Duration = Duration::from_millis(10);
 /// So many refs and logs are looked at.
 const MOST_SEEN: usize = 20_000;

@@ -66,6 +66,10 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind => match &spec.workspace {
+                // Whoever shows it says what is wrong with it.
+                Some(folder) if !folder.is_dir() => {
+                    Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) })
+                }
                 None => Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) }),
                 Some(folder) => {
                     let view = protect::view(folder, &spec.protected)?;

@@ -159,7 +159,7 @@ async fn a_profile_that_only_reads_cannot_push(backend: BackendName) {
             "from inside"
         );
         // It is the token itself that cannot: no rule of ours is asked.
-        let said = place.answer(&push(&format!("--force {url}"))).await;
+        let said = place.answer(&push(&url)).await;
         assert!(said.contains("403") && !said.ends_with("code 0"), "{profile}: {said}");
     }
     assert_eq!(commits(&forge), "from inside");

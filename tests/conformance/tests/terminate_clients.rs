@@ -117,8 +117,8 @@ async fn git_clones_and_pushes(backend: BackendName) {
         "export HOME=$PWD GIT_TERMINAL_PROMPT=0
          git config --global user.email a@b.c && git config --global user.name a
          git init --quiet one && cd one && seq 200000 > numbers && git add . && git commit --quiet -m first
-         git push --quiet {url}/project.git HEAD:refs/heads/main && cd ..
-         git clone --quiet --branch main {url}/project.git two && cmp one/numbers two/numbers
+         git push --quiet {url}/project.git HEAD:refs/heads/work && cd ..
+         git clone --quiet --branch work {url}/project.git two && cmp one/numbers two/numbers
          git -C two log --format=%s; git clone --quiet {url}/other.git three 2>&1 | grep -c 403"
     );
     assert_eq!(place.answer(&script).await, "first\n1");
@@ -204,7 +204,7 @@ async fn without_rules_about_requests_there_is_no_authority(backend: BackendName
     let (world, server) = served();
     let place = world.place(backend, world.policy([format!("api.test:{}/tls", server.port())])).await;
     let said = place.answer("ls /etc/belljar; env | grep -c -e CERT -e CA_BUNDLE -e CAINFO || true").await;
-    assert_eq!(said, "network.txt\n0");
+    assert_eq!(said, "gitconfig\nnetwork.txt\n0");
 }
 
 async fn a_host_that_no_rule_is_about_stays_unseen(backend: BackendName) {

@@ -70,6 +70,8 @@ allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/t
         assert!(person.belljar(&["trust", "--yes"]).status.success(), "{wall}");
         assert!(person.gets_out(wall), "{wall}: what people trust counts");
         person.belljar(&["run", "--backend", wall, "--", "sh", "-c", "echo >> .belljar/config.toml"]);
+        assert!(person.gets_out(wall), "{wall}: nobody inside changes it");
+        person.write("[egress]\nallow = [\"evil.test\"]\n\n");
         assert!(!person.gets_out(wall), "{wall}: it changed since");
     }
 }

@@ -144,7 +144,8 @@ fn inside(cage: &Cage, script: &str) -> String {
     text(&result.stdout)
 }
 
-const GIT: &str = "export GIT_TERMINAL_PROMPT=0 HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b";
+/// The guard in front of git only explains: what holds is held elsewhere.
+const GIT: &str = "PATH=${PATH#/run/belljar/bin:} GIT_TERMINAL_PROMPT=0; export PATH GIT_TERMINAL_PROMPT HOME=/tmp GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b";
 
 fn host_git(folder: &Path, words: &[&str]) -> String {
     let output = Command::new("git")

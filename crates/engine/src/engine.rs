@@ -214,8 +214,11 @@ impl Engine {
         let relay = repository.map(|_| relay::PORT);
         if wall == Wall::Own {
             let person = Person::of_host(workspace.view.as_ref());
-            let branch = repository.map(|repository| repository.branch.clone());
-            let remote = repository.map(|_| Remote { port: relay::PORT, branch });
+            // A shelf and a clone have it in a config of their own; said twice, git would push twice.
+            let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
+            let remote = repository
+                .filter(|_| is_layered)
+                .map(|repository| Remote { port: relay::PORT, branch: Some(repository.branch.clone()) });
             plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
         }
         if let Some(way_out) =

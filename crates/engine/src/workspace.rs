@@ -83,6 +83,15 @@ impl Workspace {
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 let mut view = protect::view(folder, &spec.protected)?;
+                if view.git.is_some() {
+                    // Commits would go into a layer of that directory, which nobody compares or applies.
+                    let message = format!(
+                        "`{}` has its git directory elsewhere, and a layer of it cannot be applied",
+                        folder.display()
+                    );
+                    return Err(SandboxError::unavailable("overlay_of_linked_worktree", message)
+                        .hint("use `--branch NAME`, or an overlay of the main worktree"));
+                }
                 let layers = Layers::at(&state()?);
                 let held = match layer {
                     None => layers.create(&view.folder, &spec.protected)?,

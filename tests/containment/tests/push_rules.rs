@@ -275,7 +275,7 @@ fn a_branch_goes_forward_over_what_the_server_has() {
         host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
         for wall in walls().iter().copied() {
             host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
-            let cage = forge.cage(wall, PushRules::default());
+            let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
             let back = inside(&cage, "git push -f origin main:aside && git push -f origin main~1:aside");
             assert!(back.contains("fast-forward") && back.ends_with("code 1\n"), "{wall}: {back}");
             let said = inside(

@@ -142,7 +142,12 @@ git log -1 --format=%s";
         place.repository("main");
         place.git("-C main worktree add -q ../linked").unwrap();
         place.submodule("main", "sub");
-        for folder in ["main", "linked", "main/sub"] {
+        let folders: &[&str] = match mode {
+            WorkspaceMode::Bind => &["main", "linked", "main/sub"],
+            // Where the git directory is elsewhere there is no overlay.
+            _ => &["main"],
+        };
+        for folder in folders {
             let head = || place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
             let before = head();
             let result = place.run(wall, mode, folder, script).unwrap();

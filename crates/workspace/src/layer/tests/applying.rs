@@ -367,3 +367,58 @@ fn a_layer_in_use_is_not_applied() {
     let other = bench.layers().of(&bench.folder()).unwrap().remove(0);
     assert!(matches!(other.hold(), Err(LayerError::InUse(_))));
 }
+
+/// That nothing is shown of it and nothing written, for a folder that is not the one it was.
+fn is_refused(bench: &mut Bench) {
+    let changed = |error| matches!(error, LayerError::FolderChanged { .. });
+    assert!(bench.layer().changes().is_err_and(changed));
+    assert!(bench.layer().summary().is_err_and(changed));
+    assert!(crate::layer::Patch::of(bench.layer()).is_err_and(changed));
+    assert!(bench.apply(&[]).is_err_and(changed));
+    let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap();
+    assert!(held.finish().is_err_and(changed));
+    assert_eq!(bench.layers().list().unwrap().len(), 1, "its files are not lost");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_folder_is_not_followed() {
+    let mut bench = Bench::with(&[("config", "mine")]);
+    bench.copied("config", "evil");
+    let elsewhere = bench.root.path().join("elsewhere");
+    write(&elsewhere.join("config"), "precious");
+    fs::rename(bench.folder(), bench.root.path().join("aside")).unwrap();
+    symlink(&elsewhere, bench.folder()).unwrap();
+    is_refused(&mut bench);
+    assert_eq!(fs::read_to_string(elsewhere.join("config")).unwrap(), "precious");
+}
+
+#[test]
+fn a_link_around_the_folder_is_not_followed() {
+    let mut bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
+    let (around, folder) = (bench.root.path().join("around"), bench.root.path().join("around/folder"));
+    write(&folder.join("config"), "mine");
+    bench.layer = Some(bench.layers().create(&folder, &[]).unwrap());
+    bench.copied("config", "evil");
+    fs::rename(&around, bench.root.path().join("aside")).unwrap();
+    // Even the right directory: who put the link there can turn it around at any moment.
+    symlink("aside", &around).unwrap();
+    assert!(matches!(bench.apply(&[]), Err(LayerError::FolderChanged { .. })));
+    assert_eq!(fs::read_to_string(folder.join("config")).unwrap(), "mine");
+}
+
+#[test]
+fn another_directory_in_the_place_of_the_folder_is_not_written_to() {
+    let mut bench = Bench::with(&[("config", "mine")]);
+    let other = bench.root.path().join("other");
+    write(&other.join("config"), "precious");
+    bench.copied("config", "evil");
+    fs::rename(bench.folder(), bench.root.path().join("aside")).unwrap();
+    fs::rename(&other, bench.folder()).unwrap();
+    is_refused(&mut bench);
+    assert_eq!(content(&bench.tree(), "config"), Some("precious"));
+    // And with the right one back, it goes on.
+    fs::rename(bench.folder(), &other).unwrap();
+    fs::rename(bench.root.path().join("aside"), bench.folder()).unwrap();
+    bench.apply(&[]).unwrap();
+    assert_eq!(content(&bench.tree(), "config"), Some("evil"));
+}

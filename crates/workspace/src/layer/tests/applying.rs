@@ -210,8 +210,6 @@ fn every_conflict_is_said_and_nothing_is_changed() {
     ]
     .map(|(path, why)| (path.to_string(), why))
     .into();
-    // Taken from its place and changed on the host: it may be where the copy came from. Not said of `deleted-there`, then.
-    let expected: Vec<_> = expected.into_iter().filter(|(path, _)| path != "deleted-there").collect();
     assert_eq!(found, expected);
     assert_eq!(bench.tree(), before);
     // The rest can be had.
@@ -237,6 +235,37 @@ fn a_copy_of_what_is_gone_is_a_conflict_and_a_moved_one_is_not() {
     fs::remove_file(bench.folder().join("a")).unwrap();
     assert_eq!(conflicts(bench.apply(&[])), [("a".to_string(), ConflictWhy::Gone)]);
     bench.apply(&["b"]).unwrap();
+}
+
+#[test]
+fn a_deletion_in_the_sandbox_does_not_excuse_one_on_the_host() {
+    let mut bench = Bench::with(&[("keep", "1"), ("other", "2"), ("d/keep", "3"), ("moved", "4")]);
+    bench.copied("keep", "1, changed");
+    bench.whiteout("other");
+    bench.copied("d/keep", "3, changed");
+    bench.whiteout("moved");
+    bench.copied("elsewhere", "4");
+    fs::remove_file(bench.folder().join("keep")).unwrap();
+    assert_eq!(conflicts(bench.apply(&[])), [("keep".to_string(), ConflictWhy::Gone)]);
+    fs::remove_file(bench.folder().join("d/keep")).unwrap();
+    let both = ["d/keep", "keep"].map(|path| (path.to_string(), ConflictWhy::Gone));
+    assert_eq!(conflicts(bench.apply(&[])), both);
+    // What was moved, and is what it was, is not one of them.
+    bench.apply(&["other", "elsewhere"]).unwrap();
+    let tree = bench.tree();
+    assert_eq!((content(&tree, "keep"), content(&tree, "elsewhere")), (None, Some("4")));
+}
+
+#[test]
+fn what_we_deleted_ourselves_is_not_held_against_a_moved_file() {
+    let mut bench = Bench::with(&[("d/a", "a"), ("d/b", "b")]);
+    bench.whiteout("d/a");
+    bench.whiteout("d/b");
+    bench.copied("d/c", "b, changed");
+    assert!(bench.apply(&["d/a"]).unwrap().kept);
+    assert!(!bench.apply(&[]).unwrap().kept);
+    let tree = bench.tree();
+    assert_eq!((tree.len(), content(&tree, "d/c")), (2, Some("b, changed")));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! spelled and whoever changes them meanwhile. Paths may be longer than the kernel takes at once.
 
 use super::path::RelPath;
-use super::stat::Stat;
-use belljar_sys::rustix::fs::{self, AtFlags, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
+use super::stat::{Identity, Stat};
+use belljar_sys::rustix::fs::{self, AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags};
 use belljar_sys::rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -21,6 +21,14 @@ impl Beneath {
     pub(super) fn open(path: &Path) -> io::Result<Beneath> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Beneath { root: fs::open(path, flags, Mode::empty())? })
+    }
+
+    /// This directory, if no link is on the way to it: its path was written down when it had none, so one that is there
+    /// now leads to where nobody meant.
+    pub(super) fn open_without_links(path: &Path) -> io::Result<Beneath> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = retried(|| fs::openat2(CWD, path, flags, Mode::empty(), NO_LINKS))?;
+        Ok(Beneath { root })
     }
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
@@ -90,6 +98,12 @@ pub(super) fn stat_of(open: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
 }
 
+/// Which directory is open.
+pub(super) fn identity_of(open: impl AsFd) -> io::Result<Identity> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    Ok(Identity::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
+}
+
 /// The names in a directory, in order.
 pub(super) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
@@ -139,10 +153,8 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     Ok(call()?)
 }
 
-const CONFINED: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::NO_XDEV);
+const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+const CONFINED: ResolveFlags = NO_LINKS.union(ResolveFlags::BENEATH).union(ResolveFlags::NO_XDEV);
 /// PATH_MAX is 4096 with the zero.
 const AT_ONCE: usize = 4000;
 const RETRIES: usize = 100;

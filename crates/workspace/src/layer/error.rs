@@ -7,6 +7,7 @@ use belljar_spec::SandboxError;
 use serde::Serialize;
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// What can go wrong with layers.
@@ -31,6 +32,8 @@ pub enum LayerError {
     Gone(LayerId),
     #[error("the layer {id} cannot be read: {reason}")]
     Damaged { id: LayerId, reason: String },
+    #[error("`{}` is not the directory that the layer {id} was made for", quote::name(.folder.as_os_str().as_bytes()))]
+    FolderChanged { id: LayerId, folder: PathBuf },
     #[error("nothing was applied: {} on this machine since the sandbox started", conflicted(.0))]
     Conflicts(Vec<Conflict>),
     #[error("nothing was applied: {path} cannot be {step}")]
@@ -124,6 +127,9 @@ impl From<LayerError> for SandboxError {
                 .hint("`belljar diff --names` lists what there is"),
             LayerError::Damaged { .. } => SandboxError::runtime("layer_damaged", message)
                 .hint("`belljar discard` removes it; its files are in the directory `upper` beside it"),
+            LayerError::FolderChanged { .. } => SandboxError::policy("layer_folder_changed", message).hint(
+                "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
+            ),
             LayerError::Undo { .. } => SandboxError::runtime("layer_undo", message)
                 .hint("make it reachable and writable again, then call `belljar list`"),
             LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::runtime("layer_io", message),

@@ -1,16 +1,19 @@
 //! A layer that is ours for now: nobody else applies, discards or runs in it.
 
 use super::apply::{self, Applied, Mended, Selection};
-use super::beneath::Beneath;
+use super::beneath::{self, Beneath};
 use super::change::{ChangeKind, Changes};
 use super::error::LayerError;
 use super::guard::Guard;
 use super::record::Layer;
 use super::remove::remove;
 use super::{rename, walk};
+use belljar_sys::rustix::io::Errno;
 use serde::Serialize;
 use std::fs::{self, File};
+use std::io;
 use std::ops::Deref;
+use std::path::Path;
 
 /// A layer that is ours until this is dropped, or we die.
 #[derive(Debug)]
@@ -104,10 +107,24 @@ impl Layer {
     }
 
     pub(super) fn sides(&self) -> Result<(Beneath, Beneath), LayerError> {
-        let open = |step, path: &std::path::Path| {
-            Beneath::open(path).map_err(|source| LayerError::Store { step, path: path.into(), source })
+        let failed = |step, path: &Path, source| LayerError::Store { step, path: path.into(), source };
+        let upper =
+            Beneath::open(&self.upper).map_err(|source| failed("open the layer's", &self.upper, source))?;
+        Ok((upper, self.open_folder()?))
+    }
+
+    /// The folder, if it is the one that the layer was made for. A sandbox that works in a directory around it can put a
+    /// link or another directory in its place, and what is applied would be written there.
+    fn open_folder(&self) -> Result<Beneath, LayerError> {
+        let changed = || LayerError::FolderChanged { id: self.id, folder: self.folder.clone() };
+        let failed =
+            |source| LayerError::Store { step: "open the layer's folder", path: self.folder.clone(), source };
+        let host = match Beneath::open_without_links(&self.folder) {
+            Err(error) if is_in_the_way(&error) => return Err(changed()),
+            host => host.map_err(failed)?,
         };
-        Ok((open("open the layer's", &self.upper)?, open("open the layer's folder", &self.folder)?))
+        let found = beneath::identity_of(host.root()).map_err(failed)?;
+        if found.is(&self.identity) { Ok(host) } else { Err(changed()) }
     }
 
     pub(super) fn guard(&self) -> Guard {
@@ -139,6 +156,11 @@ impl Summary {
     pub fn files(&self) -> usize {
         self.added + self.modified + self.deleted + self.renamed
     }
+}
+
+/// Whether a link or a file is where a directory was.
+fn is_in_the_way(error: &io::Error) -> bool {
+    [Errno::LOOP, Errno::NOTDIR].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 impl Deref for Held {

@@ -2,7 +2,7 @@
 
 use super::error::LayerError;
 use super::id::LayerId;
-use super::stat::Moment;
+use super::stat::{Identity, Moment};
 use belljar_spec::workspace::ProtectedPath;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -16,6 +16,8 @@ pub struct Layer {
     pub id: LayerId,
     /// Whose changes it holds.
     pub folder: PathBuf,
+    /// Which directory that was: another one in its place is not written to.
+    pub(super) identity: Identity,
     /// Its own directory.
     pub directory: PathBuf,
     /// Where the changes are.
@@ -33,9 +35,9 @@ pub struct Layer {
 
 impl Layer {
     pub(super) fn new(id: LayerId, directory: PathBuf, written: Written, created: SystemTime) -> Layer {
-        let Written { folder, stamp, protected, had_git } = written;
+        let Written { folder, identity, stamp, protected, had_git } = written;
         let (upper, work) = (directory.join("upper"), directory.join("work"));
-        Layer { id, folder, directory, upper, work, stamp, created, protected, had_git }
+        Layer { id, folder, identity, directory, upper, work, stamp, created, protected, had_git }
     }
 
     /// As text for the file.
@@ -44,6 +46,7 @@ impl Layer {
         let file = File {
             version: VERSION,
             folder: self.folder.as_os_str().as_bytes().to_vec(),
+            identity: self.identity,
             stamp: self.stamp,
             created_nanos: u64::try_from(created.as_nanos()).unwrap_or(u64::MAX),
             protected: self.protected.iter().map(ProtectedPath::to_string).collect(),
@@ -54,17 +57,17 @@ impl Layer {
 
     pub(super) fn from_json(id: LayerId, directory: &Path, text: &[u8]) -> Result<Layer, LayerError> {
         let damaged = |reason: String| LayerError::Damaged { id, reason };
-        let file: File = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        if file.version != VERSION {
-            return Err(damaged(format!(
-                "it was made by another version of belljar (format {})",
-                file.version
-            )));
+        // By itself: another version has other fields.
+        let Format { version } = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        if version != VERSION {
+            return Err(damaged(format!("it was made by another version of belljar (format {version})")));
         }
+        let file: File = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
         let protected: Result<Vec<ProtectedPath>, _> =
             file.protected.iter().map(|path| path.parse()).collect();
         let written = Written {
             folder: OsString::from_vec(file.folder).into(),
+            identity: file.identity,
             stamp: file.stamp,
             protected: protected.map_err(|error| damaged(error.to_string()))?,
             had_git: file.had_git,
@@ -77,6 +80,7 @@ impl Layer {
 /// What is known when it is made.
 pub(super) struct Written {
     pub(super) folder: PathBuf,
+    pub(super) identity: Identity,
     pub(super) stamp: Moment,
     pub(super) protected: Vec<ProtectedPath>,
     pub(super) had_git: bool,
@@ -88,10 +92,18 @@ struct File {
     version: u32,
     /// Bytes: a path need not be text.
     folder: Vec<u8>,
+    identity: Identity,
     stamp: Moment,
     created_nanos: u64,
     protected: Vec<String>,
     had_git: bool,
 }
 
-const VERSION: u32 = 1;
+/// What every version has.
+#[derive(Deserialize)]
+struct Format {
+    version: u32,
+}
+
+/// 1 did not say which directory the folder was.
+const VERSION: u32 = 2;

@@ -35,6 +35,15 @@ pub enum Kind {
     Device,
 }
 
+/// Which directory it is, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    filesystem: (u32, u32),
+    inode: u64,
+    /// Where the filesystem knows.
+    made: Option<Moment>,
+}
+
 /// Seconds since 1970, and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Moment(pub i64, pub u32);
@@ -52,6 +61,29 @@ impl Stat {
     /// Permissions alone.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o777
+    }
+}
+
+impl Identity {
+    /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so
+    /// that number counts only where the filesystem does not know when a directory was made; nobody can choose that moment.
+    pub(super) fn is(&self, other: &Identity) -> bool {
+        self.inode == other.inode
+            && match (self.made, other.made) {
+                (Some(one), Some(two)) => one == two,
+                (None, None) => self.filesystem == other.filesystem,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+    }
+}
+
+impl From<&Statx> for Identity {
+    fn from(found: &Statx) -> Identity {
+        Identity {
+            filesystem: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            made: Stat::from(found).made,
+        }
     }
 }
 

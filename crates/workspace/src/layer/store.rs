@@ -10,7 +10,7 @@ use super::held::Held;
 use super::id::LayerId;
 use super::record::{Layer, Written};
 use super::remove::remove;
-use super::stat::Moment;
+use super::stat::{Moment, Stat};
 use belljar_spec::workspace::ProtectedPath;
 use belljar_sys::rustix::fs::{self as sys, FlockOperation, Gid, Mode, Uid};
 use belljar_sys::rustix::io::Errno;
@@ -45,10 +45,15 @@ impl Layers {
         private().create(&made).map_err(failed)?;
         let lock = lock_file(&made).map_err(failed)?;
         sys::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
-        self.directories(&made, folder).map_err(failed)?;
-        let had_git = fs::symlink_metadata(folder.join(".git")).is_ok();
+        let host = Beneath::open_without_links(folder)
+            .map_err(|source| store("open, without following a link,")(folder, source))?;
+        let like = beneath::stat_of(host.root()).map_err(failed)?;
+        self.directories(&made, &like).map_err(failed)?;
+        let identity = beneath::identity_of(host.root()).map_err(failed)?;
+        let had_git = beneath::stat_at(host.root(), b".git").map_err(failed)?.is_some();
         let stamp = stamp(&made).map_err(failed)?;
-        let written = Written { folder: folder.into(), stamp, protected: protected.to_vec(), had_git };
+        let written =
+            Written { folder: folder.into(), identity, stamp, protected: protected.to_vec(), had_git };
         let layer = Layer::new(id, self.directory.join(id.to_string()), written, SystemTime::now());
         fs::write(made.join("layer.json"), layer.to_json()).map_err(failed)?;
         fs::rename(&made, &layer.directory).map_err(failed)?;
@@ -156,14 +161,13 @@ impl Layers {
     }
 
     /// The two directories of an overlay. The upper one is the top of what is seen inside, so it looks like the folder.
-    fn directories(&self, made: &Path, folder: &Path) -> io::Result<()> {
-        let like = fs::metadata(folder)?;
-        for (name, mode) in [("upper", like.mode() & 0o7777), ("work", 0o700)] {
+    fn directories(&self, made: &Path, like: &Stat) -> io::Result<()> {
+        for (name, mode) in [("upper", like.mode), ("work", 0o700)] {
             let path = made.join(name);
             private().create(&path)?;
             let open = File::open(&path)?;
             if geteuid().is_root() {
-                sys::fchown(&open, Some(Uid::from_raw(like.uid())), Some(Gid::from_raw(like.gid())))?;
+                sys::fchown(&open, Some(Uid::from_raw(like.uid)), Some(Gid::from_raw(like.gid)))?;
             }
             sys::fchmod(&open, Mode::from_raw_mode(mode))?;
         }

@@ -2,7 +2,8 @@
 
 use super::choose::Chosen;
 use super::restored::Restored;
-use crate::layer::beneath::Beneath;
+use super::touched::Touched;
+use crate::layer::beneath::{self, Beneath};
 use crate::layer::change::{Change, Changes};
 use crate::layer::error::{Conflict, ConflictWhy};
 use crate::layer::guard::Guard;
@@ -12,19 +13,26 @@ use crate::layer::rename;
 use crate::layer::stat::{Kind, Moment};
 use std::collections::HashSet;
 
+/// What earlier applies of the layer did to the folder.
+pub(super) struct Ours {
+    pub(super) restored: Restored,
+    pub(super) touched: Touched,
+}
+
 /// Every conflict among what was chosen, in the order of paths.
 pub(super) fn judge(
     chosen: &Chosen,
     changes: &Changes,
     layer: &Layer,
-    restored: &Restored,
+    ours: &Ours,
     upper: &Beneath,
     host: &Beneath,
 ) -> Vec<Conflict> {
-    let gone = gone(changes, &layer.guard(), upper, host);
+    let trace = |directory: &[u8]| trace(directory, layer.stamp, &ours.touched, host);
+    let gone = gone(changes, &layer.guard(), trace, upper, host);
     let mut conflicts: Vec<Conflict> = Vec::new();
     for change in &chosen.list {
-        let why = if is_changed(change, layer.stamp, restored) {
+        let why = if is_changed(change, layer.stamp, &ours.restored) {
             ConflictWhy::Changed
         } else if gone.contains(&change.path) {
             ConflictWhy::Gone
@@ -54,15 +62,49 @@ fn is_changed(change: &Change, stamp: Moment, restored: &Restored) -> bool {
     }
 }
 
+/// What a directory of the folder tells of files that are not in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// Nothing was deleted in it since the layer was made.
+    None,
+    /// Somebody made, renamed or deleted something in it.
+    Changed,
+    /// An apply of ours did, and perhaps somebody else.
+    Ours,
+}
+
+/// Who deletes a file changes the ctime of its directory, and no program can set that back.
+fn trace(directory: &[u8], stamp: Moment, touched: &Touched, host: &Beneath) -> Trace {
+    if touched.has(directory) {
+        return Trace::Ours;
+    }
+    match host.anchor(directory).and_then(beneath::stat_of) {
+        Ok(found) if found.changed.is_since(stamp) => Trace::Changed,
+        Ok(_) => Trace::None,
+        // The layer made it: if it had been there, it were a copy itself.
+        Err(error) if beneath::is_absent(&error) => Trace::None,
+        Err(_) => Trace::Changed,
+    }
+}
+
 /// What the sandbox changed and somebody deleted on the host meanwhile: the layer has a copy of what is not there.
 ///
 /// With `userxattr`, overlayfs says that something is a copy, not of what; and a copy that was moved inside has another
-/// name. So copies at new names are set against files of the folder that the layer took from their places. Where there are
-/// enough of these, nothing is gone; where not, those copies are that have no equal among them.
-fn gone(changes: &Changes, guard: &Guard, upper: &Beneath, host: &Beneath) -> HashSet<RelPath> {
+/// name. Where the directory did not change since, nothing can have been deleted, and the copy was moved there. Where it
+/// did, only a copy that equals what the layer took from its place was: somebody may hear of a conflict that is none, but
+/// nobody's deletion is undone. Where the change may be our own, copies are counted against files of the folder that the
+/// layer took from their places: where there are enough of these, nothing is gone.
+fn gone(
+    changes: &Changes,
+    guard: &Guard,
+    trace: impl Fn(&[u8]) -> Trace,
+    upper: &Beneath,
+    host: &Beneath,
+) -> HashSet<RelPath> {
     let is_copy = |change: &&Change| change.copied && change.old.is_none();
     let mut gone: HashSet<RelPath> = HashSet::new();
-    let mut copies: HashSet<RelPath> = HashSet::new();
+    let mut suspects: HashSet<RelPath> = HashSet::new();
+    let mut counted: HashSet<RelPath> = HashSet::new();
     for change in changes.list.iter().filter(is_copy) {
         match change.new {
             // Around what is protected, it may be a copy of what was only there to hold a mount.
@@ -71,7 +113,11 @@ fn gone(changes: &Changes, guard: &Guard, upper: &Beneath, host: &Beneath) -> Ha
             Some(new) if new.kind == Kind::Directory => drop(gone.insert(change.path.clone())),
             // Another name of a file that has several.
             Some(new) if new.links > 1 => {}
-            Some(_) => drop(copies.insert(change.path.clone())),
+            Some(_) => match trace(change.path.parent()) {
+                Trace::None => {}
+                Trace::Changed => drop(suspects.insert(change.path.clone())),
+                Trace::Ours => drop(counted.insert(change.path.clone())),
+            },
             None => {}
         }
     }
@@ -79,11 +125,14 @@ fn gone(changes: &Changes, guard: &Guard, upper: &Beneath, host: &Beneath) -> Ha
         let was_file = change.old.is_some_and(|old| old.kind == Kind::File);
         was_file && (change.new.is_none() || !change.copied)
     });
-    if copies.len() > taken.count() {
+    if counted.len() > taken.count() {
+        suspects.extend(counted);
+    }
+    if !suspects.is_empty() {
         let mut moved = changes.list.clone();
         rename::find(&mut moved, upper, host);
         let unexplained =
-            moved.iter().filter(|change| change.from.is_none() && copies.contains(&change.path));
+            moved.iter().filter(|change| change.from.is_none() && suspects.contains(&change.path));
         gone.extend(unexplained.map(|change| change.path.clone()));
     }
     gone

@@ -20,6 +20,7 @@ mod prune;
 mod restored;
 mod stage;
 mod swap;
+mod touched;
 
 pub use choose::Selection;
 
@@ -35,6 +36,7 @@ use journal::{Journal, State};
 use restored::Restored;
 use std::io;
 use swap::{Stopped, Swaps};
+use touched::Touched;
 
 /// What was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,8 @@ pub(super) fn apply(
     }
     let changes = walk::changes(&upper, &host, &held.guard())?;
     let chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
-    let conflicts = judge::judge(&chosen, &changes, &held, &Restored::read(&held)?, &upper, &host);
+    let ours = judge::Ours { restored: Restored::read(&held)?, touched: Touched::read(&held)? };
+    let conflicts = judge::judge(&chosen, &changes, &held, &ours, &upper, &host);
     if !conflicts.is_empty() {
         return Err(LayerError::Conflicts(conflicts));
     }
@@ -134,10 +137,14 @@ fn carry_out(
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
+    Touched::read(layer)?.add(&journal, layer)?;
     journal.write(layer, State::Staging)?;
     let staged = stage::stage(&mut journal, chosen, upper, host, reached);
     reached(Point::Staged);
-    if let Err(error) = staged.and_then(|()| journal.write(layer, State::Swapping)) {
+    let written = staged
+        .and_then(|()| Touched::read(layer)?.add(&journal, layer))
+        .and_then(|()| journal.write(layer, State::Swapping));
+    if let Err(error) = written {
         clear(layer, &journal, host)?;
         return Err(error);
     }

@@ -210,8 +210,6 @@ fn every_conflict_is_said_and_nothing_is_changed() {
     ]
     .map(|(path, why)| (path.to_string(), why))
     .into();
-    // Taken from its place and changed on the host: it may be where the copy came from. Not said of `deleted-there`, then.
-    let expected: Vec<_> = expected.into_iter().filter(|(path, _)| path != "deleted-there").collect();
     assert_eq!(found, expected);
     assert_eq!(bench.tree(), before);
     // The rest can be had.
@@ -237,6 +235,37 @@ fn a_copy_of_what_is_gone_is_a_conflict_and_a_moved_one_is_not() {
     fs::remove_file(bench.folder().join("a")).unwrap();
     assert_eq!(conflicts(bench.apply(&[])), [("a".to_string(), ConflictWhy::Gone)]);
     bench.apply(&["b"]).unwrap();
+}
+
+#[test]
+fn a_deletion_in_the_sandbox_does_not_excuse_one_on_the_host() {
+    let mut bench = Bench::with(&[("keep", "1"), ("other", "2"), ("d/keep", "3"), ("moved", "4")]);
+    bench.copied("keep", "1, changed");
+    bench.whiteout("other");
+    bench.copied("d/keep", "3, changed");
+    bench.whiteout("moved");
+    bench.copied("elsewhere", "4");
+    fs::remove_file(bench.folder().join("keep")).unwrap();
+    assert_eq!(conflicts(bench.apply(&[])), [("keep".to_string(), ConflictWhy::Gone)]);
+    fs::remove_file(bench.folder().join("d/keep")).unwrap();
+    let both = ["d/keep", "keep"].map(|path| (path.to_string(), ConflictWhy::Gone));
+    assert_eq!(conflicts(bench.apply(&[])), both);
+    // What was moved, and is what it was, is not one of them.
+    bench.apply(&["other", "elsewhere"]).unwrap();
+    let tree = bench.tree();
+    assert_eq!((content(&tree, "keep"), content(&tree, "elsewhere")), (None, Some("4")));
+}
+
+#[test]
+fn what_we_deleted_ourselves_is_not_held_against_a_moved_file() {
+    let mut bench = Bench::with(&[("d/a", "a"), ("d/b", "b")]);
+    bench.whiteout("d/a");
+    bench.whiteout("d/b");
+    bench.copied("d/c", "b, changed");
+    assert!(bench.apply(&["d/a"]).unwrap().kept);
+    assert!(!bench.apply(&[]).unwrap().kept);
+    let tree = bench.tree();
+    assert_eq!((tree.len(), content(&tree, "d/c")), (2, Some("b, changed")));
 }
 
 #[test]
@@ -366,4 +395,59 @@ fn a_layer_in_use_is_not_applied() {
     bench.put("a", "b");
     let other = bench.layers().of(&bench.folder()).unwrap().remove(0);
     assert!(matches!(other.hold(), Err(LayerError::InUse(_))));
+}
+
+/// That nothing is shown of it and nothing written, for a folder that is not the one it was.
+fn is_refused(bench: &mut Bench) {
+    let changed = |error| matches!(error, LayerError::FolderChanged { .. });
+    assert!(bench.layer().changes().is_err_and(changed));
+    assert!(bench.layer().summary().is_err_and(changed));
+    assert!(crate::layer::Patch::of(bench.layer()).is_err_and(changed));
+    assert!(bench.apply(&[]).is_err_and(changed));
+    let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap();
+    assert!(held.finish().is_err_and(changed));
+    assert_eq!(bench.layers().list().unwrap().len(), 1, "its files are not lost");
+}
+
+#[test]
+fn a_link_in_the_place_of_the_folder_is_not_followed() {
+    let mut bench = Bench::with(&[("config", "mine")]);
+    bench.copied("config", "evil");
+    let elsewhere = bench.root.path().join("elsewhere");
+    write(&elsewhere.join("config"), "precious");
+    fs::rename(bench.folder(), bench.root.path().join("aside")).unwrap();
+    symlink(&elsewhere, bench.folder()).unwrap();
+    is_refused(&mut bench);
+    assert_eq!(fs::read_to_string(elsewhere.join("config")).unwrap(), "precious");
+}
+
+#[test]
+fn a_link_around_the_folder_is_not_followed() {
+    let mut bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
+    let (around, folder) = (bench.root.path().join("around"), bench.root.path().join("around/folder"));
+    write(&folder.join("config"), "mine");
+    bench.layer = Some(bench.layers().create(&folder, &[]).unwrap());
+    bench.copied("config", "evil");
+    fs::rename(&around, bench.root.path().join("aside")).unwrap();
+    // Even the right directory: who put the link there can turn it around at any moment.
+    symlink("aside", &around).unwrap();
+    assert!(matches!(bench.apply(&[]), Err(LayerError::FolderChanged { .. })));
+    assert_eq!(fs::read_to_string(folder.join("config")).unwrap(), "mine");
+}
+
+#[test]
+fn another_directory_in_the_place_of_the_folder_is_not_written_to() {
+    let mut bench = Bench::with(&[("config", "mine")]);
+    let other = bench.root.path().join("other");
+    write(&other.join("config"), "precious");
+    bench.copied("config", "evil");
+    fs::rename(bench.folder(), bench.root.path().join("aside")).unwrap();
+    fs::rename(&other, bench.folder()).unwrap();
+    is_refused(&mut bench);
+    assert_eq!(content(&bench.tree(), "config"), Some("precious"));
+    // And with the right one back, it goes on.
+    fs::rename(bench.folder(), &other).unwrap();
+    fs::rename(bench.root.path().join("aside"), bench.folder()).unwrap();
+    bench.apply(&[]).unwrap();
+    assert_eq!(content(&bench.tree(), "config"), Some("evil"));
 }

@@ -123,6 +123,18 @@ fn a_layer_that_cannot_be_read_is_an_error_of_its_own() {
 }
 
 #[test]
+fn a_layer_that_does_not_say_which_directory_it_is_of_is_damaged() {
+    let bench = Bench::with(&[]);
+    let older =
+        r#"{"version":1,"folder":[47],"stamp":[1,1],"created_nanos":1,"protected":[],"had_git":false}"#;
+    fs::write(bench.layer().directory.join("layer.json"), older).unwrap();
+    let list = bench.layers().list().unwrap();
+    assert!(
+        matches!(&list[..], [Err(LayerError::Damaged { reason, .. })] if reason.contains("another version of belljar (format 1)"))
+    );
+}
+
+#[test]
 fn removal_needs_neither_depth_nor_permission_and_follows_nothing() {
     let place = tempfile::tempdir().unwrap();
     write(&place.path().join("outside/file"), "stays");

@@ -3,6 +3,7 @@
 //! Decided here from a few looks at the folder, never by a walk; carried out by a backend as mounts. Nothing is started
 //! and nothing is written. Called by the engine for every sandbox with a workspace.
 
+mod enclosing;
 mod git_dir;
 mod index;
 mod left;
@@ -73,7 +74,11 @@ fn decide(
         shields.protect(path, Missing::Directory)?;
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
-    for (path, missing) in named::paths(host, folder, &git_dir, own) {
+    let mut named = named::paths(host, folder, &git_dir, own);
+    for around in enclosing::around(folder) {
+        named.extend(named::paths(host, &around.root, &around.common, &around.own));
+    }
+    for (path, missing) in named {
         let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();
         for shields in inside {
             // A path that is no text cannot be said to a guest; the config that names it is held.

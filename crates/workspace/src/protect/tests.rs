@@ -96,6 +96,29 @@ fn whatever_config_names_is_held() {
 }
 
 #[test]
+fn what_a_repository_around_the_folder_names_in_it_is_held() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../linked"]);
+    for repository in ["main", "linked"] {
+        fs::create_dir_all(place.path(repository).join("tools/deep/hooks")).unwrap();
+        fs::write(place.path(repository).join("tools/deep/clean.sh"), "").unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/deep/hooks"]);
+    place.git(&["-C", "main", "config", "filter.x.clean", "sh tools/deep/clean.sh"]);
+    for repository in ["main", "linked"] {
+        let shields = place.view(&format!("{repository}/tools")).unwrap().shields;
+        assert_eq!(what(&shields, "deep"), Some(Anchored), "{repository}");
+        assert_eq!(what(&shields, "deep/hooks"), Some(Existing), "{repository}");
+        assert_eq!(what(&shields, "deep/clean.sh"), Some(Existing), "{repository}");
+        // A repository in between is not the end of it.
+        place.git(&["init", "-q", &format!("{repository}/tools/deep")]);
+        let shields = place.view(&format!("{repository}/tools/deep")).unwrap().shields;
+        assert_eq!(what(&shields, "hooks"), Some(Existing), "{repository}");
+    }
+}
+
+#[test]
 fn a_linked_worktree_holds_what_is_not_its_own() {
     let place = Place::new();
     place.repository("main");

@@ -16,6 +16,7 @@ pub use left::{Left, LeftKind, left, left_since};
 use crate::settings::HostFiles;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{LinkedGit, ProtectedPath, View};
+use enclosing::{Enclosing, refuse_hooks};
 use linked::Linked;
 use shields::{Missing, Shields};
 use std::path::Path;
@@ -41,6 +42,7 @@ pub fn view_of_worktree(
 /// The same as [`view`], with the config files of somebody else.
 pub fn view_with(folder: &Path, more: &[ProtectedPath], host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
+    enclosing::refuse_protected(&folder)?;
     let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
     decide(&folder, linked, more, host)
@@ -75,8 +77,11 @@ fn decide(
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
     let mut named = named::paths(host, folder, &git_dir, own);
-    for around in enclosing::around(folder) {
-        named.extend(named::paths(host, &around.root, &around.common, &around.own));
+    named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
+    for Enclosing { root, common, own } in enclosing::around(folder) {
+        let around = named::paths(host, &root, &common, &own);
+        around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
+        named.extend(around);
     }
     for (path, missing) in named {
         let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();

@@ -119,6 +119,44 @@ fn what_a_repository_around_the_folder_names_in_it_is_held() {
 }
 
 #[test]
+fn a_protected_directory_is_no_workspace() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    for folder in ["main/.husky/_", "main/.belljar", "main/tools/hooks/lib", "main/other", "global/hooks"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/hooks"]);
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n").unwrap();
+    for (folder, named) in [
+        ("main/.git", "`.git`"),
+        ("main/.git/hooks", "part of a git directory"),
+        ("main/.git/refs/heads", "part of a git directory"),
+        ("main/.husky/_", "`.husky`"),
+        ("main/.belljar", "`.belljar`"),
+        ("main/tools/hooks", "main/tools/hooks` as its hooks"),
+        ("main/tools/hooks/lib", "main/tools/hooks` as its hooks"),
+        ("b.git/hooks", "part of a git directory"),
+    ] {
+        let error = place.view(folder).unwrap_err();
+        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert!(error.message.contains(named), "{folder}: {error}");
+    }
+    for folder in ["main", "main/other", "main/tools", "b.git", "home"] {
+        place.view(folder).unwrap();
+    }
+    // Whose own config says that it is all hooks, and hooks of every repository of the user.
+    fs::write(
+        place.path("home/.gitconfig"),
+        format!("[core]\nhooksPath = {}", place.path("global/hooks").display()),
+    )
+    .unwrap();
+    assert_eq!(place.view("global/hooks").unwrap_err().code, "workspace_is_protected");
+    place.git(&["-C", "main", "config", "core.hooksPath", "."]);
+    assert_eq!(place.view("main").unwrap_err().code, "workspace_is_protected");
+}
+
+#[test]
 fn a_linked_worktree_holds_what_is_not_its_own() {
     let place = Place::new();
     place.repository("main");

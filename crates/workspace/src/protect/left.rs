@@ -117,7 +117,9 @@ pub fn left(view: &View) -> Vec<Left> {
             add(list, LeftKind::Commands);
         }
     }
-    if view.git.is_none() && !own.join("HEAD").exists() && git_dir::is_one(&view.folder) {
+    // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
+    // whether git finds it damaged is not ours to judge.
+    if git_dir::is_one(&view.folder) {
         add(view.folder.clone(), LeftKind::GitDirectory);
     }
     found.sort();

@@ -327,6 +327,26 @@ fn what_no_mount_can_prevent_is_found_afterwards() {
 }
 
 #[test]
+fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let before = SystemTime::now();
+    place.git(&["init", "-q", "--bare", "planted"]);
+    for name in ["HEAD", "config", "objects", "refs"] {
+        fs::rename(place.path("planted").join(name), place.path("w").join(name)).unwrap();
+    }
+    fs::write(place.path("w/.git/HEAD"), "nonsense").unwrap();
+    let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+    assert_eq!(kinds, [LeftKind::GitDirectory]);
+
+    // One that it was from the start and that nobody changed is no harm.
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    let view = place.view("b.git").unwrap();
+    assert_eq!(left_since(SystemTime::now() + Duration::from_secs(1), &view), []);
+}
+
+#[test]
 fn a_damaged_index_names_nothing() {
     let place = Place::new();
     place.repository("w");

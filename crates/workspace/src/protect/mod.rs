@@ -69,7 +69,8 @@ fn decide(
         }
         _ => {
             in_folder(&mut shields)?;
-            folder.join(".git")
+            let own = folder.join(".git");
+            if !own.exists() && git_dir::is_one(folder) { folder.to_path_buf() } else { own }
         }
     };
     for path in ALWAYS {
@@ -78,11 +79,16 @@ fn decide(
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
     let mut named = named::paths(host, folder, &git_dir, own);
     named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
+    let mut files = git_dir::worktree_files(&git_dir);
     for Enclosing { root, common, own } in enclosing::around(folder) {
         let around = named::paths(host, &root, &common, &own);
         around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
         named.extend(around);
+        files.extend(git_dir::worktree_files(&common));
     }
+    // The folder's own is shown as another file.
+    files.retain(|file| *file != folder.join(".git"));
+    named.extend(files.into_iter().map(|file| (file, Missing::Nothing)));
     for (path, missing) in named {
         let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();
         for shields in inside {

@@ -191,6 +191,34 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
 }
 
 #[test]
+fn worktrees_below_the_folder_keep_their_git_files() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", ".trees/one"]);
+    place.git(&["-C", "main", "worktree", "add", "-q", ".trees/one/deep/two"]);
+    place.git(&["-C", "main", "worktree", "add", "-q", "../gone"]);
+    fs::remove_dir_all(place.path("gone")).unwrap();
+    let relative = place.path("main/.git/worktrees/two/gitdir");
+    fs::write(&relative, "../../../.trees/one/deep/two/.git\n").unwrap();
+
+    let main = place.view("main").unwrap().shields;
+    assert_eq!(what(&main, ".trees"), Some(Anchored));
+    assert_eq!(what(&main, ".trees/one"), Some(Anchored));
+    assert_eq!(what(&main, ".trees/one/.git"), Some(Existing));
+    assert_eq!(what(&main, ".trees/one/deep/two/.git"), Some(Existing));
+    // Seen from a folder without a repository of its own, and from another worktree.
+    let trees = place.view("main/.trees").unwrap().shields;
+    assert_eq!(what(&trees, "one/.git"), Some(Existing));
+    let one = place.view("main/.trees/one").unwrap().shields;
+    assert_eq!(what(&one, "deep/two/.git"), Some(Existing));
+    assert_eq!(what(&one, ".git"), None, "shown as another file");
+
+    place.git(&["-C", "main", "clone", "-q", "--bare", ".", "../b.git"]);
+    place.git(&["-C", "b.git", "worktree", "add", "-q", "tree", "main"]);
+    assert_eq!(what(&place.view("b.git").unwrap().shields, "tree/.git"), Some(Existing));
+}
+
+#[test]
 fn submodules_are_held_and_can_be_worked_in() {
     let place = Place::new();
     place.repository("lib");

@@ -375,6 +375,37 @@ fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
 }
 
 #[test]
+fn what_was_held_and_is_changed_all_the_same_is_found() {
+    let place = Place::new();
+    place.repository("w");
+    let hook = place.path("w/.git/hooks/pre-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "").unwrap();
+    let view = place.view("w").unwrap();
+    // Later than what git has made, by more than the tick of the clock for files.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = SystemTime::now();
+    let found = || -> Vec<PathBuf> {
+        let held = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::Held);
+        held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
+    };
+    // What stands for missing ones is no harm.
+    fs::create_dir(place.path("w/.husky")).unwrap();
+    fs::write(place.path("w/.git/commondir"), ".").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "").unwrap();
+    assert_eq!(found(), [PathBuf::new(); 0]);
+
+    fs::write(&hook, "touch /canary").unwrap();
+    assert_eq!(found(), [PathBuf::from(".git/hooks")]);
+    fs::write(place.path("w/.husky/pre-commit"), "touch /canary").unwrap();
+    fs::write(place.path("w/.git/commondir"), "..").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "[core]\nfsmonitor = touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/canary", place.path("w/.belljar")).unwrap();
+    let expected = [".git/hooks", ".git/config.worktree", ".git/commondir", ".husky", ".belljar"];
+    assert_eq!(found(), expected.map(PathBuf::from));
+}
+
+#[test]
 fn a_damaged_index_names_nothing() {
     let place = Place::new();
     place.repository("w");

@@ -1,11 +1,13 @@
 //! What is held in a git directory: everything that makes the host's git run something, or read its config from
 //! elsewhere. Each was tried with a real git (docs/protected-paths.md has the list, and what is left).
 
+use super::linked::first_line;
 use super::shields::{Missing, Shields};
-use crate::settings::plain;
+use crate::settings::{path_of, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Holds what has to be held in the git directory at `prefix` (empty: the root itself). `own` is the worktree that is
 /// worked in, if it is a linked one.
@@ -16,7 +18,7 @@ pub(super) fn protect(shields: &mut Shields, prefix: &str, own: Option<&str>) ->
 }
 
 /// Whether a directory is a git directory, as git judges it: `is_git_directory` in setup.c.
-pub(super) fn is_one(directory: &std::path::Path) -> bool {
+pub(super) fn is_one(directory: &Path) -> bool {
     let head = directory.join("HEAD").symlink_metadata().is_ok_and(|head| !head.is_dir());
     head && directory.join("objects").is_dir() && directory.join("refs").is_dir()
 }
@@ -46,6 +48,20 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
         }
     }
     Ok(())
+}
+
+/// The `.git` files of all linked worktrees of the git directory `common`, which could be made to name another git
+/// directory. Wherever they are: the caller picks.
+pub(super) fn worktree_files(common: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let files = entries.filter_map(|entry| {
+        // Relative ones are meant from there.
+        let file = entry.path().join(path_of(&first_line(&entry.path().join("gitdir"))?));
+        Some(file.parent()?.canonicalize().ok()?.join(".git"))
+    });
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
 }
 
 /// Submodules have git directories of their own below `modules`, under names that may have slashes.

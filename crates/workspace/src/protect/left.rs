@@ -3,10 +3,11 @@
 //!
 //! Looks at a few places and the index; never starts git, never follows a link, changes nothing.
 
-use super::{git_dir, index};
+use super::{MAIN_WORKTREE, git_dir, index};
 use crate::settings::path_of;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -69,22 +70,73 @@ pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
         }
         LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
     });
-    found.extend(held(view).filter(|path| changed(path)).map(|path| Left { path, what: LeftKind::Held }));
+    found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
     found
 }
 
-/// What is there and held. Of other worktrees it is theirs to change.
-fn held(view: &View) -> impl Iterator<Item = PathBuf> + '_ {
-    let existing = |root: PathBuf, shields: &'_ [Shield]| -> Vec<PathBuf> {
-        let own = |shield: &&Shield| {
-            shield.what == Shielded::Existing
-                && !["HEAD", "index"].contains(&shield.path.as_str())
-                && !shield.path.split('/').any(|part| part == "worktrees")
-        };
-        shields.iter().filter(own).map(|shield| root.join(&shield.path)).collect()
-    };
-    let linked = view.git.as_ref().map(|git| existing(git.common.clone(), &git.shields));
-    existing(view.folder.clone(), &view.shields).into_iter().chain(linked.into_iter().flatten())
+/// What is held and has changed all the same.
+fn held(view: &View, changed: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    let linked = view.git.as_ref().map(|git| (&git.common, git.own.as_str(), &git.shields));
+    let all = [Some((&view.folder, "", &view.shields)), linked].into_iter().flatten();
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for (root, own, shields) in all {
+        for Shield { path, what } in shields.iter().filter(|shield| !is_of_others(&shield.path, own)) {
+            let place = root.join(path);
+            let is_there = match what {
+                Shielded::Existing => true,
+                Shielded::MissingDirectory => !is_missing_directory(&place),
+                Shielded::MissingFile(content) => !is_missing_file(&place, content.as_bytes()),
+                Shielded::Anchored => false,
+            };
+            if is_there && changed_within(&place, changed, 0, &mut seen) {
+                found.push(place);
+            }
+        }
+    }
+    found
+}
+
+/// Of other worktrees it is theirs to change.
+fn is_of_others(path: &str, own: &str) -> bool {
+    let in_git_dir = path.strip_prefix(".git/").unwrap_or(path);
+    let is_own = !own.is_empty() && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
+    let is_other = in_git_dir.starts_with("worktrees/") && !path.ends_with("/.git") && !is_own;
+    is_other || (!own.is_empty() && MAIN_WORKTREE.contains(&path))
+}
+
+/// Whether nothing is there, or what stands for it: an empty directory.
+fn is_missing_directory(place: &Path) -> bool {
+    match place.symlink_metadata() {
+        Ok(found) => found.is_dir() && fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none()),
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
+/// Whether nothing is there, or what stands for it: a file with this content.
+fn is_missing_file(place: &Path, content: &[u8]) -> bool {
+    match place.symlink_metadata() {
+        Ok(found) => {
+            found.is_file()
+                && found.len() == content.len() as u64
+                && fs::read(place).is_ok_and(|found| found == content)
+        }
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
+
+/// Whether it changed, or anything in it: who writes to a file does not change the directory around it.
+fn changed_within(place: &Path, changed: &dyn Fn(&Path) -> bool, depth: usize, seen: &mut usize) -> bool {
+    *seen += 1;
+    if changed(place) {
+        return true;
+    }
+    let is_directory = place.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if !is_directory || depth >= DEEPEST {
+        return false;
+    }
+    let mut entries = fs::read_dir(place).into_iter().flatten().flatten();
+    entries.any(|entry| *seen <= MOST_SEEN && changed_within(&entry.path(), changed, depth + 1, seen))
 }
 
 fn changed_at(found: &fs::Metadata) -> SystemTime {
@@ -117,7 +169,9 @@ pub fn left(view: &View) -> Vec<Left> {
             add(list, LeftKind::Commands);
         }
     }
-    if view.git.is_none() && !own.join("HEAD").exists() && git_dir::is_one(&view.folder) {
+    // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
+    // whether git finds it damaged is not ours to judge.
+    if git_dir::is_one(&view.folder) {
         add(view.folder.clone(), LeftKind::GitDirectory);
     }
     found.sort();

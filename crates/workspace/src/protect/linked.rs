@@ -60,7 +60,7 @@ fn submodule(folder: &Path, git_dir: PathBuf) -> Result<Linked, &'static str> {
 }
 
 /// The first line of a small file.
-fn first_line(file: &Path) -> Option<Vec<u8>> {
+pub(super) fn first_line(file: &Path) -> Option<Vec<u8>> {
     let found = file.metadata().ok()?;
     if !found.is_file() || found.len() > MOST_BYTES {
         return None;

@@ -3,6 +3,7 @@
 //! Decided here from a few looks at the folder, never by a walk; carried out by a backend as mounts. Nothing is started
 //! and nothing is written. Called by the engine for every sandbox with a workspace.
 
+mod enclosing;
 mod git_dir;
 mod index;
 mod left;
@@ -15,6 +16,7 @@ pub use left::{Left, LeftKind, left, left_since};
 use crate::settings::HostFiles;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{LinkedGit, ProtectedPath, View};
+use enclosing::{Enclosing, refuse_hooks};
 use linked::Linked;
 use shields::{Missing, Shields};
 use std::path::Path;
@@ -40,6 +42,7 @@ pub fn view_of_worktree(
 /// The same as [`view`], with the config files of somebody else.
 pub fn view_with(folder: &Path, more: &[ProtectedPath], host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
+    enclosing::refuse_protected(&folder)?;
     let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
     decide(&folder, linked, more, host)
@@ -66,14 +69,27 @@ fn decide(
         }
         _ => {
             in_folder(&mut shields)?;
-            folder.join(".git")
+            let own = folder.join(".git");
+            if !own.exists() && git_dir::is_one(folder) { folder.to_path_buf() } else { own }
         }
     };
     for path in ALWAYS {
         shields.protect(path, Missing::Directory)?;
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
-    for (path, missing) in named::paths(host, folder, &git_dir, own) {
+    let mut named = named::paths(host, folder, &git_dir, own);
+    named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
+    let mut files = git_dir::worktree_files(&git_dir);
+    for Enclosing { root, common, own } in enclosing::around(folder) {
+        let around = named::paths(host, &root, &common, &own);
+        around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
+        named.extend(around);
+        files.extend(git_dir::worktree_files(&common));
+    }
+    // The folder's own is shown as another file.
+    files.retain(|file| *file != folder.join(".git"));
+    named.extend(files.into_iter().map(|file| (file, Missing::Nothing)));
+    for (path, missing) in named {
         let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();
         for shields in inside {
             // A path that is no text cannot be said to a guest; the config that names it is held.

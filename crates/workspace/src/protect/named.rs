@@ -31,6 +31,10 @@ fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Mi
     let Some(text) = variable.text() else { return Vec::new() };
     let name = variable.name.as_str();
     if name == "core.hookspath" {
+        // An empty one turns hooks off: git looks for them in the root of the machine.
+        if text.is_empty() {
+            return Vec::new();
+        }
         // Hooks run at the top of the work tree, and a relative path is meant from there.
         return host.resolve(text, folder).map(|path| (path, Missing::Directory)).into_iter().collect();
     }

@@ -96,6 +96,67 @@ fn whatever_config_names_is_held() {
 }
 
 #[test]
+fn what_a_repository_around_the_folder_names_in_it_is_held() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../linked"]);
+    for repository in ["main", "linked"] {
+        fs::create_dir_all(place.path(repository).join("tools/deep/hooks")).unwrap();
+        fs::write(place.path(repository).join("tools/deep/clean.sh"), "").unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/deep/hooks"]);
+    place.git(&["-C", "main", "config", "filter.x.clean", "sh tools/deep/clean.sh"]);
+    for repository in ["main", "linked"] {
+        let shields = place.view(&format!("{repository}/tools")).unwrap().shields;
+        assert_eq!(what(&shields, "deep"), Some(Anchored), "{repository}");
+        assert_eq!(what(&shields, "deep/hooks"), Some(Existing), "{repository}");
+        assert_eq!(what(&shields, "deep/clean.sh"), Some(Existing), "{repository}");
+        // A repository in between is not the end of it.
+        place.git(&["init", "-q", &format!("{repository}/tools/deep")]);
+        let shields = place.view(&format!("{repository}/tools/deep")).unwrap().shields;
+        assert_eq!(what(&shields, "hooks"), Some(Existing), "{repository}");
+    }
+}
+
+#[test]
+fn a_protected_directory_is_no_workspace() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    for folder in ["main/.husky/_", "main/.belljar", "main/tools/hooks/lib", "main/other", "global/hooks"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/hooks"]);
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n").unwrap();
+    for (folder, named) in [
+        ("main/.git", "`.git`"),
+        ("main/.git/hooks", "part of a git directory"),
+        ("main/.git/refs/heads", "part of a git directory"),
+        ("main/.husky/_", "`.husky`"),
+        ("main/.belljar", "`.belljar`"),
+        ("main/tools/hooks", "main/tools/hooks` as its hooks"),
+        ("main/tools/hooks/lib", "main/tools/hooks` as its hooks"),
+        ("b.git/hooks", "part of a git directory"),
+    ] {
+        let error = place.view(folder).unwrap_err();
+        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert!(error.message.contains(named), "{folder}: {error}");
+    }
+    for folder in ["main", "main/other", "main/tools", "b.git", "home"] {
+        place.view(folder).unwrap();
+    }
+    // Whose own config says that it is all hooks, and hooks of every repository of the user.
+    fs::write(
+        place.path("home/.gitconfig"),
+        format!("[core]\nhooksPath = {}", place.path("global/hooks").display()),
+    )
+    .unwrap();
+    assert_eq!(place.view("global/hooks").unwrap_err().code, "workspace_is_protected");
+    place.git(&["-C", "main", "config", "core.hooksPath", "."]);
+    assert_eq!(place.view("main").unwrap_err().code, "workspace_is_protected");
+}
+
+#[test]
 fn a_linked_worktree_holds_what_is_not_its_own() {
     let place = Place::new();
     place.repository("main");
@@ -127,6 +188,34 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
     // From the main worktree, both are somebody else's.
     let main = place.view("main").unwrap().shields;
     assert_eq!(what(&main, ".git/worktrees/one"), Some(Existing));
+}
+
+#[test]
+fn worktrees_below_the_folder_keep_their_git_files() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", ".trees/one"]);
+    place.git(&["-C", "main", "worktree", "add", "-q", ".trees/one/deep/two"]);
+    place.git(&["-C", "main", "worktree", "add", "-q", "../gone"]);
+    fs::remove_dir_all(place.path("gone")).unwrap();
+    let relative = place.path("main/.git/worktrees/two/gitdir");
+    fs::write(&relative, "../../../.trees/one/deep/two/.git\n").unwrap();
+
+    let main = place.view("main").unwrap().shields;
+    assert_eq!(what(&main, ".trees"), Some(Anchored));
+    assert_eq!(what(&main, ".trees/one"), Some(Anchored));
+    assert_eq!(what(&main, ".trees/one/.git"), Some(Existing));
+    assert_eq!(what(&main, ".trees/one/deep/two/.git"), Some(Existing));
+    // Seen from a folder without a repository of its own, and from another worktree.
+    let trees = place.view("main/.trees").unwrap().shields;
+    assert_eq!(what(&trees, "one/.git"), Some(Existing));
+    let one = place.view("main/.trees/one").unwrap().shields;
+    assert_eq!(what(&one, "deep/two/.git"), Some(Existing));
+    assert_eq!(what(&one, ".git"), None, "shown as another file");
+
+    place.git(&["-C", "main", "clone", "-q", "--bare", ".", "../b.git"]);
+    place.git(&["-C", "b.git", "worktree", "add", "-q", "tree", "main"]);
+    assert_eq!(what(&place.view("b.git").unwrap().shields, "tree/.git"), Some(Existing));
 }
 
 #[test]
@@ -263,6 +352,57 @@ fn what_no_mount_can_prevent_is_found_afterwards() {
     assert_eq!(left(&view), []);
     place.git(&["init", "-q", "--bare", "plain"]);
     assert_eq!(left(&view)[0].what, LeftKind::GitDirectory);
+}
+
+#[test]
+fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let before = SystemTime::now();
+    place.git(&["init", "-q", "--bare", "planted"]);
+    for name in ["HEAD", "config", "objects", "refs"] {
+        fs::rename(place.path("planted").join(name), place.path("w").join(name)).unwrap();
+    }
+    fs::write(place.path("w/.git/HEAD"), "nonsense").unwrap();
+    let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+    assert_eq!(kinds, [LeftKind::GitDirectory]);
+
+    // One that it was from the start and that nobody changed is no harm.
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    let view = place.view("b.git").unwrap();
+    assert_eq!(left_since(SystemTime::now() + Duration::from_secs(1), &view), []);
+}
+
+#[test]
+fn what_was_held_and_is_changed_all_the_same_is_found() {
+    let place = Place::new();
+    place.repository("w");
+    let hook = place.path("w/.git/hooks/pre-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "").unwrap();
+    let view = place.view("w").unwrap();
+    // Later than what git has made, by more than the tick of the clock for files.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = SystemTime::now();
+    let found = || -> Vec<PathBuf> {
+        let held = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::Held);
+        held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
+    };
+    // What stands for missing ones is no harm.
+    fs::create_dir(place.path("w/.husky")).unwrap();
+    fs::write(place.path("w/.git/commondir"), ".").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "").unwrap();
+    assert_eq!(found(), [PathBuf::new(); 0]);
+
+    fs::write(&hook, "touch /canary").unwrap();
+    assert_eq!(found(), [PathBuf::from(".git/hooks")]);
+    fs::write(place.path("w/.husky/pre-commit"), "touch /canary").unwrap();
+    fs::write(place.path("w/.git/commondir"), "..").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "[core]\nfsmonitor = touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/canary", place.path("w/.belljar")).unwrap();
+    let expected = [".git/hooks", ".git/config.worktree", ".git/commondir", ".husky", ".belljar"];
+    assert_eq!(found(), expected.map(PathBuf::from));
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Repositories around a folder, which is then a part of their work tree: their config may name something in it, and the
+//! folder may itself be what has to be protected.
+//!
+//! What is above the folder nobody inside can change, and so it is believed without being named back.
+
+use super::git_dir::is_one;
+use super::linked::first_line;
+use super::shields::Missing;
+use crate::settings::path_of;
+use belljar_spec::SandboxError;
+use std::path::{Path, PathBuf};
+
+/// A repository whose work tree the folder is below.
+pub(super) struct Enclosing {
+    /// The top of its work tree.
+    pub(super) root: PathBuf,
+    /// Where its config is.
+    pub(super) common: PathBuf,
+    /// `worktrees/NAME`, or empty.
+    pub(super) own: String,
+}
+
+/// Every one of them, the nearest first. Git takes the nearest, but a host works in the others as well.
+pub(super) fn around(folder: &Path) -> Vec<Enclosing> {
+    folder.ancestors().skip(1).filter_map(at).collect()
+}
+
+fn at(root: &Path) -> Option<Enclosing> {
+    let entry = root.join(".git");
+    let git_dir = match first_line(&entry) {
+        Some(line) => root.join(path_of(line.strip_prefix(b"gitdir: ")?)),
+        None => entry,
+    };
+    let git_dir = git_dir.canonicalize().ok()?;
+    let common = first_line(&git_dir.join("commondir")).map(|line| git_dir.join(path_of(&line)));
+    let common = common.and_then(|common| common.canonicalize().ok()).unwrap_or_else(|| git_dir.clone());
+    if !is_one(&common) {
+        return None;
+    }
+    let own = git_dir.strip_prefix(&common).ok().and_then(Path::to_str).unwrap_or_default().to_string();
+    Some(Enclosing { root: root.to_path_buf(), common, own })
+}
+
+/// Refuses a folder that is all of something that has to be protected, or lies in it: nothing of it could be changed.
+pub(super) fn refuse_protected(folder: &Path) -> Result<(), SandboxError> {
+    for place in folder.ancestors() {
+        let Some(name) = place.file_name().and_then(|name| name.to_str()) else { continue };
+        // Some file systems do not tell `.GIT` from `.git`.
+        if let Some(known) = PROTECTED.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            return Err(is_protected(folder, &format!("`{}` is a `{known}` directory", place.display())));
+        }
+        // People keep work trees in a bare repository; what git itself makes there is another matter.
+        let in_git_dir = OF_GIT.contains(&name) && place.parent().is_some_and(is_one);
+        if in_git_dir {
+            return Err(is_protected(folder, &format!("`{}` is a part of a git directory", place.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a folder that is, or lies in, a directory of hooks that config of the work tree at `root` names.
+pub(super) fn refuse_hooks(
+    folder: &Path,
+    named: &Path,
+    missing: Missing,
+    root: &Path,
+) -> Result<(), SandboxError> {
+    // Hooks around the whole work tree (`core.hooksPath = ..`) lie beside it: the folder is none of them.
+    let is_in = folder == named || (folder.starts_with(named) && !root.starts_with(named));
+    match missing {
+        Missing::Directory if is_in => {
+            let why = format!("config of git names `{}` as its hooks (`core.hooksPath`)", named.display());
+            Err(is_protected(folder, &why))
+        }
+        Missing::Directory | Missing::File(_) | Missing::Nothing => Ok(()),
+    }
+}
+
+fn is_protected(folder: &Path, why: &str) -> SandboxError {
+    let message = format!(
+        "the folder `{}` has to be protected and cannot be a workspace: {why}, and the host runs or believes what is in it",
+        folder.display()
+    );
+    SandboxError::policy("workspace_is_protected", message).hint("start in the folder above it")
+}
+
+/// Directories that no workspace is in, whatever is in them.
+const PROTECTED: [&str; 3] = [".git", ".husky", ".belljar"];
+/// What git makes in a git directory: gitrepository-layout(5).
+const OF_GIT: [&str; 7] = ["hooks", "info", "logs", "modules", "objects", "refs", "worktrees"];

@@ -218,7 +218,7 @@ impl Engine {
             let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
             let remote = repository
                 .filter(|_| is_layered)
-                .map(|repository| Remote { port: relay::PORT, branch: Some(repository.branch.clone()) });
+                .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
             plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
         }
         if let Some(way_out) =

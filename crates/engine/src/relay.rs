@@ -27,6 +27,15 @@ pub(crate) struct Repository {
     pub(crate) branch: BranchName,
 }
 
+impl Repository {
+    /// The branch, unless its config says already where it is pushed to: said twice, git would not know.
+    pub(crate) fn without_upstream(&self) -> Option<BranchName> {
+        let config = std::fs::read_to_string(self.directory.join("config")).unwrap_or_default();
+        let said = config.contains(&format!("[branch \"{}\"]", self.branch));
+        (!said).then(|| self.branch.clone())
+    }
+}
+
 /// Somebody who serves a repository. Dropped, nobody does, and a push that was landing has landed.
 pub(crate) struct Serving {
     stop: Option<PipeWriter>,

@@ -10,8 +10,8 @@ use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
-use belljar_workspace::protect::{self, Left};
-use belljar_workspace::shelf::{self, Provisioned};
+use belljar_workspace::protect::{self, Left, LeftKind};
+use belljar_workspace::shelf::{self, HostRepository, Provisioned};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -98,11 +98,12 @@ impl Workspace {
                     Some(name) => find(&layers, name, &view.folder)?.hold()?,
                 };
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
-                let repository = checked_out(&view);
+                let repository = checked_out(&view).filter(|_| planted(&view).is_none());
                 Ok(Workspace { view: Some(view), repository, held: What::Layer(held) })
             }
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;
+                refuse_planted(folder)?;
                 let made = shelf::provision(&state()?, folder, branch.as_ref())?;
                 let LinkedGit { common, own, .. } = &made.git;
                 let view = protect::view_of_worktree(&made.folder, common, own, &spec.protected)?;
@@ -167,7 +168,10 @@ impl Workspace {
                     return Ok(Changes::None);
                 }
                 let collected = clone::collect(&state, id, limits)?;
-                if collected.is_empty() {
+                // Whoever committed, reset or stashed something has left a trace of that.
+                let git = made.folder.join(".git");
+                let untouched = !git.join("logs/HEAD").exists() && !git.join("refs/stash").exists();
+                if collected.is_empty() && untouched {
                     drop(made.hold);
                     clone::remove(&state, id)?;
                     return Ok(Changes::None);
@@ -183,6 +187,25 @@ fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxE
         SandboxError::policy("workspace_required", format!("{what} needs a folder to be made of"))
             .hint("name one with `--workspace DIR`")
     })
+}
+
+/// git on the host writes and reads through links in a git directory, wherever they lead. An agent that worked in the folder
+/// itself may have left one.
+fn refuse_planted(folder: &Path) -> Result<(), SandboxError> {
+    let top = HostRepository::find(folder)?.top;
+    match planted(&protect::view(&top, &[])?) {
+        None => Ok(()),
+        Some(link) => {
+            let message =
+                format!("`{}` is a link in a git directory, and git would follow it", link.display());
+            Err(SandboxError::policy("git_dir_has_links", message)
+                .hint("look where it leads, and remove it if you did not make it"))
+        }
+    }
+}
+
+fn planted(view: &View) -> Option<PathBuf> {
+    protect::left(view).into_iter().find(|one| one.what == LeftKind::Link).map(|one| one.path)
 }
 
 /// The repository that a folder is a worktree of, and the branch that is checked out there; nothing where git would not say

@@ -64,6 +64,14 @@ impl Address {
             _ => return Err(refused(WHAT_IT_MAY_BE)),
         };
         if !matches!(protocol, Protocol::Https | Protocol::Http) {
+            let authority = rest.split('/').next().unwrap_or_default();
+            if authority
+                .rsplit_once('@')
+                .is_some_and(|(user, _)| user.contains(':') || protocol == Protocol::Git)
+            {
+                // It would stand in arguments, files and messages.
+                return Err(refused("only an https address may have a password or token in it"));
+            }
             return Ok(Address { url: text.to_string(), protocol, login: None });
         }
         if rest.contains(['?', '#']) {

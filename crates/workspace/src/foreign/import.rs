@@ -60,7 +60,10 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     init.arg(format!("--object-format={format}")).arg(scratch).output()?;
     let mut copied = Copied { bytes: 0, files: 0, limits: import.limits };
     let packs = copied.objects(&import.from.directory, ours, scratch)?;
-    let on_scratch = || git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
+    let on_scratch = || {
+        let call = git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
+        call.env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
+    };
     for pack in packs {
         on_scratch().arg("index-pack").arg(pack).limit(1 << 20).output()?;
     }
@@ -80,7 +83,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     let name = String::from_utf8_lossy(&packed.stdout).trim_end().to_string();
     let pack = File::open(scratch.join(format!("new-{name}.pack")))?;
     let reading = git.on(ours).args(["index-pack", "--stdin", "--strict", "--fix-thin"]);
-    let read = reading.input(pack).run()?;
+    let read = reading.env("GIT_ALLOC_LIMIT", LARGEST_PIECE).input(pack).run()?;
     if read.code != Some(0) {
         return Err(refused(read.reason()));
     }
@@ -173,4 +176,6 @@ fn remove(directory: &Path) -> io::Result<()> {
 }
 
 /// As many lines as anybody's.
+/// A few bytes can say that they unpack to many: git gives up where one piece of memory would be larger.
+const LARGEST_PIECE: &str = "512m";
 const MOST_OF_SHALLOW: u64 = 16 << 20;

@@ -125,7 +125,7 @@ fn join(directory: &str, name: &str) -> String {
 }
 
 /// What is held in every git directory.
-const HELD: [(&str, Missing); 5] = [
+const HELD: [(&str, Missing); 6] = [
     ("hooks", Missing::Directory),
     ("config", Missing::File("")),
     // Read once `extensions.worktreeConfig` is set, which `git sparse-checkout` does by itself.
@@ -135,6 +135,8 @@ const HELD: [(&str, Missing); 5] = [
     // Names another directory for config and hooks. With `.` it says what is so anyway, and that the place of the work
     // tree is not to be taken from config: a submodule's is wrong inside.
     ("commondir", Missing::File(".")),
+    // Makes the objects of any repository that the host can read a part of this one: a branch then shows them.
+    ("objects/info/alternates", Missing::File("")),
 ];
 const OWN_WORKTREE: [(&str, Missing); 3] =
     [("gitdir", Missing::Nothing), ("commondir", Missing::Nothing), ("config.worktree", Missing::File(""))];

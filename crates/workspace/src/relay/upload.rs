@@ -5,7 +5,7 @@ use super::line::{Line, PIECE};
 use super::server::Terms;
 use crate::inert::{Call, GitError};
 use crate::quarantine::HostRepository;
-use belljar_git::pkt;
+use belljar_git::pkt::{self, Packet};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStderr, ChildStdin};
@@ -59,14 +59,36 @@ fn call(repository: &HostRepository) -> Call {
     SHOWN.iter().fold(call, |call, prefix| call.config("transfer.hideRefs", format!("!{prefix}")))
 }
 
+/// Passes on what the client says, packet by packet. A client that says where its history ends and asks for more of it gets
+/// the parents of the commits that it names, shown or not (upload-pack's `deepen`): one or the other, never both.
 fn forward(line: &Line, stdin: Option<ChildStdin>) -> io::Result<()> {
     let Some(mut stdin) = stdin else { return Ok(()) };
+    let mut packets = pkt::Reader::new(usize::MAX);
+    let (mut ends, mut deepens) = (false, false);
     let mut buffer = vec![0; PIECE];
     loop {
         // git says itself when a client is silent for too long; a client may wait long for a large pack.
-        match line.read(&mut buffer, Duration::MAX)? {
+        let count = match line.read(&mut buffer, Duration::MAX)? {
             0 => return Ok(()),
-            count => stdin.write_all(&buffer[..count])?,
+            count => count,
+        };
+        packets.feed(&buffer[..count]);
+        while let Some(packet) = packets.take().map_err(io::Error::other)? {
+            let bytes = match packet {
+                Packet::Data(data) => {
+                    ends |= data.starts_with(b"shallow ");
+                    deepens |= data.starts_with(b"deepen");
+                    pkt::data(&data)
+                }
+                Packet::Flush => pkt::FLUSH.to_vec(),
+                Packet::Delim | Packet::ResponseEnd => {
+                    return Err(io::Error::other("a packet of another protocol"));
+                }
+            };
+            if ends && deepens {
+                return Err(io::Error::other("a shallow history cannot be deepened here"));
+            }
+            stdin.write_all(&bytes)?;
         }
     }
 }

@@ -209,8 +209,11 @@ fn hold_alone(place: &Place, tree: &str) -> Result<Option<Hold>, ShelfError> {
 
 fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
     let has = |commit: &ObjectId| {
-        let found = git.on(host).args(["cat-file", "-e"]).arg(format!("{commit}^{{commit}}")).run();
-        found.is_ok_and(|found| found.code == Some(0))
+        // It is there for good only if a ref leads to it.
+        let refs = ["refs/heads/", "refs/belljar/"];
+        let found =
+            git.on(host).args(["for-each-ref", "--count=1", "--contains", commit.as_str()]).args(refs);
+        found.run().is_ok_and(|found| found.code == Some(0) && !found.stdout.is_empty())
     };
     commit.is_some_and(has)
 }

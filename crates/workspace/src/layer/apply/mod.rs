@@ -137,9 +137,18 @@ fn carry_out(
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
+    // Before the journal names it: whoever finds the journal removes what has that name.
+    stage::is_free(host, &journal.staging)?;
     Touched::read(layer)?.add(&journal, layer)?;
     journal.write(layer, State::Staging)?;
-    let staged = stage::stage(&mut journal, chosen, upper, host, reached);
+    let place = match stage::make(host, &journal.staging) {
+        Ok(place) => place,
+        Err(error) => {
+            journal::remove(layer)?;
+            return Err(error);
+        }
+    };
+    let staged = stage::stage(place, &mut journal, chosen, upper, host, reached);
     reached(Point::Staged);
     let written = staged
         .and_then(|()| Touched::read(layer)?.add(&journal, layer))

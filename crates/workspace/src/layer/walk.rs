@@ -179,13 +179,16 @@ impl Walk<'_> {
             attributes: false,
             copied: false,
         };
-        if let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? {
-            change.copied = has_origin(&opened).map_err(failed)?;
-            if merged.is_some() {
-                let host = self.host.directory(path.as_bytes()).map_err(failed)?;
-                let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
-                change.attributes = own(&opened)? != own(&host)?;
-            }
+        let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? else {
+            // Nor can it be made: its attributes are not known, and what is in it would be missing.
+            self.leave_out(path, LeftOutWhy::Unreadable);
+            return Ok(());
+        };
+        change.copied = has_origin(&opened).map_err(failed)?;
+        if merged.is_some() {
+            let host = self.host.directory(path.as_bytes()).map_err(failed)?;
+            let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
+            change.attributes = own(&opened)? != own(&host)?;
         }
         let unchanged = merged.is_some_and(|old| Some(old.mode) == change.mode()) && !change.attributes;
         if merged.is_none() && old.is_some() && (self.guard.anchors(&path) || self.guard.protects(&path)) {

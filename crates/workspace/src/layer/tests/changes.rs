@@ -1,6 +1,7 @@
 //! What a layer would do to its folder.
 
 use super::*;
+use belljar_sys::rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
@@ -239,9 +240,38 @@ fn what_its_owner_may_not_read_is_left_out() {
         // Root reads everything.
         assert_eq!(bench.said(), ["Added closed", "Added dark", "Added dark/x"]);
     } else {
-        assert_eq!(bench.said(), ["Added dark", "- Unreadable closed", "- Unreadable dark"]);
+        assert_eq!(bench.said(), ["- Unreadable closed", "- Unreadable dark"]);
     }
     mode(&bench.upper().join("dark"), 0o700);
+}
+
+#[test]
+fn a_directory_that_its_owner_may_not_read_does_not_keep_the_rest_back() {
+    let mut bench = Bench::with(&[("d/a", "a")]);
+    fs::create_dir_all(bench.upper().join("x/y")).unwrap();
+    bench.copied("d/a", "changed");
+    bench.put("new", "n");
+    let closed = [bench.upper().join("x/y"), bench.upper().join("d")];
+    closed.iter().for_each(|path| mode(path, 0o000));
+    let all = without_root_powers();
+    let said = bench.said();
+    let applied = bench.apply(&[]);
+    set_capabilities(None, all).unwrap();
+    assert_eq!(said, ["Added new", "Added x", "- Unreadable d", "- Unreadable x/y"]);
+    assert!(applied.unwrap().kept);
+    let names: Vec<Vec<u8>> = bench.tree().into_keys().collect();
+    assert_eq!(names, [&b"d"[..], b"d/a", b"new", b"x"]);
+    assert_eq!(content(&bench.tree(), "d/a"), Some("a"));
+    closed.iter().for_each(|path| mode(path, 0o700));
+}
+
+/// From here on, permissions count in this thread, whoever runs the tests. Gives what it had.
+fn without_root_powers() -> CapabilitySets {
+    let all = capabilities(None).unwrap();
+    let effective =
+        all.effective.difference(CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH));
+    set_capabilities(None, CapabilitySets { effective, ..all }).unwrap();
+    all
 }
 
 /// What the kernel makes of it, not what we think it does.

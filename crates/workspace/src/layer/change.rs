@@ -59,6 +59,8 @@ pub struct LeftOut {
 pub enum LeftOutWhy {
     /// The host would obey it.
     Protected,
+    /// With it, git on the host would take a directory for a repository and obey it.
+    Repository,
     Socket,
     Fifo,
     Device,
@@ -100,6 +102,9 @@ impl LeftOutWhy {
     pub fn words(self) -> &'static str {
         match self {
             LeftOutWhy::Protected => "protected: git or belljar on this machine would obey it",
+            LeftOutWhy::Repository => {
+                "git on this machine would obey it: the directory is, or would be, a repository"
+            }
             LeftOutWhy::Socket => "a socket",
             LeftOutWhy::Fifo => "a named pipe",
             LeftOutWhy::Device => "a device",
@@ -112,6 +117,8 @@ impl LeftOutWhy {
     pub(super) fn is_loss(self) -> bool {
         match self {
             LeftOutWhy::Unreadable => true,
+            // It may be a test's repository, and then nothing was wrong with it.
+            LeftOutWhy::Repository => true,
             LeftOutWhy::Protected
             | LeftOutWhy::Socket
             | LeftOutWhy::Fifo

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// What can go wrong with layers.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    #[error("cannot {step} `{}`", .path.display())]
+    #[error("cannot {step} `{}`", quote::name(.path.as_os_str().as_bytes()))]
     Store {
         step: &'static str,
         path: PathBuf,

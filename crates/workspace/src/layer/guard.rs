@@ -59,6 +59,8 @@ fn obeyed(inside: &[&[u8]]) -> Obeyed {
     match parts.as_slice() {
         [] | [b"info" | b"modules"] => Obeyed::Below,
         [b"hooks" | b"worktrees", ..] => Obeyed::Yes,
+        // `git rebase --continue` runs the `exec` lines and options that it finds there, and `git am` likewise.
+        [b"rebase-merge" | b"rebase-apply" | b"sequencer", ..] => Obeyed::Yes,
         [b"config" | b"config.worktree" | b"commondir", ..] => Obeyed::Yes,
         [b"info", b"attributes", ..] => Obeyed::Yes,
         // A submodule's name may have slashes, and submodules of its own: any of these, at any depth.
@@ -66,7 +68,15 @@ fn obeyed(inside: &[&[u8]]) -> Obeyed {
             let named = |name: &[u8]| {
                 matches!(
                     name,
-                    b"hooks" | b"config" | b"config.worktree" | b"commondir" | b"worktrees" | b"attributes"
+                    b"hooks"
+                        | b"config"
+                        | b"config.worktree"
+                        | b"commondir"
+                        | b"worktrees"
+                        | b"attributes"
+                        | b"rebase-merge"
+                        | b"rebase-apply"
+                        | b"sequencer"
                 )
             };
             if rest.iter().any(|part| named(part)) { Obeyed::Yes } else { modules(rest) }
@@ -81,7 +91,13 @@ fn modules(rest: &[&[u8]]) -> Obeyed {
     if rest.iter().any(inside) { Obeyed::No } else { Obeyed::Below }
 }
 
-/// The parts after the last `.git`.
+/// Whether it is a `.git`, or lies in one.
+pub(super) fn is_below_git(path: &RelPath) -> bool {
+    let parts: Vec<&[u8]> = path.parts().collect();
+    below_git(&parts).is_some()
+}
+
+/// The parts after the first `.git`.
 fn below_git<'a, 'b>(parts: &'b [&'a [u8]]) -> Option<&'b [&'a [u8]]> {
     let at = parts.iter().position(|part| part.eq_ignore_ascii_case(b".git"))?;
     Some(&parts[at + 1..])
@@ -117,6 +133,10 @@ mod tests {
             ".git/modules/a/b/config",
             ".git/modules/a/modules/b/config",
             ".git/worktrees/x/gitdir",
+            ".git/rebase-merge/git-rebase-todo",
+            ".git/Rebase-Apply/next",
+            ".git/sequencer/todo",
+            ".git/modules/a/rebase-merge/git-rebase-todo",
             ".husky/pre-push",
             ".belljar/config.toml",
             ".github/workflows/ci.yml",

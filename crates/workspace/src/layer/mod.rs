@@ -23,6 +23,7 @@ pub mod quote;
 mod record;
 mod remove;
 mod rename;
+mod repository;
 mod stat;
 mod store;
 #[cfg(test)]

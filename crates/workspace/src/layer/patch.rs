@@ -49,7 +49,8 @@ impl Patch {
 
     /// How many lines it adds and removes; none if it is not text.
     pub fn lines(&self, change: &Change) -> io::Result<Option<Lines>> {
-        if !change.content {
+        let is_same_kind = change.old.map(|old| old.kind) == change.new.map(|new| new.kind);
+        if !change.content && is_same_kind {
             return Ok(Some(Lines { added: 0, removed: 0 }));
         }
         let (before, after) = self.texts(change, change.old, change.new)?;
@@ -102,7 +103,8 @@ impl Patch {
                 writeln!(out, "index {}..{}", blob(&old), blob(&new))
             };
         }
-        if !change.content {
+        // What becomes a directory says nothing of its content, and goes with all of it.
+        if !change.content && old.is_some() && new.is_some() {
             return Ok(());
         }
         let nowhere = b"/dev/null".to_vec();
@@ -114,7 +116,12 @@ impl Patch {
                 line(out, &[b"+++ ", &b, ending(&b)])?;
                 hunks(&before, &after, out)
             }
-            _ => line(out, &[b"Binary files ", &a, b" and ", &b, b" differ"]),
+            _ => {
+                // Without this line, git takes the next file's header for a part of this one, and the whole patch for a
+                // bad one; with it, it names this file, and takes the rest with `--exclude`. Zeros: we have no blob.
+                line(out, &[b"index 0000000..0000000"])?;
+                line(out, &[b"Binary files ", &a, b" and ", &b, b" differ"])
+            }
         }
     }
 

@@ -6,8 +6,9 @@
 use super::beneath::{self, Beneath};
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
 use super::error::LayerError;
-use super::guard::Guard;
+use super::guard::{self, Guard};
 use super::path::RelPath;
+use super::repository;
 use super::stat::{Kind, Stat};
 use super::xattrs::{self, Mark};
 use std::collections::HashSet;
@@ -23,10 +24,11 @@ pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<
     while let Some((path, side)) = walk.todo.pop() {
         walk.directory(&path, side)?;
     }
-    let Changes { mut list, mut left_out } = walk.found;
-    list.sort_by(|a, b| a.path.cmp(&b.path));
-    left_out.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(Changes { list, left_out })
+    let mut found = walk.found;
+    repository::leave_out(&mut found, host)?;
+    found.list.sort_by(|a, b| a.path.cmp(&b.path));
+    found.left_out.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
 }
 
 struct Walk<'a> {
@@ -177,13 +179,16 @@ impl Walk<'_> {
             attributes: false,
             copied: false,
         };
-        if let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? {
-            change.copied = has_origin(&opened).map_err(failed)?;
-            if merged.is_some() {
-                let host = self.host.directory(path.as_bytes()).map_err(failed)?;
-                let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
-                change.attributes = own(&opened)? != own(&host)?;
-            }
+        let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? else {
+            // Nor can it be made: its attributes are not known, and what is in it would be missing.
+            self.leave_out(path, LeftOutWhy::Unreadable);
+            return Ok(());
+        };
+        change.copied = has_origin(&opened).map_err(failed)?;
+        if merged.is_some() {
+            let host = self.host.directory(path.as_bytes()).map_err(failed)?;
+            let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
+            change.attributes = own(&opened)? != own(&host)?;
         }
         let unchanged = merged.is_some_and(|old| Some(old.mode) == change.mode()) && !change.attributes;
         if merged.is_none() && old.is_some() && (self.guard.anchors(&path) || self.guard.protects(&path)) {
@@ -250,7 +255,11 @@ impl Walk<'_> {
 
     fn emit(&mut self, change: Change) {
         let directory = change.new.is_some_and(|new| new.is_directory());
-        if self.guard.protects(&change.path) && directory {
+        // git makes none in a `.git`, but follows one: to hooks and settings that are files like others in the folder.
+        let is_link = change.new.is_some_and(|new| new.kind == Kind::Link);
+        if is_link && guard::is_below_git(&change.path) {
+            self.leave_out(change.path, LeftOutWhy::Protected);
+        } else if self.guard.protects(&change.path) && directory {
             // What is in it is said.
         } else if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
             self.leave_out(change.path, LeftOutWhy::Protected);

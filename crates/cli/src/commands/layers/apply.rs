@@ -1,7 +1,7 @@
 //! `belljar apply`: a layer becomes the folder, or a part of it does, or nothing.
 
 use super::super::print;
-use super::{layers, pick, say_left_out};
+use super::{layers, pick, quoted, say_left_out};
 use crate::args::ApplyArgs;
 use belljar_engine::layer::Applied;
 use belljar_spec::SandboxError;
@@ -30,7 +30,7 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
         true => format!("the layer {id} has the rest"),
         false => format!("the layer {id} is gone"),
     };
-    eprintln!("belljar: applied {changes} to `{}`; {rest}", folder.display());
+    eprintln!("belljar: applied {changes} to `{}`; {rest}", quoted(&folder));
     say_left_out(&left_out);
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use super::super::print;
 use super::beside::Beside;
-use super::{amount, damaged, here, layers, named, newest};
+use super::{amount, damaged, here, layers, named, newest, quoted};
 use crate::args::DiscardArgs;
 use belljar_engine::layer::Layers;
 use belljar_spec::SandboxError;
@@ -34,7 +34,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
         |changes| amount(&belljar_engine::layer::Summary::of(&changes)),
     );
     if !options.yes {
-        let question = format!("Discard the layer {id} of `{}`: {what}? [y/N] ", folder.display());
+        let question = format!("Discard the layer {id} of `{}`: {what}? [y/N] ", quoted(&folder));
         if !confirmed(&question)? {
             eprintln!("belljar: kept");
             return Ok(NO);
@@ -45,7 +45,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
         let report = json!({ "discarded": id, "folder": folder.to_string_lossy() });
         return print(format!("{report:#}\n").as_bytes());
     }
-    eprintln!("belljar: discarded the layer {id} of `{}`: {what}", folder.display());
+    eprintln!("belljar: discarded the layer {id} of `{}`: {what}", quoted(&folder));
     Ok(0)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
 fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxError> {
     let (kind, id, of) = (beside.kind(), beside.id(), beside.of());
     let lost = if beside.has_unpushed() { ", with commits that were not pushed" } else { "" };
-    if !options.yes && !confirmed(&format!("Discard the {kind} {id} of `{}`{lost}? [y/N] ", of.display()))? {
+    if !options.yes && !confirmed(&format!("Discard the {kind} {id} of `{}`{lost}? [y/N] ", quoted(&of)))? {
         eprintln!("belljar: kept");
         return Ok(NO);
     }
@@ -62,7 +62,7 @@ fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxE
         let report = json!({ "discarded": id, "folder": of.to_string_lossy() });
         return print(format!("{report:#}\n").as_bytes());
     }
-    eprintln!("belljar: discarded the {kind} {id} of `{}`{lost}", of.display());
+    eprintln!("belljar: discarded the {kind} {id} of `{}`{lost}", quoted(&of));
     Ok(0)
 }
 

@@ -7,8 +7,11 @@ pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
 
-use belljar_engine::layer::{Layer, LayerError, LayerId, Layers, LeftOut, RelPath, Selection, Summary};
+use belljar_engine::layer::{
+    Layer, LayerError, LayerId, Layers, LeftOut, RelPath, Selection, Summary, quote,
+};
 use belljar_spec::SandboxError;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Where layers are, after what was cut short was mended.
@@ -82,7 +85,7 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
         }
         return Ok(layer);
     }
-    let message = format!("`{}` has no layer: nothing waits to be applied", here.display());
+    let message = format!("`{}` has no layer: nothing waits to be applied", quoted(here));
     Err(SandboxError::policy("layer_missing", message).hint(there_are(layers)?))
 }
 
@@ -93,7 +96,7 @@ fn there_are(layers: &Layers) -> Result<String, SandboxError> {
         return Ok("there are no layers; `belljar run --overlay -- COMMAND` makes one".into());
     }
     let some: Vec<String> =
-        all.iter().take(5).map(|layer| format!("{} of `{}`", layer.id, layer.folder.display())).collect();
+        all.iter().take(5).map(|layer| format!("{} of `{}`", layer.id, quoted(&layer.folder))).collect();
     let more = if all.len() > some.len() { "; all of them with `belljar list`" } else { "" };
     Ok(format!("there are: {}{more}", some.join(", ")))
 }
@@ -108,7 +111,7 @@ fn below(layer: &Layer, here: &Path, path: &Path) -> Result<Option<RelPath>, San
         Err(_) => match RelPath::understand(path) {
             Some(path) if !here.starts_with(&layer.folder) => Ok(Some(path)),
             _ => {
-                let message = format!("`{}` is not in `{}`", path.display(), layer.folder.display());
+                let message = format!("`{}` is not in `{}`", quoted(path), quoted(&layer.folder));
                 Err(SandboxError::policy("layer_path_outside", message)
                     .hint("name files as they are in the folder of the layer"))
             }
@@ -134,6 +137,11 @@ fn here() -> Result<PathBuf, SandboxError> {
         SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
             .hint("change to a folder that exists, or name a layer; `belljar list` shows them")
     })
+}
+
+/// A path for a terminal, which would obey some names instead of showing them.
+fn quoted(path: &Path) -> String {
+    quote::name(path.as_os_str().as_bytes())
 }
 
 /// What stays where it is.
@@ -173,3 +181,17 @@ fn damaged(error: &LayerError) -> Option<LayerId> {
 
 /// More lines than this tell a person nothing more.
 const MANY: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_does_not_obey_the_name_of_a_folder() {
+        // A store that nobody made has no layers.
+        let layers = Layers::at(Path::new("/nonexistent"));
+        let error = newest(&layers, Path::new("/a/\u{1b}]0;evil\u{7}")).expect_err("there is no layer");
+        assert!(!error.to_string().contains(['\u{1b}', '\u{7}']), "{error}");
+        assert!(!quoted(Path::new("/a/\u{1b}[2J")).contains('\u{1b}'));
+    }
+}

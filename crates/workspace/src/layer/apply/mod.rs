@@ -29,12 +29,14 @@ use super::change::LeftOut;
 use super::error::{Conflict, LayerError};
 use super::held::Held;
 use super::path::RelPath;
+use super::quote;
 use super::record::Layer;
 use super::remove::remove;
 use super::walk;
 use journal::{Journal, State};
 use restored::Restored;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use swap::{Stopped, Swaps};
 use touched::Touched;
 
@@ -137,9 +139,18 @@ fn carry_out(
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
+    // Before the journal names it: whoever finds the journal removes what has that name.
+    stage::is_free(host, &journal.staging)?;
     Touched::read(layer)?.add(&journal, layer)?;
     journal.write(layer, State::Staging)?;
-    let staged = stage::stage(&mut journal, chosen, upper, host, reached);
+    let place = match stage::make(host, &journal.staging) {
+        Ok(place) => place,
+        Err(error) => {
+            journal::remove(layer)?;
+            return Err(error);
+        }
+    };
+    let staged = stage::stage(place, &mut journal, chosen, upper, host, reached);
     reached(Point::Staged);
     let written = staged
         .and_then(|()| Touched::read(layer)?.add(&journal, layer))
@@ -207,7 +218,10 @@ fn undo(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<Vec<RelPath>
         }
         // Undone before, and all but cleared.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(source) => return Err(failed(format!("`{}`", layer.folder.display()))(source)),
+        Err(source) => {
+            let folder = quote::name(layer.folder.as_os_str().as_bytes());
+            return Err(failed(format!("`{folder}`"))(source));
+        }
     };
     clear(layer, journal, host)?;
     Ok(left)

@@ -20,20 +20,16 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Copies, and fills in the journal's steps. On disk when it returns.
 pub(super) fn stage(
+    place: OwnedFd,
     journal: &mut Journal,
     chosen: &Chosen,
     upper: &Beneath,
     host: &Beneath,
     reached: &mut dyn FnMut(Point),
 ) -> Result<(), LayerError> {
-    let name = journal.staging.as_str();
-    let place = || -> io::Result<OwnedFd> {
-        fs::mkdirat(host.root(), name, Mode::RWXU)?;
-        open(host, name)
-    };
-    let failed = |source| LayerError::Apply { path: format!("`{name}`"), step: "made in the folder", source };
-    let staging =
-        Staging { place: place().map_err(failed)?, upper, host, owner: owner(host).map_err(failed)? };
+    let name = journal.staging.clone();
+    let failed = |source| not_made(&name, source);
+    let staging = Staging { place, upper, host, owner: owner(host).map_err(failed)? };
     for (slot, kinded) in order(&chosen.list).into_iter().enumerate() {
         reached(Point::Staging(slot));
         let (change, steps) = match kinded {
@@ -50,6 +46,32 @@ pub(super) fn stage(
     steps.splice(last..last, settles.into_iter().rev());
     journal.steps = steps;
     staging.on_disk(journal.steps.len()).map_err(failed)
+}
+
+/// Whether nothing has the name of the staging place. What has it is not ours, and is let alone.
+pub(super) fn is_free(host: &Beneath, name: &str) -> Result<(), LayerError> {
+    match beneath::stat_at(host.root(), name.as_bytes()) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => {
+            let why = "something that belljar did not make is there; move it away";
+            Err(not_made(name, io::Error::new(io::ErrorKind::AlreadyExists, why)))
+        }
+        Err(source) => Err(not_made(name, source)),
+    }
+}
+
+/// The staging place, made now. Where this fails, what has its name is somebody else's.
+pub(super) fn make(host: &Beneath, name: &str) -> Result<OwnedFd, LayerError> {
+    fs::mkdirat(host.root(), name, Mode::RWXU).map_err(|error| not_made(name, error.into()))?;
+    open(host, name).map_err(|source| {
+        // Ours is empty; whatever is not, somebody put in its place.
+        let _ = fs::unlinkat(host.root(), name, AtFlags::REMOVEDIR);
+        not_made(name, source)
+    })
+}
+
+fn not_made(name: &str, source: io::Error) -> LayerError {
+    LayerError::Apply { path: format!("`{name}`"), step: "made in the folder", source }
 }
 
 /// The staging place, if it is ours: another sandbox may work in the folder itself, and put its own in the place.

@@ -269,6 +269,21 @@ fn what_we_deleted_ourselves_is_not_held_against_a_moved_file() {
 }
 
 #[test]
+fn what_has_the_name_of_the_staging_place_is_not_removed() {
+    let mut bench = Bench::with(&[("a", "a")]);
+    bench.copied("a", "b");
+    let name = format!(".belljar-apply-{}", bench.layer().id);
+    bench.host(Path::new(&name).join("precious"), "mine");
+    assert!(matches!(bench.apply(&[]), Err(LayerError::Apply { .. })));
+    assert!(bench.layers().sweep().unwrap().is_empty());
+    assert_eq!(content(&bench.tree(), &format!("{name}/precious")), Some("mine"));
+    assert_eq!(content(&bench.tree(), "a"), Some("a"));
+    fs::rename(bench.folder().join(&name), bench.folder().join("aside")).unwrap();
+    bench.apply(&[]).unwrap();
+    assert_eq!(content(&bench.tree(), "a"), Some("b"));
+}
+
+#[test]
 fn a_link_in_the_folder_is_never_followed() {
     let outside = tempfile::tempdir().unwrap();
     write(&outside.path().join("passwd"), "root");

@@ -1,6 +1,7 @@
 //! What a layer would do to its folder.
 
 use super::*;
+use belljar_sys::rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
@@ -144,6 +145,91 @@ fn a_repository_is_neither_made_nor_taken_away() {
 }
 
 #[test]
+fn no_link_is_made_in_a_repository() {
+    let bench = Bench::with(&[(".git/HEAD", "h"), (".git/refs/heads/main", "0"), ("sub/.git/HEAD", "h")]);
+    link("../../evil", &bench.upper().join(".git/refs/heads/main"));
+    link("../evil", &bench.upper().join(".git/logs"));
+    link("../evil", &bench.upper().join("sub/.git/HEAD"));
+    link("evil", &bench.upper().join("sub/link"));
+    let said = bench.said();
+    let expected = [
+        "Added sub/link",
+        "- Protected .git/logs",
+        "- Protected .git/refs/heads/main",
+        "- Protected sub/.git/HEAD",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn no_directory_becomes_a_repository() {
+    // At the top, and below; with a part of it there already.
+    let bench = Bench::with(&[("d/objects/x", "x"), ("d/refs/x", "x")]);
+    for path in ["HEAD", "config", "hooks/post-checkout", "objects/x", "refs/x", "free/config", "free/HEAD"] {
+        bench.put(path, "evil");
+    }
+    bench.put("d/head", "evil");
+    bench.put("d/Config", "evil");
+    let said = bench.said();
+    let expected = [
+        "Added free",
+        "Added free/HEAD",
+        "Added free/config",
+        "Added objects",
+        "Added objects/x",
+        "Added refs",
+        "Added refs/x",
+        "- Repository HEAD",
+        "- Repository config",
+        "- Repository d/Config",
+        "- Repository d/head",
+        "- Repository hooks",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_repository_without_a_git_directory_is_not_given_orders() {
+    let is_one = [("b/HEAD", "h"), ("b/config", "c"), ("b/objects/x", "x"), ("b/refs/x", "x")];
+    let bench = Bench::with(&is_one);
+    bench.copied("b/config", "evil");
+    bench.put("b/hooks/deep/post-checkout", "evil");
+    bench.put("b/refs/new", "fine");
+    assert_eq!(bench.said(), ["Added b/refs/new", "- Repository b/config", "- Repository b/hooks"]);
+
+    // A hook alone; and what was missing.
+    let bench = Bench::with(&is_one);
+    bench.put("b/hooks/post-checkout", "evil");
+    assert_eq!(bench.said(), ["- Repository b/hooks"]);
+    let bench = Bench::with(&[("b/HEAD", "h"), ("b/config", "evil"), ("b/objects/x", "x")]);
+    bench.put("b/refs/x", "x");
+    assert_eq!(bench.said(), ["- Repository b/refs"]);
+
+    // What is deleted here may be left when only a part is applied.
+    let bench = Bench::with(&[("b/objects", "x"), ("b/refs", "x")]);
+    bench.whiteout("b/objects");
+    bench.put("b/HEAD", "h");
+    assert_eq!(bench.said(), ["Deleted b/objects", "- Repository b/HEAD"]);
+
+    // Where another directory has the rest.
+    let bench = Bench::with(&[("common/objects/x", "x"), ("common/refs/x", "x")]);
+    bench.put("b/HEAD", "h");
+    bench.put("b/commondir", "../common");
+    assert_eq!(bench.said(), ["Added b", "- Repository b/HEAD", "- Repository b/commondir"]);
+}
+
+#[test]
+fn a_repository_that_is_left_out_is_not_applied_and_not_lost() {
+    let mut bench = Bench::with(&[]);
+    for path in ["b/HEAD", "b/config", "b/objects/x", "b/refs/x"] {
+        bench.put(path, "evil");
+    }
+    assert!(bench.apply(&[]).unwrap().kept);
+    let names: Vec<Vec<u8>> = bench.tree().into_keys().collect();
+    assert_eq!(names, [&b"b"[..], b"b/objects", b"b/objects/x", b"b/refs", b"b/refs/x"]);
+}
+
+#[test]
 fn what_its_owner_may_not_read_is_left_out() {
     let bench = Bench::with(&[("a", "a")]);
     bench.put("closed", "c");
@@ -154,9 +240,38 @@ fn what_its_owner_may_not_read_is_left_out() {
         // Root reads everything.
         assert_eq!(bench.said(), ["Added closed", "Added dark", "Added dark/x"]);
     } else {
-        assert_eq!(bench.said(), ["Added dark", "- Unreadable closed", "- Unreadable dark"]);
+        assert_eq!(bench.said(), ["- Unreadable closed", "- Unreadable dark"]);
     }
     mode(&bench.upper().join("dark"), 0o700);
+}
+
+#[test]
+fn a_directory_that_its_owner_may_not_read_does_not_keep_the_rest_back() {
+    let mut bench = Bench::with(&[("d/a", "a")]);
+    fs::create_dir_all(bench.upper().join("x/y")).unwrap();
+    bench.copied("d/a", "changed");
+    bench.put("new", "n");
+    let closed = [bench.upper().join("x/y"), bench.upper().join("d")];
+    closed.iter().for_each(|path| mode(path, 0o000));
+    let all = without_root_powers();
+    let said = bench.said();
+    let applied = bench.apply(&[]);
+    set_capabilities(None, all).unwrap();
+    assert_eq!(said, ["Added new", "Added x", "- Unreadable d", "- Unreadable x/y"]);
+    assert!(applied.unwrap().kept);
+    let names: Vec<Vec<u8>> = bench.tree().into_keys().collect();
+    assert_eq!(names, [&b"d"[..], b"d/a", b"new", b"x"]);
+    assert_eq!(content(&bench.tree(), "d/a"), Some("a"));
+    closed.iter().for_each(|path| mode(path, 0o700));
+}
+
+/// From here on, permissions count in this thread, whoever runs the tests. Gives what it had.
+fn without_root_powers() -> CapabilitySets {
+    let all = capabilities(None).unwrap();
+    let effective =
+        all.effective.difference(CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH));
+    set_capabilities(None, CapabilitySets { effective, ..all }).unwrap();
+    all
 }
 
 /// What the kernel makes of it, not what we think it does.

@@ -120,12 +120,45 @@ fn links_and_what_became_one() {
 }
 
 #[test]
+fn what_becomes_a_directory_goes_with_its_content() {
+    let mut bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
+    bench.host("file", "1\n2\n");
+    link("old", &bench.folder().join("link"));
+    bench = bench.layered();
+    bench.opaque("file");
+    bench.put("file/inside", "i\n");
+    bench.opaque("link");
+    bench.put("link/inside", "i\n");
+    let changes = bench.layer().changes().unwrap();
+    let lines = Patch::of(bench.layer()).unwrap().lines(&changes.list[0]).unwrap().unwrap();
+    assert_eq!((lines.added, lines.removed), (0, 2));
+    let by_git = without_directories(taken_by(&bench, "git", &["apply", "-p1"]));
+    bench.apply(&[]).unwrap();
+    assert_eq!(by_git, without_directories(bench.tree()));
+}
+
+#[test]
+fn what_is_no_text_does_not_spoil_the_rest() {
+    let bench = Bench::with(&[("b", "zero\0"), ("gone", "zero\0"), ("text", "t\n")]);
+    bench.copied("b", "other\0");
+    bench.whiteout("gone");
+    bench.put("new", "new\0");
+    bench.copied("text", "u\n");
+    let only_text = ["apply", "-p1", "--exclude=b", "--exclude=gone", "--exclude=new"];
+    let by_git = taken_by(&bench, "git", &only_text);
+    assert_eq!((content(&by_git, "text"), content(&by_git, "b")), (Some("u\n"), Some("zero\0")));
+}
+
+#[test]
 fn what_is_no_text_is_named_only() {
     let bench = Bench::with(&[("b", "text\n")]);
     bench.copied("b", "zero\0byte");
     bench.put("private", "p\n");
     let text = String::from_utf8(patch(&bench)).unwrap();
-    assert!(text.contains("diff --git a/b b/b\nBinary files a/b and b/b differ\n"), "{text}");
+    assert!(
+        text.contains("diff --git a/b b/b\nindex 0000000..0000000\nBinary files a/b and b/b differ\n"),
+        "{text}"
+    );
     let patch = Patch::of(bench.layer()).unwrap();
     let changes = bench.layer().changes().unwrap();
     let lines: Vec<_> = changes.list.iter().map(|change| patch.lines(change).unwrap()).collect();

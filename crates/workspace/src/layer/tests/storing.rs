@@ -135,6 +135,14 @@ fn a_layer_that_does_not_say_which_directory_it_is_of_is_damaged() {
 }
 
 #[test]
+fn a_terminal_does_not_obey_the_name_of_a_folder_that_is_missing() {
+    let bench = Bench::with(&[]);
+    let error = bench.layers().create(&bench.root.path().join("\u{1b}]0;evil\u{7}"), &[]).unwrap_err();
+    assert!(!error.to_string().contains(['\u{1b}', '\u{7}']), "{error}");
+    assert!(error.to_string().contains("\\033]0;evil"), "{error}");
+}
+
+#[test]
 fn removal_needs_neither_depth_nor_permission_and_follows_nothing() {
     let place = tempfile::tempdir().unwrap();
     write(&place.path().join("outside/file"), "stays");

@@ -158,15 +158,19 @@ pub fn left(view: &View) -> Vec<Left> {
             add(place, LeftKind::Repository);
         }
     }
+    // What belongs to the main worktree is in the common directory, and can be made from every worktree.
+    let common = view.git.as_ref().filter(|git| !git.own.is_empty()).map(|git| &git.common);
     let mut seen = 0;
-    for path in links(&own, 0, &mut seen) {
-        add(path, LeftKind::Link);
-    }
-    for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
-        let list = own.join(list);
-        let is_file = list.symlink_metadata().is_ok_and(|found| found.is_file());
-        if is_file && fs::read(&list).is_ok_and(|text| has_commands(&text)) {
-            add(list, LeftKind::Commands);
+    for git_dir in [Some(&own), common].into_iter().flatten() {
+        for path in links(git_dir, 0, &mut seen) {
+            add(path, LeftKind::Link);
+        }
+        for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
+            let list = git_dir.join(list);
+            let is_file = list.symlink_metadata().is_ok_and(|found| found.is_file());
+            if is_file && fs::read(&list).is_ok_and(|text| has_commands(&text)) {
+                add(list, LeftKind::Commands);
+            }
         }
     }
     // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and

@@ -406,6 +406,47 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
 }
 
 #[test]
+fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    let common = place.path("main/.git");
+    fs::write(common.join("ORIG_HEAD"), "").unwrap();
+    fs::create_dir(common.join("sequencer")).unwrap();
+    let view = place.view("one").unwrap();
+    let shields = &view.git.as_ref().unwrap().shields;
+    for (path, expected) in [
+        ("COMMIT_EDITMSG", Some(Existing)),
+        ("ORIG_HEAD", Some(Existing)),
+        ("sequencer", Some(Existing)),
+        ("MERGE_MSG", None),
+        ("rebase-merge", None),
+    ] {
+        assert_eq!(what(shields, path), expected, "{path}");
+    }
+    // What is not there cannot be held: git takes an empty one for a merge that is going on.
+    std::os::unix::fs::symlink("/tmp/x", common.join("MERGE_MSG")).unwrap();
+    fs::remove_file(common.join("logs/HEAD")).unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("logs/HEAD")).unwrap();
+    fs::create_dir(common.join("rebase-merge")).unwrap();
+    fs::write(common.join("rebase-merge/git-rebase-todo"), "exec touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("worktrees/one/MERGE_MSG")).unwrap();
+    let expected = [
+        ("MERGE_MSG", LeftKind::Link),
+        ("logs/HEAD", LeftKind::Link),
+        ("rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ("worktrees/one/MERGE_MSG", LeftKind::Link),
+    ];
+    let expected = expected.map(|(path, what)| Left { path: common.join(path), what });
+    assert_eq!(left(&view), expected);
+    // The main worktree's own work is not ours to report.
+    fs::write(common.join("COMMIT_EDITMSG"), "its own").unwrap();
+    let since = SystemTime::now() - Duration::from_secs(1);
+    let paths: Vec<PathBuf> = left_since(since, &view).into_iter().map(|one| one.path).collect();
+    assert!(!paths.contains(&common.join("COMMIT_EDITMSG")), "{paths:?}");
+}
+
+#[test]
 fn a_damaged_index_names_nothing() {
     let place = Place::new();
     place.repository("w");

@@ -3,7 +3,8 @@
 //!
 //! Looks at a few places and the index; never starts git, never follows a link, changes nothing.
 
-use super::{MAIN_WORKTREE, git_dir, index};
+use super::index::{self, Index};
+use super::{MAIN_WORKTREE, git_dir};
 use crate::settings::path_of;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::fs;
@@ -34,6 +35,8 @@ pub enum LeftKind {
     /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
     /// away, and from then on it could be changed inside as well.
     Held,
+    /// Too much to be looked at: a file that is too large.
+    TooMuch,
 }
 
 impl LeftKind {
@@ -49,6 +52,7 @@ impl LeftKind {
             LeftKind::Held => {
                 "it changed while the sandbox ran: who replaces a protected file takes its protection away"
             }
+            LeftKind::TooMuch => "too much to be looked at: git may find anything in it",
         }
     }
 }
@@ -68,7 +72,7 @@ pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
         LeftKind::GitDirectory => {
             ["config", "HEAD", "hooks"].iter().any(|name| changed(&one.path.join(name)))
         }
-        LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
+        LeftKind::Link | LeftKind::Commands | LeftKind::Held | LeftKind::TooMuch => changed(&one.path),
     });
     found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
     found
@@ -152,7 +156,11 @@ pub fn left(view: &View) -> Vec<Left> {
     };
     let mut found = Vec::new();
     let mut add = |path: PathBuf, what| found.push(Left { path, what });
-    for name in index::repositories(&own) {
+    let Index { repositories, too_large } = index::index(&own);
+    for path in too_large {
+        add(path, LeftKind::TooMuch);
+    }
+    for name in repositories {
         let place = view.folder.join(path_of(&name));
         if place.join(".git").symlink_metadata().is_ok() {
             add(place, LeftKind::Repository);
@@ -167,9 +175,13 @@ pub fn left(view: &View) -> Vec<Left> {
         }
         for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
             let list = git_dir.join(list);
-            let is_file = list.symlink_metadata().is_ok_and(|found| found.is_file());
-            if is_file && fs::read(&list).is_ok_and(|text| has_commands(&text)) {
-                add(list, LeftKind::Commands);
+            let size = list.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+            match size {
+                Some(size) if size > LONGEST_LIST => add(list, LeftKind::TooMuch),
+                Some(_) if fs::read(&list).is_ok_and(|text| has_commands(&text)) => {
+                    add(list, LeftKind::Commands);
+                }
+                Some(_) | None => {}
             }
         }
     }
@@ -213,6 +225,8 @@ fn has_commands(list: &[u8]) -> bool {
 
 /// Other folders' worktrees, submodules with their own objects, and what is held.
 const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
+/// Some ten thousand commits.
+const LONGEST_LIST: u64 = 1 << 20;
 const DEEPEST: usize = 8;
 const TICK: Duration = Duration::from_millis(10);
 /// So many refs and logs are looked at.

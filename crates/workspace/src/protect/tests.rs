@@ -447,6 +447,36 @@ fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
 }
 
 #[test]
+fn files_that_are_too_large_are_reported_and_not_read() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let git_dir = place.path("w/.git");
+    let grow = |name: &str, size: u64| {
+        let file = fs::OpenOptions::new().create(true).append(true).open(git_dir.join(name)).unwrap();
+        file.set_len(size).unwrap();
+    };
+    let found = || -> Vec<PathBuf> {
+        let too_much = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::TooMuch);
+        too_much.map(|one| one.path.strip_prefix(&git_dir).unwrap().to_path_buf()).collect()
+    };
+    // Git does not take it for an index.
+    grow("sharedindex.1", 1 << 40);
+    assert_eq!(found(), [PathBuf::new(); 0]);
+    grow("index", 1 << 40);
+    fs::create_dir(git_dir.join("rebase-merge")).unwrap();
+    grow("rebase-merge/git-rebase-todo", 1 << 40);
+    assert_eq!(found(), ["index", "rebase-merge/git-rebase-todo"].map(PathBuf::from));
+    // Many that are not too large by themselves.
+    fs::remove_dir_all(git_dir.join("rebase-merge")).unwrap();
+    grow("index", 200 << 20);
+    fs::write(git_dir.join("sharedindex.2"), "DIRC").unwrap();
+    grow("sharedindex.2", 200 << 20);
+    assert_eq!(found().len(), 1);
+}
+
+#[test]
 fn a_damaged_index_names_nothing() {
     let place = Place::new();
     place.repository("w");

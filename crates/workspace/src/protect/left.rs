@@ -35,7 +35,7 @@ pub enum LeftKind {
     /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
     /// away, and from then on it could be changed inside as well.
     Held,
-    /// Too much to be looked at: a file that is too large.
+    /// Too much to be looked at: a file that is too large, or a git directory with too many files.
     TooMuch,
 }
 
@@ -72,7 +72,9 @@ pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
         LeftKind::GitDirectory => {
             ["config", "HEAD", "hooks"].iter().any(|name| changed(&one.path.join(name)))
         }
-        LeftKind::Link | LeftKind::Commands | LeftKind::Held | LeftKind::TooMuch => changed(&one.path),
+        // Of a directory that was not looked through, nobody knows.
+        LeftKind::TooMuch => one.path.is_dir() || changed(&one.path),
+        LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
     });
     found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
     found
@@ -168,10 +170,14 @@ pub fn left(view: &View) -> Vec<Left> {
     }
     // What belongs to the main worktree is in the common directory, and can be made from every worktree.
     let common = view.git.as_ref().filter(|git| !git.own.is_empty()).map(|git| &git.common);
-    let mut seen = 0;
     for git_dir in [Some(&own), common].into_iter().flatten() {
-        for path in links(git_dir, 0, &mut seen) {
+        let mut looked = Looked::default();
+        looked.into_directory(git_dir, 0);
+        for path in looked.links {
             add(path, LeftKind::Link);
+        }
+        if looked.is_too_much {
+            add(git_dir.clone(), LeftKind::TooMuch);
         }
         for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
             let list = git_dir.join(list);
@@ -195,25 +201,31 @@ pub fn left(view: &View) -> Vec<Left> {
 }
 
 /// Links in a git directory, but for where there may be very many files and git writes no name that is there already.
-fn links(directory: &Path, depth: usize, seen: &mut usize) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        *seen += 1;
-        if *seen > MOST_SEEN {
-            break;
-        }
-        let Ok(kind) = entry.file_type() else { continue };
-        let name = entry.file_name();
-        if kind.is_symlink() {
-            found.push(entry.path());
-        } else if kind.is_dir()
-            && depth < DEEPEST
-            && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip))
-        {
-            found.extend(links(&entry.path(), depth + 1, seen));
+#[derive(Default)]
+struct Looked {
+    links: Vec<PathBuf>,
+    seen: usize,
+    /// Whoever makes enough files hides a link among them: that it was not looked for has to be said.
+    is_too_much: bool,
+}
+
+impl Looked {
+    fn into_directory(&mut self, directory: &Path, depth: usize) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            self.seen += 1;
+            if self.seen > MOST_SEEN || depth > DEEPEST {
+                self.is_too_much = true;
+                return;
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            if kind.is_symlink() {
+                self.links.push(entry.path());
+            } else if kind.is_dir() && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip)) {
+                self.into_directory(&entry.path(), depth + 1);
+            }
         }
     }
-    found
 }
 
 /// Whether a list of a rebase has a line that is run: git-rebase(1), "INTERACTIVE MODE".
@@ -227,7 +239,8 @@ fn has_commands(list: &[u8]) -> bool {
 const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
 /// Some ten thousand commits.
 const LONGEST_LIST: u64 = 1 << 20;
-const DEEPEST: usize = 8;
+/// Names of branches have some slashes.
+const DEEPEST: usize = 32;
 const TICK: Duration = Duration::from_millis(10);
 /// So many refs and logs are looked at.
-const MOST_SEEN: usize = 20_000;
+const MOST_SEEN: usize = 50_000;

@@ -477,6 +477,28 @@ fn files_that_are_too_large_are_reported_and_not_read() {
 }
 
 #[test]
+fn links_hidden_by_number_or_depth_are_not_passed_over() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let git_dir = place.path("w/.git");
+    let too_much = Left { path: git_dir.clone(), what: LeftKind::TooMuch };
+    let deep = "d/".repeat(40);
+    fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
+    let link = git_dir.join("refs/heads").join(&deep).join("link");
+    std::os::unix::fs::symlink("/tmp/x", link).unwrap();
+    assert_eq!(left_since(SystemTime::now(), &view), [too_much.clone()]);
+    fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
+    assert_eq!(left(&view), []);
+
+    fs::create_dir(git_dir.join("refs/many")).unwrap();
+    for number in 0..=50_000 {
+        fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
+    }
+    assert_eq!(left_since(SystemTime::now(), &view), [too_much]);
+}
+
+#[test]
 fn a_damaged_index_names_nothing() {
     let place = Place::new();
     place.repository("w");

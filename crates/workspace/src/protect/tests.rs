@@ -96,6 +96,52 @@ fn whatever_config_names_is_held() {
 }
 
 #[test]
+fn programs_are_held_wherever_config_names_them() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    for folder in ["w/tools/fmt", "w/tools/app", "w/src"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    for file in ["key", "sub", "merge", "mail", "tunnel", "httpd", "path", "app/__main__.py"] {
+        fs::write(place.path("w/tools").join(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink(place.path("w"), place.path("link")).unwrap();
+    let config = format!(
+        "[core]\nhooksPath = {}\nattributesFile = my.attributes\n\
+         [filter \"x\"]\nclean = ./tools/clean.sh %f\nsmudge = sed s/a/b/ s/c.d/e.f\nprocess = perl tools/there.pl\n\
+         [diff \"x\"]\ntextconv = python3 -I tools/fmt\n[alias]\na = log origin/main\nb = !black ./src\n\
+         c = !uv tools/app\n[gpg \"ssh\"]\ndefaultKeyCommand = tools/key\n[submodule \"s\"]\nupdate = !tools/sub\n\
+         [mergetool \"m\"]\npath = tools/merge\n[sendemail]\ntoCmd = tools/mail\n[imap]\ntunnel = tools/tunnel\n\
+         [instaweb]\nhttpd = tools/httpd -f\n[man \"m\"]\npath = tools/path\n[init]\ntemplateDir = template\n",
+        place.path("link/new/hooks").display()
+    );
+    fs::write(place.path("w/.git/config"), config).unwrap();
+    let shields = place.view("w").unwrap().shields;
+    for (path, expected) in [
+        ("new", Some(MissingDirectory)),
+        ("my.attributes", Some(MissingFile(""))),
+        ("tools/clean.sh", Some(MissingDirectory)),
+        ("tools/there.pl", Some(MissingDirectory)),
+        ("tools/fmt", Some(Existing)),
+        ("tools/app", Some(Existing)),
+        ("tools/key", Some(Existing)),
+        ("tools/sub", Some(Existing)),
+        ("tools/merge", Some(Existing)),
+        ("tools/mail", Some(Existing)),
+        ("tools/tunnel", Some(Existing)),
+        ("tools/httpd", Some(Existing)),
+        ("tools/path", Some(Existing)),
+        ("template", Some(MissingDirectory)),
+        // What is worked on, and what is no path at all.
+        ("src", None),
+        ("s", None),
+        ("origin", None),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+}
+
+#[test]
 fn what_a_repository_around_the_folder_names_in_it_is_held() {
     let place = Place::new();
     place.repository("main");
@@ -127,7 +173,7 @@ fn a_protected_directory_is_no_workspace() {
         fs::create_dir_all(place.path(folder)).unwrap();
     }
     place.git(&["-C", "main", "config", "core.hooksPath", "tools/hooks"]);
-    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n").unwrap();
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n[init]\ntemplateDir =\n").unwrap();
     for (folder, named) in [
         ("main/.git", "`.git`"),
         ("main/.git/hooks", "part of a git directory"),

@@ -172,7 +172,7 @@ pub fn left(view: &View) -> Vec<Left> {
     let common = view.git.as_ref().filter(|git| !git.own.is_empty()).map(|git| &git.common);
     for git_dir in [Some(&own), common].into_iter().flatten() {
         let mut looked = Looked::default();
-        looked.into_directory(git_dir, 0);
+        looked.directory(git_dir, 0);
         for path in looked.links {
             add(path, LeftKind::Link);
         }
@@ -210,8 +210,8 @@ struct Looked {
 }
 
 impl Looked {
-    fn into_directory(&mut self, directory: &Path, depth: usize) {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+    fn directory(&mut self, place: &Path, depth: usize) {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
             self.seen += 1;
             if self.seen > MOST_SEEN || depth > DEEPEST {
                 self.is_too_much = true;
@@ -222,7 +222,7 @@ impl Looked {
             if kind.is_symlink() {
                 self.links.push(entry.path());
             } else if kind.is_dir() && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip)) {
-                self.into_directory(&entry.path(), depth + 1);
+                self.directory(&entry.path(), depth + 1);
             }
         }
     }

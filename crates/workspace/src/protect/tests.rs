@@ -439,7 +439,7 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
     fs::create_dir(place.path("w/.husky")).unwrap();
     fs::write(place.path("w/.git/commondir"), ".").unwrap();
     fs::write(place.path("w/.git/config.worktree"), "").unwrap();
-    assert_eq!(found(), [PathBuf::new(); 0]);
+    assert!(found().is_empty(), "{:?}", found());
 
     fs::write(&hook, "touch /canary").unwrap();
     assert_eq!(found(), [PathBuf::from(".git/hooks")]);
@@ -509,7 +509,7 @@ fn files_that_are_too_large_are_reported_and_not_read() {
     };
     // Git does not take it for an index.
     grow("sharedindex.1", 1 << 40);
-    assert_eq!(found(), [PathBuf::new(); 0]);
+    assert!(found().is_empty(), "{:?}", found());
     grow("index", 1 << 40);
     fs::create_dir(git_dir.join("rebase-merge")).unwrap();
     grow("rebase-merge/git-rebase-todo", 1 << 40);
@@ -528,12 +528,12 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     place.repository("w");
     let view = place.view("w").unwrap();
     let git_dir = place.path("w/.git");
-    let too_much = Left { path: git_dir.clone(), what: LeftKind::TooMuch };
+    let too_much = [Left { path: git_dir.clone(), what: LeftKind::TooMuch }];
     let deep = "d/".repeat(40);
     fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
     let link = git_dir.join("refs/heads").join(&deep).join("link");
     std::os::unix::fs::symlink("/tmp/x", link).unwrap();
-    assert_eq!(left_since(SystemTime::now(), &view), [too_much.clone()]);
+    assert_eq!(left_since(SystemTime::now(), &view), too_much);
     fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
     assert_eq!(left(&view), []);
 
@@ -541,7 +541,7 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     for number in 0..=50_000 {
         fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
     }
-    assert_eq!(left_since(SystemTime::now(), &view), [too_much]);
+    assert_eq!(left_since(SystemTime::now(), &view), too_much);
 }
 
 #[test]

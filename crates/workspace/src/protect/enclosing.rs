@@ -69,7 +69,10 @@ pub(super) fn refuse_hooks(
     let is_in = folder == named || (folder.starts_with(named) && !root.starts_with(named));
     match missing {
         Missing::Directory if is_in => {
-            let why = format!("config of git names `{}` as its hooks (`core.hooksPath`)", named.display());
+            let why = format!(
+                "config of git names `{}` as its hooks (`core.hooksPath`, `init.templateDir`)",
+                named.display()
+            );
             Err(is_protected(folder, &why))
         }
         Missing::Directory | Missing::File(_) | Missing::Nothing => Ok(()),

@@ -3,34 +3,70 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The paths of the entries that are repositories, in a git directory's index and the files that it may be split into. What
-/// cannot be read has none that git would see either.
-pub(super) fn repositories(git_dir: &Path) -> Vec<Vec<u8>> {
+/// What is in a git directory's index and the files that it may be split into.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// The paths of the entries that are repositories.
+    pub(super) repositories: Vec<Vec<u8>>,
+    /// Files that are too large to be read.
+    pub(super) too_large: Vec<PathBuf>,
+}
+
+/// Reads it. What makes no sense names nothing that git would see either.
+pub(super) fn index(git_dir: &Path) -> Index {
     let entries = fs::read_dir(git_dir).into_iter().flatten().flatten();
     let is_index = |name: &[u8]| name == b"index" || name.starts_with(b"sharedindex.");
-    let indexes = entries.filter(|entry| is_index(entry.file_name().as_bytes()));
-    let mut found: Vec<Vec<u8>> = indexes.flat_map(|index| of_file(&index.path())).collect();
-    found.sort();
-    found.dedup();
+    let mut found = Index::default();
+    let mut rest = MOST_BYTES;
+    for entry in entries.filter(|entry| is_index(entry.file_name().as_bytes())) {
+        match contents(&entry.path(), &mut rest) {
+            // An object's name is 20 bytes long, or 32; the file does not say which.
+            Contents::Index(bytes) => {
+                found
+                    .repositories
+                    .extend([20, 32].into_iter().find_map(|hash| read(&bytes, hash)).unwrap_or_default());
+            }
+            Contents::TooLarge => found.too_large.push(entry.path()),
+            Contents::Other => {}
+        }
+    }
+    found.repositories.sort();
+    found.repositories.dedup();
     found
 }
 
-fn of_file(index: &Path) -> Vec<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let opened = index.metadata().ok().filter(|found| found.is_file()).and_then(|_| File::open(index).ok());
-    match opened.and_then(|mut file| file.read_to_end(&mut bytes).ok()) {
-        // An object's name is 20 bytes long, or 32; the file does not say which.
-        Some(_) => [20, 32].into_iter().find_map(|hash| read(&bytes, hash)).unwrap_or_default(),
-        None => Vec::new(),
+enum Contents {
+    Index(Vec<u8>),
+    TooLarge,
+    Other,
+}
+
+/// The contents of a file that begins as an index does, of no more than `rest`, which they are taken from.
+fn contents(index: &Path, rest: &mut u64) -> Contents {
+    let Some(found) = index.metadata().ok().filter(|found| found.is_file()) else { return Contents::Other };
+    let Ok(mut file) = File::open(index) else { return Contents::Other };
+    let mut bytes = vec![0; MAGIC.len()];
+    if file.read_exact(&mut bytes).is_err() || bytes != MAGIC {
+        return Contents::Other;
+    }
+    match rest.checked_sub(found.len()) {
+        None => Contents::TooLarge,
+        Some(left) => {
+            *rest = left;
+            match file.take(found.len()).read_to_end(&mut bytes) {
+                Ok(_) => Contents::Index(bytes),
+                Err(_) => Contents::Other,
+            }
+        }
     }
 }
 
 /// The same, if the whole of it makes sense with names of this length.
 fn read(bytes: &[u8], hash: usize) -> Option<Vec<Vec<u8>>> {
     let version = match (bytes.get(..4)?, number(bytes, 4)?) {
-        (b"DIRC", version @ 2..=4) => version,
+        (magic, version @ 2..=4) if magic == MAGIC => version,
         _ => return None,
     };
     let mut found = Vec::new();
@@ -84,6 +120,9 @@ fn offset(bytes: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
+const MAGIC: &[u8] = b"DIRC";
+/// An index of a million files has about a hundred. A sparse file costs its maker nothing, and its reader all of it.
+const MOST_BYTES: u64 = 256 << 20;
 const EXTENDED: u16 = 0x4000;
 const LENGTH: u16 = 0x0fff;
 const REPOSITORY: u32 = 0o160_000;

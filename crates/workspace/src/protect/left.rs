@@ -3,7 +3,8 @@
 //!
 //! Looks at a few places and the index; never starts git, never follows a link, changes nothing.
 
-use super::{MAIN_WORKTREE, git_dir, index};
+use super::index::{self, Index};
+use super::{MAIN_WORKTREE, git_dir};
 use crate::settings::path_of;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::fs;
@@ -34,6 +35,8 @@ pub enum LeftKind {
     /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
     /// away, and from then on it could be changed inside as well.
     Held,
+    /// Too much to be looked at: a file that is too large, or a git directory with too many files.
+    TooMuch,
 }
 
 impl LeftKind {
@@ -49,6 +52,7 @@ impl LeftKind {
             LeftKind::Held => {
                 "it changed while the sandbox ran: who replaces a protected file takes its protection away"
             }
+            LeftKind::TooMuch => "too much to be looked at: git may find anything in it",
         }
     }
 }
@@ -68,6 +72,8 @@ pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
         LeftKind::GitDirectory => {
             ["config", "HEAD", "hooks"].iter().any(|name| changed(&one.path.join(name)))
         }
+        // Of a directory that was not looked through, nobody knows.
+        LeftKind::TooMuch => one.path.is_dir() || changed(&one.path),
         LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
     });
     found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
@@ -152,21 +158,37 @@ pub fn left(view: &View) -> Vec<Left> {
     };
     let mut found = Vec::new();
     let mut add = |path: PathBuf, what| found.push(Left { path, what });
-    for name in index::repositories(&own) {
+    let Index { repositories, too_large } = index::index(&own);
+    for path in too_large {
+        add(path, LeftKind::TooMuch);
+    }
+    for name in repositories {
         let place = view.folder.join(path_of(&name));
         if place.join(".git").symlink_metadata().is_ok() {
             add(place, LeftKind::Repository);
         }
     }
-    let mut seen = 0;
-    for path in links(&own, 0, &mut seen) {
-        add(path, LeftKind::Link);
-    }
-    for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
-        let list = own.join(list);
-        let is_file = list.symlink_metadata().is_ok_and(|found| found.is_file());
-        if is_file && fs::read(&list).is_ok_and(|text| has_commands(&text)) {
-            add(list, LeftKind::Commands);
+    // What belongs to the main worktree is in the common directory, and can be made from every worktree.
+    let common = view.git.as_ref().filter(|git| !git.own.is_empty()).map(|git| &git.common);
+    for git_dir in [Some(&own), common].into_iter().flatten() {
+        let mut looked = Looked::default();
+        looked.directory(git_dir, 0);
+        for path in looked.links {
+            add(path, LeftKind::Link);
+        }
+        if looked.is_too_much {
+            add(git_dir.clone(), LeftKind::TooMuch);
+        }
+        for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
+            let list = git_dir.join(list);
+            let size = list.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
+            match size {
+                Some(size) if size > LONGEST_LIST => add(list, LeftKind::TooMuch),
+                Some(_) if fs::read(&list).is_ok_and(|text| has_commands(&text)) => {
+                    add(list, LeftKind::Commands);
+                }
+                Some(_) | None => {}
+            }
         }
     }
     // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
@@ -179,25 +201,31 @@ pub fn left(view: &View) -> Vec<Left> {
 }
 
 /// Links in a git directory, but for where there may be very many files and git writes no name that is there already.
-fn links(directory: &Path, depth: usize, seen: &mut usize) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        *seen += 1;
-        if *seen > MOST_SEEN {
-            break;
-        }
-        let Ok(kind) = entry.file_type() else { continue };
-        let name = entry.file_name();
-        if kind.is_symlink() {
-            found.push(entry.path());
-        } else if kind.is_dir()
-            && depth < DEEPEST
-            && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip))
-        {
-            found.extend(links(&entry.path(), depth + 1, seen));
+#[derive(Default)]
+struct Looked {
+    links: Vec<PathBuf>,
+    seen: usize,
+    /// Whoever makes enough files hides a link among them: that it was not looked for has to be said.
+    is_too_much: bool,
+}
+
+impl Looked {
+    fn directory(&mut self, place: &Path, depth: usize) {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            self.seen += 1;
+            if self.seen > MOST_SEEN || depth > DEEPEST {
+                self.is_too_much = true;
+                return;
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            if kind.is_symlink() {
+                self.links.push(entry.path());
+            } else if kind.is_dir() && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip)) {
+                self.directory(&entry.path(), depth + 1);
+            }
         }
     }
-    found
 }
 
 /// Whether a list of a rebase has a line that is run: git-rebase(1), "INTERACTIVE MODE".
@@ -209,7 +237,10 @@ fn has_commands(list: &[u8]) -> bool {
 
 /// Other folders' worktrees, submodules with their own objects, and what is held.
 const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
-const DEEPEST: usize = 8;
+/// Some ten thousand commits.
+const LONGEST_LIST: u64 = 1 << 20;
+/// Names of branches have some slashes.
+const DEEPEST: usize = 32;
 const TICK: Duration = Duration::from_millis(10);
 /// So many refs and logs are looked at.
-const MOST_SEEN: usize = 20_000;
+const MOST_SEEN: usize = 50_000;

@@ -133,7 +133,22 @@ fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
 
 /// Held in every folder: hooks that husky's `core.hooksPath` leads to, and what belljar itself believes of a repository.
 const ALWAYS: [&str; 2] = [".husky", ".belljar"];
-const MAIN_WORKTREE: [&str; 2] = ["HEAD", "index"];
+/// What git keeps for each worktree apart, and for the main one in the common directory. Not `logs/HEAD`, which `git gc`
+/// replaces from every worktree; a link in its place is reported.
+const MAIN_WORKTREE: [&str; 12] = [
+    "HEAD",
+    "index",
+    "CHERRY_PICK_HEAD",
+    "COMMIT_EDITMSG",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "ORIG_HEAD",
+    "REVERT_HEAD",
+    "rebase-apply",
+    "rebase-merge",
+    "sequencer",
+];
 
 #[cfg(test)]
 mod tests;

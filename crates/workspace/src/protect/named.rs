@@ -15,7 +15,7 @@ pub(super) fn paths(host: &HostFiles, folder: &Path, git_dir: &Path, own: &str) 
     for setting in &settings {
         for (path, missing) in named(host, setting, folder) {
             // However the folder is spelled in it.
-            let real = path.canonicalize().ok().filter(|real| *real != path);
+            let real = real(&path).filter(|real| *real != path);
             paths.push((path, missing));
             paths.extend(real.map(|real| (real, missing)));
         }
@@ -28,15 +28,19 @@ pub(super) fn paths(host: &HostFiles, folder: &Path, git_dir: &Path, own: &str) 
 
 fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Missing)> {
     let Setting { variable, file, .. } = setting;
-    let Some(text) = variable.text() else { return Vec::new() };
+    // An empty one names nothing: it turns hooks off, or a template.
+    let Some(text) = variable.text().filter(|text| !text.is_empty()) else { return Vec::new() };
     let name = variable.name.as_str();
     if name == "core.hookspath" {
-        // An empty one turns hooks off: git looks for them in the root of the machine.
-        if text.is_empty() {
-            return Vec::new();
-        }
         // Hooks run at the top of the work tree, and a relative path is meant from there.
         return host.resolve(text, folder).map(|path| (path, Missing::Directory)).into_iter().collect();
+    }
+    if name == "init.templatedir" {
+        // Hooks of every repository to come.
+        return host.resolve(text, folder).map(|path| (path, Missing::Directory)).into_iter().collect();
+    }
+    if name == "core.attributesfile" {
+        return host.resolve(text, folder).map(|path| (path, Missing::File(""))).into_iter().collect();
     }
     if name == "include.path" || name.starts_with("includeif.") {
         let base = file.parent().unwrap_or(Path::new("/"));
@@ -45,29 +49,79 @@ fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Mi
     if !is_command(variable) {
         return Vec::new();
     }
-    // A line for a shell: any word of it that is a file of the folder, as in `python3 tools/clean.py %f`.
-    text.split(|character: char| character.is_whitespace() || "'\"`;|&()<>{}$!=".contains(character))
-        .filter(|word| word.contains(['/', '.']) && !word.starts_with('-'))
-        .filter_map(|word| host.resolve(word, folder))
-        .filter(|path| path.starts_with(folder) && path.symlink_metadata().is_ok_and(|found| !found.is_dir()))
-        .map(|path| (path, Missing::Nothing))
-        .collect()
+    words(host, text, folder)
+}
+
+/// What a line for a shell names in the folder: any word of it, as in `python3 tools/clean.py %f`.
+fn words(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)> {
+    let separates = |character: char| character.is_whitespace() || "'\"`;|&()<>{}$!=".contains(character);
+    let mut found = Vec::new();
+    let mut before = None;
+    for word in line.split(separates).filter(|word| !word.is_empty() && !word.starts_with('-')) {
+        let before = before.replace(word);
+        let path = host.resolve(word, folder).filter(|path| path.starts_with(folder) && path != folder);
+        let Some(path) = path.filter(|_| word.contains(['/', '.'])) else { continue };
+        match path.symlink_metadata() {
+            // `black src` works on a directory, and `python3 tools/fmt` runs it.
+            Ok(kind) if kind.is_dir() => {
+                if before.is_some_and(runs_directories) || path.join("__main__.py").exists() {
+                    found.push((path, Missing::Nothing));
+                }
+            }
+            Ok(_) => found.push((path, Missing::Nothing)),
+            // It may be on another branch only. An empty directory stands for it: no shell runs one, and git does not
+            // add one to a commit.
+            Err(_) if is_program(word, before) => found.push((path, Missing::Directory)),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// Whether a program runs a directory that is named to it; `run` is for `go run`.
+fn runs_directories(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    name.starts_with("python") || ["bun", "deno", "node", "nodejs", "pypy3", "run"].contains(&name)
+}
+
+/// Whether a word that is no file must be one that is missing: `s/a/b/` and `origin/main` are none.
+fn is_program(word: &str, before: Option<&str>) -> bool {
+    let is_plain = word.chars().all(|one| one.is_ascii_alphanumeric() || "/._-~+@".contains(one));
+    let extension = word.rsplit_once('/').and_then(|(_, name)| name.rsplit_once('.')).map(|(_, end)| end);
+    let is_named_so = word.starts_with("./") || extension.is_some_and(|end| SCRIPTS.contains(&end));
+    is_plain && word.contains('/') && !word.ends_with('/') && (before.is_none() || is_named_so)
+}
+
+/// A path without links, as far as there is something.
+fn real(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|parent| {
+        let rest = path.strip_prefix(parent).ok()?;
+        let real = parent.canonicalize().ok()?;
+        Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+    })
 }
 
 /// Whether git runs what it says.
 fn is_command(variable: &Variable) -> bool {
     let section = variable.name.split('.').next().unwrap_or_default();
-    ["alias", "pager"].contains(&section) || COMMANDS.contains(&variable.key())
+    let is_shell = variable.text().is_some_and(|text| text.trim_start().starts_with('!'));
+    match section {
+        // Also without `!`: git itself runs what `rebase -x` names.
+        "alias" | "instaweb" | "pager" | "sendemail" => true,
+        "browser" | "difftool" | "man" | "mergetool" if variable.key() == "path" => true,
+        "submodule" if variable.key() == "update" => is_shell,
+        _ => COMMANDS.contains(&variable.key()),
+    }
 }
 
 /// The last words of the names of variables whose value is run, or names what chooses what is run: git-config(1).
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 24] = [
     "alternaterefscommand",
     "askpass",
-    "attributesfile",
     "clean",
     "cmd",
     "command",
+    "defaultkeycommand",
     "difffilter",
     "driver",
     "editor",
@@ -80,10 +134,13 @@ const COMMANDS: [&str; 22] = [
     "process",
     "program",
     "receivepack",
+    "recentobjectshook",
     "smudge",
     "sshcommand",
     "textconv",
+    "tunnel",
     "uploadpack",
 ];
+const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
 /// Each is a look or two.
 const MOST: usize = 128;

@@ -96,6 +96,52 @@ fn whatever_config_names_is_held() {
 }
 
 #[test]
+fn programs_are_held_wherever_config_names_them() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    for folder in ["w/tools/fmt", "w/tools/app", "w/src"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    for file in ["key", "sub", "merge", "mail", "tunnel", "httpd", "path", "app/__main__.py"] {
+        fs::write(place.path("w/tools").join(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink(place.path("w"), place.path("link")).unwrap();
+    let config = format!(
+        "[core]\nhooksPath = {}\nattributesFile = my.attributes\n\
+         [filter \"x\"]\nclean = ./tools/clean.sh %f\nsmudge = sed s/a/b/ s/c.d/e.f\nprocess = perl tools/there.pl\n\
+         [diff \"x\"]\ntextconv = python3 -I tools/fmt\n[alias]\na = log origin/main\nb = !black ./src\n\
+         c = !uv tools/app\n[gpg \"ssh\"]\ndefaultKeyCommand = tools/key\n[submodule \"s\"]\nupdate = !tools/sub\n\
+         [mergetool \"m\"]\npath = tools/merge\n[sendemail]\ntoCmd = tools/mail\n[imap]\ntunnel = tools/tunnel\n\
+         [instaweb]\nhttpd = tools/httpd -f\n[man \"m\"]\npath = tools/path\n[init]\ntemplateDir = template\n",
+        place.path("link/new/hooks").display()
+    );
+    fs::write(place.path("w/.git/config"), config).unwrap();
+    let shields = place.view("w").unwrap().shields;
+    for (path, expected) in [
+        ("new", Some(MissingDirectory)),
+        ("my.attributes", Some(MissingFile(""))),
+        ("tools/clean.sh", Some(MissingDirectory)),
+        ("tools/there.pl", Some(MissingDirectory)),
+        ("tools/fmt", Some(Existing)),
+        ("tools/app", Some(Existing)),
+        ("tools/key", Some(Existing)),
+        ("tools/sub", Some(Existing)),
+        ("tools/merge", Some(Existing)),
+        ("tools/mail", Some(Existing)),
+        ("tools/tunnel", Some(Existing)),
+        ("tools/httpd", Some(Existing)),
+        ("tools/path", Some(Existing)),
+        ("template", Some(MissingDirectory)),
+        // What is worked on, and what is no path at all.
+        ("src", None),
+        ("s", None),
+        ("origin", None),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+}
+
+#[test]
 fn what_a_repository_around_the_folder_names_in_it_is_held() {
     let place = Place::new();
     place.repository("main");
@@ -127,7 +173,7 @@ fn a_protected_directory_is_no_workspace() {
         fs::create_dir_all(place.path(folder)).unwrap();
     }
     place.git(&["-C", "main", "config", "core.hooksPath", "tools/hooks"]);
-    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n").unwrap();
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n[init]\ntemplateDir =\n").unwrap();
     for (folder, named) in [
         ("main/.git", "`.git`"),
         ("main/.git/hooks", "part of a git directory"),
@@ -393,7 +439,7 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
     fs::create_dir(place.path("w/.husky")).unwrap();
     fs::write(place.path("w/.git/commondir"), ".").unwrap();
     fs::write(place.path("w/.git/config.worktree"), "").unwrap();
-    assert_eq!(found(), [PathBuf::new(); 0]);
+    assert!(found().is_empty(), "{:?}", found());
 
     fs::write(&hook, "touch /canary").unwrap();
     assert_eq!(found(), [PathBuf::from(".git/hooks")]);
@@ -403,6 +449,99 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
     std::os::unix::fs::symlink("/canary", place.path("w/.belljar")).unwrap();
     let expected = [".git/hooks", ".git/config.worktree", ".git/commondir", ".husky", ".belljar"];
     assert_eq!(found(), expected.map(PathBuf::from));
+}
+
+#[test]
+fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    let common = place.path("main/.git");
+    fs::write(common.join("ORIG_HEAD"), "").unwrap();
+    fs::create_dir(common.join("sequencer")).unwrap();
+    let view = place.view("one").unwrap();
+    let shields = &view.git.as_ref().unwrap().shields;
+    for (path, expected) in [
+        ("COMMIT_EDITMSG", Some(Existing)),
+        ("ORIG_HEAD", Some(Existing)),
+        ("sequencer", Some(Existing)),
+        ("MERGE_MSG", None),
+        ("rebase-merge", None),
+    ] {
+        assert_eq!(what(shields, path), expected, "{path}");
+    }
+    // What is not there cannot be held: git takes an empty one for a merge that is going on.
+    std::os::unix::fs::symlink("/tmp/x", common.join("MERGE_MSG")).unwrap();
+    fs::remove_file(common.join("logs/HEAD")).unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("logs/HEAD")).unwrap();
+    fs::create_dir(common.join("rebase-merge")).unwrap();
+    fs::write(common.join("rebase-merge/git-rebase-todo"), "exec touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("worktrees/one/MERGE_MSG")).unwrap();
+    let expected = [
+        ("MERGE_MSG", LeftKind::Link),
+        ("logs/HEAD", LeftKind::Link),
+        ("rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ("worktrees/one/MERGE_MSG", LeftKind::Link),
+    ];
+    let expected = expected.map(|(path, what)| Left { path: common.join(path), what });
+    assert_eq!(left(&view), expected);
+    // The main worktree's own work is not ours to report.
+    fs::write(common.join("COMMIT_EDITMSG"), "its own").unwrap();
+    let since = SystemTime::now() - Duration::from_secs(1);
+    let paths: Vec<PathBuf> = left_since(since, &view).into_iter().map(|one| one.path).collect();
+    assert!(!paths.contains(&common.join("COMMIT_EDITMSG")), "{paths:?}");
+}
+
+#[test]
+fn files_that_are_too_large_are_reported_and_not_read() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let git_dir = place.path("w/.git");
+    let grow = |name: &str, size: u64| {
+        let file = fs::OpenOptions::new().create(true).append(true).open(git_dir.join(name)).unwrap();
+        file.set_len(size).unwrap();
+    };
+    let found = || -> Vec<PathBuf> {
+        let too_much = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::TooMuch);
+        too_much.map(|one| one.path.strip_prefix(&git_dir).unwrap().to_path_buf()).collect()
+    };
+    // Git does not take it for an index.
+    grow("sharedindex.1", 1 << 40);
+    assert!(found().is_empty(), "{:?}", found());
+    grow("index", 1 << 40);
+    fs::create_dir(git_dir.join("rebase-merge")).unwrap();
+    grow("rebase-merge/git-rebase-todo", 1 << 40);
+    assert_eq!(found(), ["index", "rebase-merge/git-rebase-todo"].map(PathBuf::from));
+    // Many that are not too large by themselves.
+    fs::remove_dir_all(git_dir.join("rebase-merge")).unwrap();
+    grow("index", 200 << 20);
+    fs::write(git_dir.join("sharedindex.2"), "DIRC").unwrap();
+    grow("sharedindex.2", 200 << 20);
+    assert_eq!(found().len(), 1);
+}
+
+#[test]
+fn links_hidden_by_number_or_depth_are_not_passed_over() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let git_dir = place.path("w/.git");
+    let too_much = [Left { path: git_dir.clone(), what: LeftKind::TooMuch }];
+    let deep = "d/".repeat(40);
+    fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
+    let link = git_dir.join("refs/heads").join(&deep).join("link");
+    std::os::unix::fs::symlink("/tmp/x", link).unwrap();
+    assert_eq!(left_since(SystemTime::now(), &view), too_much);
+    fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
+    assert_eq!(left(&view), []);
+
+    fs::create_dir(git_dir.join("refs/many")).unwrap();
+    for number in 0..=50_000 {
+        fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
+    }
+    assert_eq!(left_since(SystemTime::now(), &view), too_much);
 }
 
 #[test]

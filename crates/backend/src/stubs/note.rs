@@ -8,10 +8,10 @@ use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, o
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use belljar_wire::planted::{self, LONGEST, Planted};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A note that is held: as long as we, or who stands by for us, have it open.
@@ -26,7 +26,6 @@ pub(super) struct Note {
 impl Note {
     /// The note about `folder`, made if there is none, together with whoever else holds it.
     pub(super) fn open(directory: &Path, folder: &Path) -> io::Result<Note> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let opened = open_folder(folder)?;
         let found = fstat(&opened)?;
         let name = format!("{:x}-{:x}", found.st_dev, found.st_ino);
@@ -68,7 +67,10 @@ impl Note {
 impl Note {
     /// Takes away what it says, and itself, unless somebody else needs it still.
     pub(super) fn take_away(&self, directory: &Path) {
-        if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // The kernel lets go of the one lock before it gives the other: somebody may have been faster.
+        let is_ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_still(&self.file, &directory.join(&self.name));
+        if !is_ours {
             return;
         }
         let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else { return };
@@ -83,7 +85,7 @@ impl Note {
     }
 }
 
-/// The notes of other sandboxes that name something which we found, and took for what was always there.
+/// The notes of other sandboxes that name something which we need too.
 pub(super) fn of_others(directory: &Path, shielded: &[&Missing]) -> Vec<Note> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let concerns_us = |planted: &Planted| {

@@ -2,7 +2,7 @@
 //! on that folder finds the same one.
 
 use crate::layout::Missing;
-use belljar_sys::remove::{read_whole, remove_empty_directory, remove_file_with};
+use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
 use belljar_wire::message::{Bytes, Stub, StubKind};
@@ -74,14 +74,17 @@ impl Note {
             return;
         }
         let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else { return };
+        let mut is_all = true;
         for stub in planted::stubs_of(&note, found.st_dev, found.st_ino) {
-            // One that is gone, or not ours any more.
-            let _ = match &stub.kind {
+            is_all &= !is_left(match &stub.kind {
                 StubKind::Directory => remove_empty_directory(&self.folder, &stub.path),
                 StubKind::File(content) => remove_file_with(&self.folder, &stub.path, &content.0),
-            };
+            });
         }
-        let _ = fs::remove_file(directory.join(&self.name));
+        // Otherwise the next start tries again.
+        if is_all {
+            let _ = fs::remove_file(directory.join(&self.name));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
 use crate::layout::Layout;
-use crate::stubs::Stubs;
+use crate::stubs::{Stubs, Turn};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::passing;
@@ -44,9 +44,11 @@ impl Guest {
 
     /// Makes what its mounts need in folders of the host.
     pub(crate) fn make_stubs(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
+        let turn = Turn::take(plan, layout)?;
         self.stubs = Stubs::begin(plan, layout, self.process.handle())?;
         // Held by us already: where this fails they go away after the guest, and not before.
-        self.stubs.as_ref().map_or(Ok(()), |stubs| stubs.make(layout))
+        self.stubs.as_ref().map_or(Ok(()), |stubs| stubs.make(layout))?;
+        turn.check(layout)
     }
 
     /// Tells it everything, with the mounts that belong to it.

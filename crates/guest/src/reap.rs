@@ -10,7 +10,7 @@
 //! somebody's.
 
 use belljar_sys::launch::inherited;
-use belljar_sys::remove::{read_whole, remove_empty_directory, remove_file_with};
+use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, unlinkat};
 use belljar_sys::rustix::io::Errno;
@@ -41,24 +41,26 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
     for name in notes {
         let (Some(note), Some(folder)) = (given.next(), given.next()) else { return Err(Errno::BADF) };
         if flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            take_away(&note, &folder)?;
-            unlinkat(&directory, name, AtFlags::empty())?;
+            // Where something is left, the next start of a sandbox tries again.
+            if take_away(&note, &folder)? {
+                unlinkat(&directory, name, AtFlags::empty())?;
+            }
         }
     }
     Ok(())
 }
 
-/// Everything that a note says of this folder, what was made last first.
-fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(), Errno> {
+/// Everything that a note says of this folder, what was made last first; whether that is all away.
+fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
     let found = fstat(folder)?;
+    let mut is_all = true;
     for stub in planted::stubs_of(&read_whole(note, LONGEST)?, found.st_dev, found.st_ino) {
-        // One that is gone, or not ours any more.
-        let _ = match &stub.kind {
+        is_all &= !is_left(match &stub.kind {
             StubKind::Directory => remove_empty_directory(folder, &stub.path),
             StubKind::File(content) => remove_file_with(folder, &stub.path, &content.0),
-        };
+        });
     }
-    Ok(())
+    Ok(is_all)
 }
 
 /// The word for this life. The names of notes follow.

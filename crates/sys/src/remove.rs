@@ -1,29 +1,35 @@
 //! Removing what one made, in a folder that others write to, only while it is as one made it.
 
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, unlinkat};
-use rustix::io::{Errno, pread};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, openat, openat2, unlinkat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
 
 /// Removes the directory at `path` in `folder`, if it is empty. No link leads anywhere on the way.
 pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Result<(), Errno> {
-    let (parent, name) = parent(folder, path)?;
-    unlinkat(parent, name, AtFlags::REMOVEDIR)
+    in_parent(folder.as_fd(), path, |parent, name| unlinkat(parent, name, AtFlags::REMOVEDIR))
 }
 
 /// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all, since
 /// who made it may have been killed before it was written.
 pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Result<(), Errno> {
-    let (parent, name) = parent(folder, path)?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(&parent, name, flags, Mode::empty())?;
-    let found = fstat(&file)?;
-    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1;
-    let is_as_made =
-        found.st_size == 0 || read_whole(&file, content.len()).is_ok_and(|found| found == content);
-    if !is_file || !is_as_made {
-        return Err(Errno::NOTEMPTY);
-    }
-    unlinkat(parent, name, AtFlags::empty())
+    in_parent(folder.as_fd(), path, |parent, name| {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&parent, name, flags, Mode::empty())?;
+        let found = fstat(&file)?;
+        let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1;
+        let is_as_made =
+            found.st_size == 0 || read_whole(&file, content.len()).is_ok_and(|found| found == content);
+        if !is_file || !is_as_made {
+            return Err(Errno::NOTEMPTY);
+        }
+        unlinkat(parent, name, AtFlags::empty())
+    })
+}
+
+/// Whether what was not removed is still there as one made it, and may be removed another time. Otherwise it is gone, or
+/// somebody's own by now.
+pub fn is_left(outcome: Result<(), Errno>) -> bool {
+    matches!(outcome, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::IO | Errno::MFILE))
 }
 
 /// What is in a file from its beginning; one that is longer than `most` is an error.
@@ -41,9 +47,93 @@ pub fn read_whole(file: impl AsFd, most: usize) -> Result<Vec<u8>, Errno> {
     Err(Errno::FBIG)
 }
 
-fn parent(folder: impl AsFd, path: &str) -> Result<(OwnedFd, &str), Errno> {
-    let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok((openat2(folder, parent, flags, Mode::empty(), resolve)?, name))
+/// Does something in the folder that `path` is in. Where a right is missing that an owner can give themselves, it is given
+/// for as long as this takes: whoever was inside of a sandbox may have taken it away to keep us from cleaning up.
+fn in_parent(
+    folder: BorrowedFd<'_>,
+    path: &str,
+    act: impl Fn(OwnedFd, &str) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let (way, name) = path.rsplit_once('/').unwrap_or((".", path));
+    let once = || {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        act(openat2(folder, way, flags, Mode::empty(), resolve)?, name)
+    };
+    match once() {
+        Err(Errno::ACCESS) => {
+            let _rights = Rights::along(folder, way)?;
+            once()
+        }
+        other => other,
+    }
+}
+
+/// Folders that their owner may read, write and search now, each with the mode that it had and gets back.
+struct Rights(Vec<(OwnedFd, Mode)>);
+
+impl Rights {
+    fn along(folder: BorrowedFd<'_>, way: &str) -> Result<Rights, Errno> {
+        let mut rights = Rights(Vec::new());
+        let mut next = fcntl_dupfd_cloexec(folder, 0)?;
+        let mut names = way.split('/').filter(|name| *name != ".");
+        loop {
+            let mode = Mode::from_raw_mode(fstat(&next)?.st_mode & 0o7777);
+            chmod_open(&next, mode | Mode::RWXU)?;
+            let name = names.next();
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let below = name.map(|name| openat(&next, name, flags, Mode::empty()));
+            rights.0.push((next, mode));
+            match below {
+                Some(below) => next = below?,
+                None => return Ok(rights),
+            }
+        }
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        for (folder, mode) in self.0.iter().rev() {
+            let _ = chmod_open(folder, *mode);
+        }
+    }
+}
+
+/// Changes the mode of what is open, be it for nothing but its place: `fchmod` refuses those.
+fn chmod_open(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    let found = Mode::from_raw_mode(fstat(file)?.st_mode & 0o7777);
+    if found == mode { Ok(()) } else { chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn rights_are_given_along_the_way_and_taken_back() {
+        let folder = std::env::temp_dir().join(format!("belljar-rights-{}", std::process::id()));
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        let mode = |path: &str| fs::metadata(folder.join(path)).unwrap().permissions().mode() & 0o7777;
+        let set = |path: &str, mode: u32| {
+            fs::set_permissions(folder.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set("a/b", 0o2050);
+        set("a", 0o555);
+        let opened = fs::File::open(&folder).unwrap();
+        let rights = Rights::along(opened.as_fd(), "a/b").unwrap();
+        assert_eq!([mode("a"), mode("a/b")], [0o755, 0o2750]);
+        drop(rights);
+        assert_eq!(mode("a"), 0o555);
+        set("a", 0o755);
+        assert_eq!(mode("a/b"), 0o2050);
+        set("a/b", 0o555);
+        set("a", 0);
+        remove_empty_directory(&opened, "a/b").unwrap();
+        assert_eq!(mode("a"), 0);
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(is_left(Err(Errno::ACCESS)) && !is_left(Err(Errno::NOTEMPTY)) && !is_left(Ok(())));
+    }
 }

@@ -517,6 +517,38 @@ fn a_stub_stays_as_long_as_one_sandbox_needs_it() {
 }
 
 #[test]
+fn a_stub_that_two_folders_know_stays_as_long_as_one_sandbox_needs_it() {
+    for wall in walls() {
+        for round in 0..40 {
+            let (workspace, shields) = repository();
+            let before = everything(workspace.path());
+            let git = workspace.path().join(".git");
+            // The repository, and its git directory as a linked worktree sees it: both find nothing there.
+            let of_main = bound(workspace.path(), &shields);
+            let of_git = View {
+                shields: vec![
+                    shield("commondir", Shielded::MissingFile(".\n")),
+                    shield("info/attributes", Shielded::MissingFile("")),
+                ],
+                ..View::plain(git.clone())
+            };
+            let (first, second) = if round % 2 == 0 { (of_main, of_git) } else { (of_git, of_main) };
+            let path = if round % 2 == 0 { "commondir" } else { ".git/commondir" };
+            let survivor = std::thread::scope(|scope| {
+                let survivor = scope.spawn(|| viewed(*wall, folder(), second, |_| {}).unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(round / 2 % 9));
+                drop(viewed(*wall, folder(), first, |_| {}).unwrap());
+                survivor.join().unwrap()
+            });
+            survivor.sh(&format!("echo z > {path}; rm -f {path}; echo z > {path}; true"));
+            assert_eq!(fs::read_to_string(git.join("commondir")).unwrap(), ".\n", "{wall}, {round}");
+            drop(survivor);
+            assert_eq!(everything(workspace.path()), before, "{wall}, {round}");
+        }
+    }
+}
+
+#[test]
 fn what_somebody_put_into_a_stub_is_kept() {
     for wall in walls() {
         let (workspace, shields) = repository();

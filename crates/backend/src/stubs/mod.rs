@@ -10,6 +10,14 @@
 //! both are killed, the next start finds a note that nobody holds ([`sweep_stubs`]). Several sandboxes may need the same
 //! stub: the last one that lets go of the note takes away all that it names. And nobody takes a stub away while the sandbox
 //! lives: to the kernel, a mount on something that was removed is removed too.
+//!
+//! Two notes may be about one place: a repository's folder and, for its linked worktrees, the git directory inside. Each
+//! stub is named by one note only, and held through that one by all who need it. That takes a [`Turn`]: from the look at
+//! the others' notes until all stubs are made, nobody else makes any. Whoever comes first names the stub and makes it.
+//! Whoever comes second finds the first one's note, holds it, finds the stub there, and does not name it again: so it is
+//! neither removed when the first ends (the second holds the note), nor when the second ends (its own note does not say
+//! so). Taking away needs no turn: it is done with the note locked for oneself alone, and whoever finds that note waits for
+//! the lock before looking for the stub, which is gone by then, and makes it anew.
 
 mod note;
 
@@ -18,7 +26,8 @@ use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
+    AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, flock, fstat, mkdirat,
+    openat, openat2,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::geteuid;
@@ -26,7 +35,10 @@ use belljar_sys::standby::{StandBy, stand_by};
 use belljar_wire::message::{Stub, StubKind};
 use note::Note;
 use std::ffi::CString;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
@@ -55,7 +67,7 @@ impl Stubs {
                 Err(no_place("it has no state directory"))
             };
         };
-        // What others made and we found there, we need as long as they do.
+        // What others made, and we find there, has to stay as long as we need it.
         let mut notes = note::of_others(directory, &shielded);
         for missing in needed() {
             if notes.iter().all(|note| !note.is_about(&missing.root)) {
@@ -71,13 +83,23 @@ impl Stubs {
         Ok(Some(Stubs { directory: directory.to_path_buf(), notes, _stand_by: stand_by }))
     }
 
-    /// Makes them.
+    /// Makes those that are not there. What is there by now is as good: it is somebody's own, or named by a note that we
+    /// hold, and not ours to take away.
     pub(crate) fn make(&self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in layout.missing.iter().filter(|missing| !missing.stubs.is_empty()) {
             let note = self.notes.iter().find(|note| note.is_about(&missing.root));
             let note = note.expect("a note for every folder that needs stubs was opened at the beginning");
-            note.add(&missing.stubs).map_err(|error| no_place(&error.to_string()))?;
-            for stub in &missing.stubs {
+            let stubs: Vec<Stub> = missing
+                .shields
+                .iter()
+                .filter(|shield| find(&note.folder, shield).is_err())
+                .filter_map(|shield| stub_for(missing, shield))
+                .collect();
+            if stubs.is_empty() {
+                continue;
+            }
+            note.add(&stubs).map_err(|error| no_place(&error.to_string()))?;
+            for stub in &stubs {
                 plant(&note.folder, stub).map_err(|errno| not_made(&missing.root, stub, errno))?;
             }
         }
@@ -88,6 +110,52 @@ impl Stubs {
 impl Drop for Stubs {
     fn drop(&mut self) {
         self.notes.iter().for_each(|note| note.take_away(&self.directory));
+    }
+}
+
+/// The right to make stubs, of one sandbox at a time.
+pub(crate) struct Turn {
+    _directory: Option<OwnedFd>,
+}
+
+impl Turn {
+    /// Waits for those who are making theirs, which takes a moment. The kernel ends the turn of who is killed.
+    pub(crate) fn take(plan: &Plan, layout: &Layout) -> Result<Turn, SandboxError> {
+        let is_needed = layout.missing.iter().any(|missing| !missing.shields.is_empty());
+        let Some(directory) = plan.stubs().filter(|_| is_needed) else {
+            return Ok(Turn { _directory: None });
+        };
+        if DirBuilder::new().recursive(true).mode(0o700).create(directory).is_err() {
+            // Then there are no notes, and nobody can make stubs.
+            return Ok(Turn { _directory: None });
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, directory, flags, Mode::empty());
+        let directory = directory.map_err(|errno| no_place(&errno.to_string()))?;
+        loop {
+            match flock(&directory, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Turn { _directory: Some(directory) }),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(no_place(&errno.to_string())),
+            }
+        }
+    }
+
+    /// Whether all is there that will be held. What was another sandbox's stub when we looked at the folder may be gone;
+    /// the next one to need it would make one that we do not know of, and take it away below our mount.
+    pub(crate) fn check(&self, layout: &Layout) -> Result<(), SandboxError> {
+        let all = layout
+            .missing
+            .iter()
+            .flat_map(|missing| missing.shields.iter().map(|shield| missing.root.join(shield)));
+        for path in all {
+            if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                let message =
+                    format!("`{}` is protected, and somebody took it away just now", path.display());
+                return Err(SandboxError::runtime("protected_path_gone", message).hint("try again"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -114,6 +182,21 @@ fn stand_by_with(
     let words = ["belljar-guest", "reap"].into_iter().chain(notes.iter().map(|note| note.name.as_str()));
     let words = words.map(CString::new).collect::<Result<_, _>>().map_err(|_| failed(Errno::INVAL))?;
     stand_by(embedded::program(plan.kept_program())?, words, &inherit, guest).map_err(failed)
+}
+
+/// What to make where a shield finds nothing. A folder on the way to others may have been there as somebody's stub when we
+/// looked, and be gone since.
+fn stub_for(missing: &Missing, shield: &str) -> Option<Stub> {
+    let known = missing.stubs.iter().find(|stub| stub.path == shield).cloned();
+    let is_on_the_way =
+        || missing.shields.iter().any(|other| other != shield && Path::new(other).starts_with(shield));
+    known.or_else(|| is_on_the_way().then(|| Stub { path: shield.into(), kind: StubKind::Directory }))
+}
+
+/// What is at a path in a folder, with nobody's link on the way.
+fn find(folder: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(folder, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 /// Makes a stub, with nobody's link on the way. What is there by now is as good.

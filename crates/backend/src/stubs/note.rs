@@ -2,17 +2,18 @@
 //! on that folder finds the same one.
 
 use crate::layout::Missing;
-use belljar_sys::remove::{read_whole, remove_empty_directory, remove_file_with};
+use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use belljar_wire::planted::{self, LONGEST, Planted};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A note that is held: as long as we, or who stands by for us, have it open.
 pub(super) struct Note {
@@ -26,7 +27,6 @@ pub(super) struct Note {
 impl Note {
     /// The note about `folder`, made if there is none, together with whoever else holds it.
     pub(super) fn open(directory: &Path, folder: &Path) -> io::Result<Note> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let opened = open_folder(folder)?;
         let found = fstat(&opened)?;
         let name = format!("{:x}-{:x}", found.st_dev, found.st_ino);
@@ -68,46 +68,59 @@ impl Note {
 impl Note {
     /// Takes away what it says, and itself, unless somebody else needs it still.
     pub(super) fn take_away(&self, directory: &Path) {
-        if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        // The kernel lets go of the one lock before it gives the other: somebody may have been faster.
+        let is_ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_still(&self.file, &directory.join(&self.name));
+        if !is_ours {
             return;
         }
         let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else { return };
+        let mut is_all = true;
         for stub in planted::stubs_of(&note, found.st_dev, found.st_ino) {
-            // One that is gone, or not ours any more.
-            let _ = match &stub.kind {
+            is_all &= !is_left(match &stub.kind {
                 StubKind::Directory => remove_empty_directory(&self.folder, &stub.path),
                 StubKind::File(content) => remove_file_with(&self.folder, &stub.path, &content.0),
-            };
+            });
         }
-        let _ = fs::remove_file(directory.join(&self.name));
+        // Otherwise the next start tries again.
+        if is_all {
+            let _ = fs::remove_file(directory.join(&self.name));
+        }
     }
 }
 
-/// The notes of other sandboxes that name something which we found, and took for what was always there.
+/// The notes of other sandboxes that name something which we need too: by its path, or in a folder of ours that had another
+/// path when they were written.
 pub(super) fn of_others(directory: &Path, shielded: &[&Missing]) -> Vec<Note> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let concerns_us = |planted: &Planted| {
-        let folder = Path::new(OsStr::from_bytes(&planted.folder.0));
-        planted.stubs.iter().any(|stub| {
-            let stub = folder.join(&stub.path);
-            let is_shield = |missing: &&Missing| {
-                stub.strip_prefix(&missing.root)
-                    .is_ok_and(|rest| missing.shields.iter().any(|shield| Path::new(shield) == rest))
-            };
-            shielded.iter().any(is_shield)
-        })
-    };
     let known = entries.filter_map(|entry| {
         let all = planted::decode(&fs::read(entry.path()).ok()?);
-        let first = all.iter().find(|planted| concerns_us(planted))?;
-        let folder = PathBuf::from(OsStr::from_bytes(&first.folder.0));
-        // It may be gone by now, with its stubs: then what we found is gone as well, and the guest will say so.
+        let folder = all.iter().find_map(|planted| folder_that_concerns(planted, shielded))?;
+        // It may be gone by now, with its stubs: then what we found is gone as well, and we will say so.
         Note::open(directory, &folder).ok()
     });
     known.collect()
 }
 
-/// The notes that nobody holds, each of them ours alone now. Those about folders that are gone are removed.
+/// Where the folder of a note is, if something in it is one of our shields.
+fn folder_that_concerns(planted: &Planted, shielded: &[&Missing]) -> Option<PathBuf> {
+    let is_it = |missing: &&&Missing| {
+        stat(&missing.root).is_ok_and(|found| (found.st_dev, found.st_ino) == (planted.device, planted.inode))
+    };
+    let was = Path::new(OsStr::from_bytes(&planted.folder.0));
+    let folder = shielded.iter().find(is_it).map_or(was, |missing| &missing.root);
+    let is_shield = |stub: &Stub| {
+        let stub = folder.join(&stub.path);
+        shielded.iter().any(|missing| {
+            stub.strip_prefix(&missing.root)
+                .is_ok_and(|rest| missing.shields.iter().any(|shield| Path::new(shield) == rest))
+        })
+    };
+    planted.stubs.iter().any(is_shield).then(|| folder.to_path_buf())
+}
+
+/// The notes that nobody holds, each of them ours alone now. A folder that is not found may have been moved, or be on a
+/// disk that is not there now: its note is kept for the next one who works on it, but not for ever.
 pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let alone = entries.filter_map(|entry| {
@@ -116,7 +129,9 @@ pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok().filter(|()| is_still(&file, &place))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).ok()?;
-        let folders = planted::decode(&bytes).into_iter().map(|planted| {
+        let all = planted::decode(&bytes);
+        let says_nothing = all.is_empty();
+        let folders = all.into_iter().map(|planted| {
             let path = PathBuf::from(OsStr::from_bytes(&planted.folder.0));
             (path, planted.device, planted.inode)
         });
@@ -126,7 +141,10 @@ pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
             ((found.st_dev, found.st_ino) == (device, inode)).then_some((folder, path))
         });
         let Some((folder, path)) = here else {
-            let _ = fs::remove_file(&place);
+            let age = file.metadata().and_then(|found| found.modified()).ok()?.elapsed();
+            if says_nothing || age.is_ok_and(|age| age > KEPT_WITHOUT_FOLDER) {
+                let _ = fs::remove_file(&place);
+            }
             return None;
         };
         Some(Note { file, folder, path, name: entry.file_name().to_str()?.to_string() })
@@ -135,7 +153,8 @@ pub(super) fn abandoned(directory: &Path) -> Vec<Note> {
 }
 
 fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Its place only: it may not be readable any more.
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
@@ -144,3 +163,6 @@ fn is_still(file: &File, place: &Path) -> bool {
     let Ok(ours) = file.metadata() else { return false };
     stat(place).is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.dev(), ours.ino()))
 }
+
+/// By then whoever still has the folder has worked on it, and the kernel may have given its number to another.
+const KEPT_WITHOUT_FOLDER: Duration = Duration::from_secs(30 * 24 * 60 * 60);

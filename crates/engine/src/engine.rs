@@ -121,16 +121,23 @@ impl Engine {
         prepared: &Prepared,
         first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
-        let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
-        match self.make_with(prepared, &workspace, first) {
-            Ok(sandbox) => {
-                sandbox.keep(workspace);
-                Ok(sandbox)
-            }
-            Err(error) => {
-                // Nothing ran in it, so there is nothing to tell.
-                let _ = workspace.finish();
-                Err(error)
+        let mut tries = TRIES;
+        loop {
+            let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
+            match self.make_with(prepared, &workspace, first) {
+                Ok(sandbox) => {
+                    sandbox.keep(workspace);
+                    return Ok(sandbox);
+                }
+                Err(error) => {
+                    // Nothing ran in it, so there is nothing to tell.
+                    let _ = workspace.finish();
+                    tries -= 1;
+                    // Another sandbox of the same folder ended meanwhile, and took its stubs along.
+                    if error.code != "protected_path_gone" || tries == 0 {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
@@ -380,5 +387,7 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
 
 /// Refusals of a wall as such. Any other is about what was asked for, and no weaker wall is the answer to that.
 const WALL_REFUSED: [&str; 4] = ["namespaces_refused", "bwrap_missing", "bwrap_failed", "not_in_container"];
+/// So often is a workspace looked at anew that changed while the sandbox was being made.
+const TRIES: u32 = 8;
 /// The code of a refusal because of `at_least`.
 const TOO_WEAK: &str = "assurance_too_low";

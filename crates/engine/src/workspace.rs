@@ -67,7 +67,7 @@ impl Workspace {
         match &spec.mode {
             WorkspaceMode::Bind => match &spec.workspace {
                 // Whoever shows it says what is wrong with it.
-                Some(folder) if !folder.is_dir() => {
+                Some(folder) if std::fs::read_dir(folder).is_err() => {
                     Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) })
                 }
                 None => Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) }),

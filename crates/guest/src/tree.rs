@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 /// Kills every descendant of a supervisor, and returns when it has ended: then nobody is left.
 pub(crate) fn kill_tree(supervisor: Pid) {
-    kill_until(supervisor, || !is_alive(supervisor.as_raw_nonzero().get()));
+    kill_until(supervisor, || {
+        // One that somebody inside has stopped would not see that its tree is gone.
+        let _ = kill_process(supervisor, Signal::CONT);
+        !is_alive(supervisor.as_raw_nonzero().get())
+    });
 }
 
 /// Kills every descendant of this process, and returns when none is left alive.

@@ -11,7 +11,7 @@ use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::protect::{self, Left, LeftKind};
-use belljar_workspace::shelf::{self, HostRepository, Provisioned};
+use belljar_workspace::shelf::{self, HostWorktree, Provisioned};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -165,6 +165,12 @@ impl Workspace {
             What::Clone(clone) => {
                 let Clone { id, state, made, limits } = *clone;
                 if made.failed.is_some() {
+                    // What was made in the empty folder is kept; nothing is not.
+                    let is_empty = std::fs::read_dir(&made.folder).is_ok_and(|mut all| all.next().is_none());
+                    drop(made);
+                    if is_empty {
+                        clone::remove(&state, id)?;
+                    }
                     return Ok(Changes::None);
                 }
                 let collected = clone::collect(&state, id, limits)?;
@@ -192,7 +198,7 @@ fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxE
 /// git on the host writes and reads through links in a git directory, wherever they lead. An agent that worked in the folder
 /// itself may have left one.
 fn refuse_planted(folder: &Path) -> Result<(), SandboxError> {
-    let top = HostRepository::find(folder)?.top;
+    let top = HostWorktree::find(folder)?.top;
     match planted(&protect::view(&top, &[])?) {
         None => Ok(()),
         Some(link) => {

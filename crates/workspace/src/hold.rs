@@ -1,5 +1,6 @@
 //! Holds on what belljar keeps, and files that are written whole.
 
+use crate::remove::remove;
 use belljar_sys::rustix::fs::{FlockOperation, flock};
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -74,14 +75,14 @@ pub(crate) fn remove_whole(directory: &Path) -> io::Result<()> {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let gone = directory.with_file_name(format!("{GONE}{}-{name}", std::process::id()));
     fs::rename(directory, &gone)?;
-    fs::remove_dir_all(gone)
+    remove(&gone)
 }
 
 /// Goes on with what a killed [`remove_whole`] left in a directory. Another one may be at it: both come to the same end.
 pub(crate) fn sweep_gone(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
-        let _ = fs::remove_dir_all(entry.path());
+        let _ = remove(&entry.path());
     }
 }
 

@@ -13,6 +13,7 @@ pub mod pack_judge;
 pub mod protect;
 pub mod quarantine;
 pub mod relay;
+mod remove;
 mod settings;
 pub mod shelf;
 

@@ -341,3 +341,37 @@ fn a_thousand_connections_and_endless_commands() {
     });
     still_works(&prepared);
 }
+
+/// `deepen` asks for the parents of what a client says its history ends at. Git does not ask whether those are shown.
+#[test]
+fn no_history_is_deepened_into_what_is_not_shown() {
+    let stage = Stage::with(policy());
+    let main = stage.host.git(&["rev-parse", "main"]);
+    std::fs::write(stage.host.folder.join("hidden"), "THE-SECRET\n").unwrap();
+    stage.host.git(&["add", "hidden"]);
+    stage.host.git(&["stash", "-q"]);
+    let stash = stage.host.git(&["rev-parse", "refs/stash"]);
+    for lines in [
+        vec![format!("shallow {stash}\n"), "deepen 2147483647\n".into()],
+        vec!["deepen 2147483647\n".into(), format!("shallow {stash}\n")],
+    ] {
+        let mut raw = Raw::ask(stage.address, &pkt::data(b"git-upload-pack /repo\0host=x\0"));
+        raw.list();
+        let mut request = pkt::data(format!("want {main} ofs-delta\n").as_bytes());
+        lines.iter().for_each(|line| request.extend(pkt::data(line.as_bytes())));
+        request.extend(pkt::FLUSH);
+        request.extend(pkt::data(b"done\n"));
+        raw.send(&request);
+        assert!(!raw.rest().contains("PACK"), "{lines:?}");
+    }
+    // One of them alone is what people do.
+    let mut raw = Raw::ask(stage.address, &pkt::data(b"git-upload-pack /repo\0host=x\0"));
+    raw.list();
+    let mut request = pkt::data(format!("want {main} ofs-delta\n").as_bytes());
+    request.extend(pkt::data(b"deepen 1\n"));
+    request.extend(pkt::FLUSH);
+    raw.send(&request);
+    raw.list();
+    raw.send(&pkt::data(b"done\n"));
+    assert!(raw.rest().contains("PACK"));
+}

@@ -209,6 +209,8 @@ mod tests {
             "https://secret@/x",
             "ext::secret@x",
             "foo://ada:secret@example.com/x",
+            "ssh://ada:secret@example.com/x",
+            "git://secret@example.com/x",
             "-u/secret@x",
             "https://x/\nsecret@x",
             "relative/path",

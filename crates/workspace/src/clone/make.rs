@@ -63,7 +63,7 @@ impl Maker<'_> {
     fn clear(&self) -> Result<(), CloneError> {
         for directory in [self.place.ours(), self.place.work()] {
             if directory.symlink_metadata().is_ok() {
-                fs::remove_dir_all(&directory).map_err(CloneError::io(&directory))?;
+                crate::remove::remove(&directory).map_err(CloneError::io(&directory))?;
             }
         }
         fs::create_dir(self.place.work()).map_err(CloneError::io(&self.place.root))

@@ -93,7 +93,7 @@ pub(super) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<St
 }
 
 /// What is open.
-pub(super) fn stat_of(open: impl AsFd) -> io::Result<Stat> {
+pub(crate) fn stat_of(open: impl AsFd) -> io::Result<Stat> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     Ok(Stat::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
 }
@@ -105,7 +105,7 @@ pub(super) fn identity_of(open: impl AsFd) -> io::Result<Identity> {
 }
 
 /// The names in a directory, in order.
-pub(super) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let name = entry?.file_name().to_bytes().to_vec();
@@ -128,7 +128,7 @@ pub(super) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
 }
 
 /// Whether there is nothing, as opposed to something that cannot be reached.
-pub(super) fn is_absent(error: &io::Error) -> bool {
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

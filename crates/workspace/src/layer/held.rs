@@ -6,8 +6,8 @@ use super::change::{ChangeKind, Changes};
 use super::error::LayerError;
 use super::guard::Guard;
 use super::record::Layer;
-use super::remove::remove;
 use super::{rename, walk};
+use crate::remove::remove_at;
 use belljar_sys::rustix::io::Errno;
 use serde::Serialize;
 use std::fs::{self, File};
@@ -77,7 +77,7 @@ impl Held {
         fs::rename(directory, &gone).map_err(failed)?;
         let store = Beneath::open(gone.parent().unwrap_or(&gone)).map_err(failed)?;
         let name = format!(".gone-{id}");
-        remove(store.root(), name.as_bytes()).map_err(failed)
+        remove_at(store.root(), name.as_bytes()).map_err(failed)
     }
 
     /// The same layer, without the hold.

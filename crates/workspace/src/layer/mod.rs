@@ -11,7 +11,7 @@
 //! nothing runs what it finds. The engine makes layers and ends them; the command line shows, applies and discards them.
 
 mod apply;
-mod beneath;
+pub(crate) mod beneath;
 mod change;
 mod error;
 mod guard;
@@ -21,7 +21,6 @@ mod patch;
 mod path;
 pub mod quote;
 mod record;
-mod remove;
 mod rename;
 mod repository;
 mod stat;

@@ -9,8 +9,8 @@ use super::error::LayerError;
 use super::held::Held;
 use super::id::LayerId;
 use super::record::{Layer, Written};
-use super::remove::remove;
 use super::stat::{Moment, Stat};
+use crate::remove::remove_at;
 use belljar_spec::workspace::ProtectedPath;
 use belljar_sys::rustix::fs::{self as sys, FlockOperation, Gid, Mode, Uid};
 use belljar_sys::rustix::io::Errno;
@@ -107,7 +107,7 @@ impl Layers {
             let store = Beneath::open(&self.directory).map_err(failed)?;
             for name in beneath::names(store.root()).map_err(failed)? {
                 if name.starts_with(b".new-") || name.starts_with(b".gone-") {
-                    remove(store.root(), &name).map_err(failed)?;
+                    remove_at(store.root(), &name).map_err(failed)?;
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Layers {
         let gone = format!(".gone-{id}");
         fs::rename(self.directory.join(id.to_string()), self.directory.join(&gone)).map_err(failed)?;
         let store = Beneath::open(&self.directory).map_err(failed)?;
-        remove(store.root(), gone.as_bytes()).map_err(failed)
+        remove_at(store.root(), gone.as_bytes()).map_err(failed)
     }
 
     fn read(&self, id: LayerId) -> Result<Layer, LayerError> {

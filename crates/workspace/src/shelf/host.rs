@@ -11,9 +11,9 @@ use belljar_spec::git::BranchName;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The host's repository.
+/// A worktree of the host's, and the repository that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostRepository {
+pub struct HostWorktree {
     /// Where objects, refs and config are.
     pub common: PathBuf,
     /// What belongs to the worktree alone; the same as `common` but for a linked worktree.
@@ -40,9 +40,9 @@ pub(super) struct Tip {
     pub(super) hash: ObjectId,
 }
 
-impl HostRepository {
+impl HostWorktree {
     /// The one that a folder is in: a linked worktree's and a submodule's too.
-    pub fn find(folder: &Path) -> Result<HostRepository, ShelfError> {
+    pub fn find(folder: &Path) -> Result<HostWorktree, ShelfError> {
         let real = folder.canonicalize().map_err(ShelfError::io(folder))?;
         let found = real.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok());
         let top = found.ok_or_else(|| ShelfError::NoRepository(real.clone()))?;
@@ -56,7 +56,7 @@ impl HostRepository {
             Some(line) => own.join(line).canonicalize().map_err(ShelfError::io(&own))?,
             None => own.clone(),
         };
-        let host = HostRepository { common, own, top: top.to_path_buf(), below };
+        let host = HostWorktree { common, own, top: top.to_path_buf(), below };
         host.check(&link)?;
         Ok(host)
     }
@@ -118,12 +118,11 @@ impl HostRepository {
 impl Tip {
     /// `HASH NAME` a line; what is not is left out.
     pub(super) fn read(lines: &[u8]) -> Vec<Tip> {
-        let lines = std::str::from_utf8(lines).unwrap_or_default().lines();
-        let tip = |line: &str| {
-            let (hash, name) = line.split_once(' ')?;
+        let tip = |line: &[u8]| {
+            let (hash, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
             Some(Tip { name: name.to_string(), hash: object(hash)? })
         };
-        lines.filter_map(tip).collect()
+        lines.split(|byte| *byte == b'\n').filter_map(tip).collect()
     }
 
     /// The name under which a shelf has it: branches as `host`'s, tags as they are.

@@ -11,7 +11,7 @@ mod store;
 mod tree;
 
 pub use error::ShelfError;
-pub use host::HostRepository;
+pub use host::HostWorktree;
 
 use crate::foreign::{Foreign, ForeignError};
 use crate::hold::Hold;
@@ -93,7 +93,7 @@ pub fn provision(
     branch: Option<&BranchName>,
 ) -> Result<Provisioned, ShelfError> {
     let git = Git::find()?;
-    let host = HostRepository::find(folder)?;
+    let host = HostWorktree::find(folder)?;
     if host.is_partial() {
         return Err(ShelfError::Partial(host.top));
     }
@@ -113,7 +113,7 @@ pub fn provision(
     let hold = Hold::together(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
     let (shelf, folder) = (place.name(), tree.folder());
-    let HostRepository { below, common, .. } = host;
+    let HostWorktree { below, common, .. } = host;
     Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, hold })
 }
 
@@ -188,7 +188,7 @@ fn remove_of_repo(place: &Place, own: &str, branch: &BranchName) -> Result<(), S
 }
 
 /// The branch that is checked out on the host; a name for the commit, if none is.
-fn checked_out(git: &Git, host: &HostRepository) -> Result<BranchName, ShelfError> {
+fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ShelfError> {
     let checkout = host.checkout(git)?;
     let short = |hash: &ObjectId| format!("detached-{}", &hash.as_str()[..12]);
     let name = checkout.branch.or_else(|| checkout.commit.as_ref().and_then(|hash| short(hash).parse().ok()));
@@ -218,7 +218,7 @@ fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {
     commit.is_some_and(has)
 }
 
-fn spoiled(host: &HostRepository) -> impl FnOnce(ForeignError) -> ShelfError {
+fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ShelfError {
     let host = host.top.clone();
     move |source| ShelfError::Spoiled { host, source }
 }

@@ -7,7 +7,7 @@
 //!
 //! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
 
-use super::host::{HostRepository, Tip};
+use super::host::{HostWorktree, Tip};
 use super::place::{Place, write_whole};
 use super::{ShelfError, spoiled};
 use crate::foreign::{Foreign, ForeignError};
@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Makes both repositories if they are missing, and brings the host's branches and tags up to date.
-pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostRepository) -> Result<(), ShelfError> {
+pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
     make_ours(git, place, host)?;
     let tips = host.tips(git)?;
     if !place.repo().join("HEAD").exists() {
@@ -34,7 +34,7 @@ pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostRepository) 
     Ok(())
 }
 
-fn make_ours(git: &Git, place: &Place, host: &HostRepository) -> Result<(), ShelfError> {
+fn make_ours(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
     let ours = place.ours();
     if !ours.join("HEAD").exists() {
         let format = git.on(&host.common).args(["rev-parse", "--show-object-format"]).line()?;
@@ -56,7 +56,7 @@ fn make_ours(git: &Git, place: &Place, host: &HostRepository) -> Result<(), Shel
     }
 }
 
-fn make_repo(git: &Git, place: &Place, host: &HostRepository, tips: &[Tip]) -> Result<(), ShelfError> {
+fn make_repo(git: &Git, place: &Place, host: &HostWorktree, tips: &[Tip]) -> Result<(), ShelfError> {
     let unfinished = place.fresh("repo");
     let format = git.on(&place.ours()).args(["rev-parse", "--show-object-format"]).line()?;
     let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
@@ -97,7 +97,7 @@ fn make_repo(git: &Git, place: &Place, host: &HostRepository, tips: &[Tip]) -> R
 fn pack(
     git: &Git,
     place: &Place,
-    host: &HostRepository,
+    host: &HostWorktree,
     wanted: &[Tip],
     known: &[Tip],
     to: &Path,
@@ -133,7 +133,7 @@ fn existing(git: &Git, place: &Place, hashes: HashSet<String>) -> Result<HashSet
 fn bring_objects(
     git: &Git,
     place: &Place,
-    host: &HostRepository,
+    host: &HostWorktree,
     tips: &[Tip],
     seen: &[Tip],
 ) -> Result<(), ShelfError> {
@@ -150,7 +150,7 @@ fn bring_objects(
     Ok(())
 }
 
-fn bring_refs(place: &Place, host: &HostRepository, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
+fn bring_refs(place: &Place, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) -> Result<(), ShelfError> {
     let repo = Foreign::open(&place.repo()).map_err(spoiled(host))?;
     if let Ok(shallow) = fs::read(place.ours().join("shallow")) {
         repo.write("shallow", &shallow).map_err(spoiled(host))?;
@@ -189,10 +189,7 @@ fn config(sha256: bool) -> String {
 }
 
 pub(super) fn remove(directory: &Path) -> Result<(), ShelfError> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(ShelfError::io(directory)(error)),
-        _ => Ok(()),
-    }
+    crate::remove::remove(directory).map_err(ShelfError::io(directory))
 }
 
 fn remove_file(path: &Path) -> Result<(), ShelfError> {

@@ -10,7 +10,7 @@
 //! directory is read as [`Foreign`], and files are put there one by one. Once there is work in a worktree, it is only ever
 //! added to.
 
-use super::host::{Checkout, HostRepository};
+use super::host::{Checkout, HostWorktree};
 use super::place::{Place, write_whole};
 use super::{Outcome, ShelfError, spoiled};
 use crate::foreign::{Foreign, Head, Import, import, object};
@@ -27,7 +27,7 @@ pub(super) struct Tree<'a> {
     pub(super) git: &'a Git,
     pub(super) place: &'a Place,
     pub(super) lock: &'a Hold,
-    pub(super) host: &'a HostRepository,
+    pub(super) host: &'a HostWorktree,
     pub(super) branch: &'a BranchName,
     pub(super) name: String,
 }

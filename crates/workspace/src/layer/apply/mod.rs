@@ -31,8 +31,8 @@ use super::held::Held;
 use super::path::RelPath;
 use super::quote;
 use super::record::Layer;
-use super::remove::remove;
 use super::walk;
+use crate::remove::remove_at;
 use journal::{Journal, State};
 use restored::Restored;
 use std::io;
@@ -231,7 +231,7 @@ fn undo(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<Vec<RelPath>
 fn clear(layer: &Layer, journal: &Journal, host: &Beneath) -> Result<(), LayerError> {
     let failed =
         |source| LayerError::Store { step: "clear the staging place in", path: layer.folder.clone(), source };
-    remove(host.root(), journal.staging.as_bytes()).map_err(failed)?;
+    remove_at(host.root(), journal.staging.as_bytes()).map_err(failed)?;
     journal::remove(layer)
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::layer::beneath::Beneath;
-use crate::layer::remove::remove;
 use crate::layer::{Outcome, Summary};
+use crate::remove::remove_at;
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -155,10 +155,10 @@ fn removal_needs_neither_depth_nor_permission_and_follows_nothing() {
     mode(&top.join("closed"), 0o000);
     deep(&top, 3000);
     let open = Beneath::open(place.path()).unwrap();
-    remove(open.root(), b"tree").unwrap();
+    remove_at(open.root(), b"tree").unwrap();
     assert!(!top.exists());
     assert!(place.path().join("outside/file").exists());
-    remove(open.root(), b"tree").unwrap();
+    remove_at(open.root(), b"tree").unwrap();
 }
 
 /// A chain of directories that no path can name, with a file at its end.

@@ -1,16 +1,30 @@
 //! Removes a directory with all that is in it, however deep, and whatever its modes say to its owner.
 
-use super::beneath;
+use crate::layer::beneath;
 use belljar_sys::rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags};
 use belljar_sys::rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Removes what is at a path of ours, if something is; see [`remove_at`].
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match fs::openat(fs::CWD, parent, flags, Mode::empty()) {
+        Ok(parent) => remove_at(parent, name.as_encoded_bytes()),
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// Removes what is at a name of a directory, if something is. Links are removed, not followed.
 ///
 /// A directory inside is moved up beside the others before it is emptied, so that neither depth nor the length of a path
 /// needs a descriptor or a stack.
-pub(super) fn remove(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
+pub(crate) fn remove_at(parent: impl AsFd, name: &[u8]) -> io::Result<()> {
     let parent = parent.as_fd();
     match fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),

@@ -536,11 +536,15 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     let view = place.view("w").unwrap();
     let git_dir = place.path("w/.git");
     let too_much = [Left { path: git_dir.clone(), what: LeftKind::TooMuch }];
+    // The repository itself is so new that its files count as changed.
+    let too_much_since = |since: SystemTime| -> Vec<Left> {
+        left_since(since, &view).into_iter().filter(|one| one.what != LeftKind::Held).collect()
+    };
     let deep = "d/".repeat(40);
     fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
     let link = git_dir.join("refs/heads").join(&deep).join("link");
     std::os::unix::fs::symlink("/tmp/x", link).unwrap();
-    assert_eq!(left_since(SystemTime::now(), &view), too_much);
+    assert_eq!(too_much_since(SystemTime::now()), too_much);
     fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
     assert_eq!(left(&view), []);
 
@@ -548,7 +552,7 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     for number in 0..=50_000 {
         fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
     }
-    assert_eq!(left_since(SystemTime::now(), &view), too_much);
+    assert_eq!(too_much_since(SystemTime::now()), too_much);
 }
 
 #[test]

@@ -113,6 +113,12 @@ impl Sandbox {
         &self.workspace
     }
 
+    /// Its home, as a path inside: private, and gone with it.
+    pub fn home(&self) -> &str {
+        let home = self.environment.iter().find(|(name, _)| name == "HOME");
+        home.and_then(|(_, value)| value.to_str()).unwrap_or("/")
+    }
+
     /// What it may use.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -3,7 +3,7 @@
 use belljar_engine::layer::quote;
 use belljar_engine::{Changes, Sandbox};
 use belljar_spec::SandboxError;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -58,29 +58,7 @@ pub(super) fn warn(sandbox: &Sandbox) {
 
 /// The same as [`say`], for programs.
 pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
-    Ok(match sandbox.changes().transpose()? {
-        None | Some(Changes::None) => None,
-        Some(Changes::Folder(left)) => Some(json!({
-            "left": left.iter().map(|one| json!({ "path": shown(&one.path), "what": one.what.sentence() })).collect::<Vec<_>>(),
-        })),
-        Some(Changes::Layer { id, summary }) => Some(json!({ "layer": id.to_string(), "changes": summary })),
-        Some(Changes::Shelf { shelf, branch, pushed }) => {
-            Some(json!({ "shelf": shelf, "branch": branch, "pushed": pushed }))
-        }
-        Some(Changes::Clone { id, url, collected }) => Some(json!({
-            "clone": id,
-            "url": url,
-            "branch": collected.branch,
-            "commits": collected.commits.iter().map(|commit| json!({
-                "hash": commit.hash.as_str(),
-                "author": commit.author,
-                "subject": commit.subject,
-                "files": commit.files,
-            })).collect::<Vec<_>>(),
-            "count": collected.count,
-            "uncommitted": collected.uncommitted,
-        })),
-    })
+    Ok(sandbox.changes().transpose()?.and_then(|changes| changes.report()))
 }
 
 /// An agent may have chosen the name.

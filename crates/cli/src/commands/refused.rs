@@ -1,8 +1,7 @@
 //! One line at the end of a run: what it could not reach, and what would allow it.
 
-use belljar_engine::{Refused, Sandbox};
+use belljar_engine::{Refused, RefusedReport, Sandbox};
 use belljar_spec::SandboxId;
-use serde::Serialize;
 
 /// Says it, if there is something to say.
 pub(super) fn say(sandbox: &Sandbox) {
@@ -12,26 +11,8 @@ pub(super) fn say(sandbox: &Sandbox) {
 }
 
 /// The same, for a program.
-#[derive(Serialize)]
-pub(super) struct RefusedReport {
-    destination: String,
-    port: Option<u16>,
-    reason: &'static str,
-    detail: Option<String>,
-    remedy: Option<String>,
-    times: u64,
-}
-
 pub(super) fn report(sandbox: &Sandbox) -> Vec<RefusedReport> {
-    let one = |Refused { refusal, times }: Refused| RefusedReport {
-        destination: refusal.destination.to_string(),
-        port: refusal.port,
-        reason: refusal.reason.code(),
-        detail: refusal.detail.as_ref().map(|detail| detail.as_str().to_string()),
-        remedy: refusal.remedy(),
-        times,
-    };
-    sandbox.refused().into_iter().map(one).collect()
+    sandbox.refused().into_iter().map(RefusedReport::from).collect()
 }
 
 fn line(sandbox: SandboxId, refused: &[Refused]) -> Option<String> {

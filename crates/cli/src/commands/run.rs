@@ -1,12 +1,12 @@
 //! `belljar run`: one command, one sandbox.
 
-use super::refused::{self, RefusedReport};
+use super::refused;
 use super::{block_on, exit_code};
 use super::{changes, model, print};
 use crate::args::{self, RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
-use belljar_engine::{Engine, ExecResult, LlmTotals, Sandbox};
+use belljar_engine::{Engine, ExecResult, LlmTotals, RefusedReport, Sandbox};
 use belljar_spec::{
     BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
     WindowSize,

@@ -1,0 +1,68 @@
+//! What became of a sandbox, in the words that programs read: one shape, whoever asks.
+
+use crate::Changes;
+use belljar_gateway::Refused;
+use belljar_workspace::layer::quote;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Something that was tried to reach and may not be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedReport {
+    pub destination: String,
+    pub port: Option<u16>,
+    pub reason: &'static str,
+    pub detail: Option<String>,
+    /// What would allow it.
+    pub remedy: Option<String>,
+    pub times: u64,
+}
+
+impl From<Refused> for RefusedReport {
+    fn from(Refused { refusal, times }: Refused) -> RefusedReport {
+        RefusedReport {
+            destination: refusal.destination.to_string(),
+            port: refusal.port,
+            reason: refusal.reason.code(),
+            detail: refusal.detail.as_ref().map(|detail| detail.as_str().to_string()),
+            remedy: refusal.remedy(),
+            times,
+        }
+    }
+}
+
+impl Changes {
+    /// For programs; nothing where there is nothing to tell.
+    pub fn report(&self) -> Option<Value> {
+        Some(match self {
+            Changes::None => return None,
+            Changes::Folder(left) => json!({
+                "left": left.iter().map(|one| json!({ "path": shown(&one.path), "what": one.what.sentence() })).collect::<Vec<_>>(),
+            }),
+            Changes::Layer { id, summary } => json!({ "layer": id.to_string(), "changes": summary }),
+            Changes::Shelf { shelf, branch, pushed } => {
+                json!({ "shelf": shelf, "branch": branch, "pushed": pushed })
+            }
+            Changes::Clone { id, url, collected } => json!({
+                "clone": id,
+                "url": url,
+                "branch": collected.branch,
+                "commits": collected.commits.iter().map(|commit| json!({
+                    "hash": commit.hash.as_str(),
+                    "author": commit.author,
+                    "subject": commit.subject,
+                    "files": commit.files,
+                })).collect::<Vec<_>>(),
+                "count": collected.count,
+                "uncommitted": collected.uncommitted,
+            }),
+        })
+    }
+}
+
+/// An agent may have chosen the name.
+fn shown(path: &Path) -> String {
+    quote::name(path.as_os_str().as_bytes())
+}

@@ -94,14 +94,20 @@ pub fn verify(
     let mut checked = Vec::with_capacity(wanted.len());
     for (done, sandbox) in wanted.iter().enumerate() {
         progress(Progress { done, logs: wanted.len() });
-        checked.push(check(directory, *sandbox, view.accounts.get(sandbox)));
+        checked.push(check(directory, *sandbox, view.accounts.get(sandbox), false));
     }
     if checked.iter().any(Checked::is_unsettled) {
-        // The ledger may have been read an instant too early for them.
+        // The ledger may have been read an instant too early for them. Who is alive is asked before it is read again: a log
+        // that ends in between is known to the ledger, or was still held.
+        let unsettled: Vec<_> = checked.iter_mut().filter(|checked| checked.is_unsettled()).collect();
+        let lived: Vec<bool> = unsettled
+            .iter()
+            .map(|one| File::open(&one.verified.file).is_ok_and(|file| is_held(&file)))
+            .collect();
         let view = View::read(directory, None, Holder::Others)?;
-        for checked in checked.iter_mut().filter(|checked| checked.is_unsettled()) {
+        for (checked, lived) in unsettled.into_iter().zip(lived) {
             let sandbox = checked.verified.sandbox;
-            *checked = check(directory, sandbox, view.accounts.get(&sandbox));
+            *checked = check(directory, sandbox, view.accounts.get(&sandbox), lived);
         }
     }
     let mut killed = Vec::new();
@@ -132,10 +138,11 @@ impl Checked {
     }
 }
 
-fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>) -> Checked {
+/// `lived`: it was held when the ledger was read.
+fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>, lived: bool) -> Checked {
     let file = place::log(directory, sandbox);
     let mut found = Findings::of(&file);
-    let (lines, state, unclosed) = match check_file(&file, sandbox, account, &mut found) {
+    let (lines, state, unclosed) = match check_file(&file, sandbox, account, lived, &mut found) {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             found.add(None, Problem::Removed);
@@ -156,11 +163,12 @@ fn check_file(
     path: &Path,
     sandbox: SandboxId,
     account: Option<&Account>,
+    lived: bool,
     found: &mut Findings<'_>,
 ) -> std::io::Result<Outcome> {
     let file = File::open(path)?;
     // Asked before reading: what was not held then has all its lines.
-    let live = is_held(&file);
+    let live = is_held(&file) || lived;
     let closed = account.and_then(|account| account.closed);
     let mut sealed = None;
     let first = account.map(|account| account.opened);

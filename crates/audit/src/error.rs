@@ -1,6 +1,6 @@
 //! What can go wrong with a log, by the step that failed.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, SandboxId};
 use std::io;
 use std::path::PathBuf;
 
@@ -16,6 +16,9 @@ pub enum AuditError {
     /// A file could not be opened or made.
     #[error("cannot open the audit log {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
+    /// A sandbox of this name has one already.
+    #[error("there is an audit log of a sandbox `{0}` already")]
+    Taken(SandboxId),
     /// Another process holds what is held for an instant only.
     #[error("the audit log {} has been held by another process for {seconds} seconds", path.display())]
     Held { path: PathBuf, seconds: u64 },
@@ -54,6 +57,9 @@ impl AuditError {
                 "`ls -ld {}` says whose it is; it must be yours, or set `XDG_STATE_HOME` to a folder that is",
                 path.display()
             ),
+            AuditError::Taken(id) => {
+                format!("give it a name that is new; `belljar audit show {id}` says what the other one was")
+            }
             AuditError::Held { path, .. } => {
                 format!("`fuser {}` says by which; it may be stopped", path.display())
             }
@@ -78,6 +84,9 @@ impl From<AuditError> for SandboxError {
     fn from(error: AuditError) -> SandboxError {
         let code = match error {
             AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) | AuditError::NoLogs(_) => "audit_no_log",
+            AuditError::Taken(_) => {
+                return SandboxError::policy("id_taken", error.to_string()).hint(error.hint());
+            }
             AuditError::Read { .. } | AuditError::LedgerDamaged { .. } => "audit_unreadable",
             _ => "audit_unwritable",
         };

@@ -13,6 +13,7 @@ use crate::ledger::{Closing, Ledger};
 use crate::{AuditError, Event, place};
 use belljar_spec::SandboxId;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -43,12 +44,13 @@ impl Log {
     pub fn create(directory: &Path, sandbox: SandboxId) -> Result<Log, AuditError> {
         place::prepare(directory)?;
         let path = place::log(directory, sandbox);
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|source| AuditError::Open { path: path.clone(), source })?;
+        let file =
+            OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path).map_err(|source| {
+                match source.kind() {
+                    ErrorKind::AlreadyExists => AuditError::Taken(sandbox),
+                    _ => AuditError::Open { path: path.clone(), source },
+                }
+            })?;
         // The file first: one that the ledger knows and nobody finds is one that was removed.
         let opened = hold(&file, &path).and_then(|()| {
             let mut ledger = Ledger::hold(directory)?;
@@ -61,6 +63,11 @@ impl Log {
         })?;
         let state = State { file: Some(file), tip: Tip { next: 0, head }, lost: 0, torn: false };
         Ok(Log { directory: directory.into(), path, sandbox, state: Mutex::new(state) })
+    }
+
+    /// Whether a sandbox of this name has, or had, a log there.
+    pub fn exists(directory: &Path, sandbox: SandboxId) -> bool {
+        place::log(directory, sandbox).symlink_metadata().is_ok()
     }
 
     /// Writes a record. When this fails, nothing of it is in the file, and what it was to record must not happen.

@@ -452,6 +452,7 @@ pub(crate) fn spec(
     let llm = egress.llm.route(&llm.flags()?)?;
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
     Ok(SandboxSpec {
+        id: None,
         backend: sandbox.backend,
         at_least: sandbox.at_least,
         // What the host clones is worked on instead of a folder.

@@ -2,13 +2,14 @@
 
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
+use crate::record::{self, Record};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, config, credentials, llm, machine, pushes, relay};
-use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, new_id, sweep, sweep_stubs};
+use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
-use belljar_gateway::{Gateway, Recorder, SecretStore, Terms};
+use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
@@ -29,6 +30,29 @@ pub struct Engine {
     secrets: Option<Arc<dyn SecretStore>>,
     /// How workspaces are shown, if not as their specification says.
     view: Option<View>,
+    /// Who is told how far the making of a sandbox has come.
+    watcher: Option<Watcher>,
+}
+
+/// What is told of each stage that begins.
+pub type Watcher = Arc<dyn Fn(Stage) + Send + Sync>;
+
+/// A stage of making a sandbox, in order. Where a folder changes while it is looked at, the last two begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Secrets are read, and tokens minted.
+    Credentials,
+    /// Files are made ready, or cloned.
+    Workspace,
+    /// The wall is built.
+    Sandbox,
+}
+
+/// A sandbox that is being making: what is the same behind every wall that is tried.
+struct Making<'m> {
+    prepared: &'m Prepared,
+    record: &'m Record,
+    first: Option<&'m Command>,
 }
 
 /// Whether a wall works here.
@@ -76,6 +100,14 @@ impl Engine {
         self
     }
 
+    /// Tells somebody of each stage that begins, on the thread that makes the sandbox. The last one told of is the one that
+    /// an error came from.
+    #[must_use]
+    pub fn watched(mut self, watcher: Watcher) -> Engine {
+        self.watcher = Some(watcher);
+        self
+    }
+
     /// Makes a sandbox.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         // Building a wall blocks for some milliseconds.
@@ -107,24 +139,26 @@ impl Engine {
     }
 
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
+        let record = Record::new(self.records()?, spec.id)?;
         // Before anything is started: a secret that cannot be read starts nothing.
+        self.begins(Stage::Credentials);
         let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
-        let outcome = self.make_in_workspace(&prepared, first);
+        let making = Making { prepared: &prepared, record: &record, first };
+        let outcome = self.make_in_workspace(&making);
         if outcome.is_err() {
+            record.end();
             prepared.give_back(&self.gateway);
         }
         outcome
     }
 
-    fn make_in_workspace(
-        &self,
-        prepared: &Prepared,
-        first: Option<&Command>,
-    ) -> Result<Sandbox, SandboxError> {
+    fn make_in_workspace(&self, making: &Making<'_>) -> Result<Sandbox, SandboxError> {
         let mut tries = TRIES;
         loop {
-            let workspace = Workspace::prepare(&prepared.spec, || self.state(), || self.secrets())?;
-            match self.make_with(prepared, &workspace, first) {
+            self.begins(Stage::Workspace);
+            let workspace = Workspace::prepare(&making.prepared.spec, || self.state(), || self.secrets())?;
+            self.begins(Stage::Sandbox);
+            match self.make_with(making, &workspace) {
                 Ok(sandbox) => {
                     sandbox.keep(workspace);
                     return Ok(sandbox);
@@ -142,39 +176,33 @@ impl Engine {
         }
     }
 
-    fn make_with(
-        &self,
-        prepared: &Prepared,
-        workspace: &Workspace,
-        first: Option<&Command>,
-    ) -> Result<Sandbox, SandboxError> {
-        let spec = &prepared.spec;
+    fn make_with(&self, making: &Making<'_>, workspace: &Workspace) -> Result<Sandbox, SandboxError> {
+        let spec = &making.prepared.spec;
         let limits = Limits::understand(&spec.limits, machine());
         match spec.backend {
             BackendChoice::Named(name) => {
                 strong_enough(name, spec)?;
-                self.start(backend(name), prepared, workspace, limits, first)
+                self.start(backend(name), making, workspace, limits)
             }
-            BackendChoice::Auto => self.auto(prepared, workspace, &limits, first),
+            BackendChoice::Auto => self.auto(making, workspace, &limits),
         }
     }
 
     /// The strongest wall that works here; a wall that does not is no reason to go on without one.
     fn auto(
         &self,
-        prepared: &Prepared,
+        making: &Making<'_>,
         workspace: &Workspace,
         limits: &Limits,
-        first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
-        let spec = &prepared.spec;
+        let spec = &making.prepared.spec;
         let mut refusals = Vec::new();
         for name in BackendName::AUTO {
             if let Err(refusal) = strong_enough(name, spec) {
                 refusals.push((name, refusal));
                 continue;
             }
-            match self.start(backend(name), prepared, workspace, limits.clone(), first) {
+            match self.start(backend(name), making, workspace, limits.clone()) {
                 Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
                     refusals.push((name, refusal));
                 }
@@ -187,13 +215,12 @@ impl Engine {
     fn start(
         &self,
         backend: &'static dyn Backend,
-        prepared: &Prepared,
+        making: &Making<'_>,
         workspace: &Workspace,
         limits: Limits,
-        first: Option<&Command>,
     ) -> Result<Sandbox, SandboxError> {
-        let spec = &prepared.spec;
-        let id = new_id()?;
+        let Making { prepared, record, first } = *making;
+        let (spec, id) = (&prepared.spec, record.id);
         let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
         let policy = egress(backend.name(), wall, spec)?;
         let secrets = spec.llm.as_ref().map(|_| self.secrets());
@@ -204,8 +231,8 @@ impl Engine {
             _ => None,
         };
         let spec = with_route.as_ref().unwrap_or(spec);
-        let directory = self.records()?;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(&directory, spec));
+        let directory = &record.directory;
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(directory, spec));
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());
@@ -246,10 +273,8 @@ impl Engine {
         }
         // What the sandbox needs outside of it is made while the guest builds what it needs inside. A sandbox that
         // cannot be recorded runs nothing.
-        let record = OnceLock::new();
-        let guest = backend.launch(&plan, &|| {
-            let begun = way_out::record(&directory, id, backend.name(), spec, policy.as_ref())?;
-            let _ = record.set(begun);
+        let mut guest = backend.launch(&plan, &|| {
+            record.begin(backend.name(), spec, policy.as_ref())?;
             if plan.has_way_out() {
                 // Whoever serves says it if this went wrong.
                 let _ = way_out::start(&self.gateway);
@@ -261,12 +286,11 @@ impl Engine {
                 stubs.iter().for_each(|directory| sweep_stubs(directory));
             });
             Ok(())
-        });
-        let mut guest =
-            guest.inspect_err(|_| record.get().into_iter().for_each(|begun: &Arc<Recorder>| begun.end()))?;
-        let recorder = record.into_inner().expect("a backend that started a guest has called `meanwhile`");
+        })?;
+        let recorder = record.recorder().expect("a backend that started a guest has called `meanwhile`");
+        let recorder = Arc::clone(recorder);
         let route = match &secrets {
-            Some(secrets) => llm::open(spec, id, secrets, &recorder).inspect_err(|_| recorder.end())?,
+            Some(secrets) => llm::open(spec, id, secrets, &recorder)?,
             None => None,
         };
         // The first command is running by now. What it dials waits until somebody serves it.
@@ -278,7 +302,7 @@ impl Engine {
                     llm: route.clone(),
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    pushes: Some(pushes::pushes(spec, &directory)),
+                    pushes: Some(pushes::pushes(spec, directory)),
                 };
                 way_out::serve(&self.gateway, &mut guest, terms)?
             }
@@ -304,6 +328,12 @@ impl Engine {
         )
     }
 
+    fn begins(&self, stage: Stage) {
+        if let Some(watcher) = &self.watcher {
+            watcher(stage);
+        }
+    }
+
     /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
     fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
@@ -323,10 +353,7 @@ impl Engine {
     fn records(&self) -> Result<PathBuf, SandboxError> {
         match &self.records {
             Some(directory) => Ok(directory.clone()),
-            None => belljar_audit::directory().map_err(|error| {
-                SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
-                    .hint(error.hint())
-            }),
+            None => belljar_audit::directory().map_err(record::failed),
         }
     }
 

@@ -28,6 +28,7 @@ mod llm;
 mod machine;
 mod publish;
 mod pushes;
+mod record;
 mod relay;
 mod report;
 mod sandbox;
@@ -36,7 +37,7 @@ mod stream;
 mod way_out;
 mod workspace;
 
-pub use engine::{Engine, WallReport};
+pub use engine::{Engine, Stage, WallReport, Watcher};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
@@ -48,7 +49,7 @@ pub use spend::spend;
 pub use way_out::WayOut;
 pub use workspace::Changes;
 
-pub use belljar_backend::{container_around_us, shell};
+pub use belljar_backend::{container_around_us, new_id, shell};
 pub use belljar_gateway::llm::Totals as LlmTotals;
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::{

@@ -1,5 +1,6 @@
 //! A sandbox's route to a model: what it is made of, and what programs inside are told of it.
 
+use crate::record;
 use belljar_audit::Event;
 use belljar_backend::Wall;
 use belljar_gateway::llm::Route;
@@ -62,9 +63,7 @@ pub(crate) fn open(
             .hint("see `--llm`, and `[llm]` in your belljar.toml")
     };
     let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
-    recorder.write(&opened).map_err(|_| {
-        SandboxError::runtime("audit_failed", "what happens cannot be recorded: the log takes no more lines")
-    })?;
+    recorder.write(&opened).map_err(|_| record::full())?;
     Ok(Some(Arc::new(route)))
 }
 

@@ -1,17 +1,14 @@
-//! A sandbox's way out: who serves it, and who keeps its record.
+//! A sandbox's way out, and who serves it.
 
-use crate::credentials::forwarded;
-use belljar_audit::{Event, Log};
 use belljar_backend::Guest;
-use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Recorder, Served, Terms};
+use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
-use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::message::{self, Caught, Families};
 use serde::Serialize;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// What the guest opens for a policy, a route to a model, and one to the host's repository at the port `relay`; `None`
@@ -53,34 +50,6 @@ pub(crate) fn authority(
         SandboxError::runtime("authority_failed", format!("the sandbox has no authority: {error}"))
     })?;
     Ok(Some(Arc::new(made)))
-}
-
-/// Begins the record of a sandbox.
-pub(crate) fn record(
-    directory: &Path,
-    id: SandboxId,
-    backend: BackendName,
-    spec: &SandboxSpec,
-    policy: Option<&EgressPolicy>,
-) -> Result<Arc<Recorder>, SandboxError> {
-    let failed = |error: belljar_audit::AuditError| {
-        SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
-            .hint(error.hint())
-    };
-    let log = Log::create(directory, id).map_err(failed)?;
-    log.append(&Event::SandboxStarted {
-        backend,
-        mode: policy.map_or(Mode::None, |policy| policy.mode),
-        rules: policy
-            .map_or_else(Vec::new, |policy| policy.allow.iter().map(|rule| rule.label.to_string()).collect()),
-        loosened: loosened(backend, spec),
-        belljar: env!("CARGO_PKG_VERSION").into(),
-    })
-    .map_err(failed)?;
-    for event in forwarded(spec) {
-        log.append(&event).map_err(failed)?;
-    }
-    Ok(Arc::new(Recorder::new(Some(log))))
 }
 
 /// How a sandbox's connections reach the gateway.
@@ -152,29 +121,6 @@ pub(crate) fn start(gateway: &OnceLock<Gateway>) -> std::io::Result<&Gateway> {
 fn make_room() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-/// What was asked for that makes the sandbox weaker.
-fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
-    let mut loosened = Vec::new();
-    if matches!(backend, BackendName::Host | BackendName::Container) {
-        loosened.push(format!("backend {backend}: no wall"));
-    }
-    if spec.nesting == Nesting::Allowed {
-        loosened.push("user namespaces inside".to_string());
-    }
-    if let Some(policy) = &spec.egress {
-        if policy.mode == Mode::Open {
-            loosened.push("every public name can be reached".to_string());
-        }
-        loosened
-            .extend(policy.private.iter().map(|range| format!("the private range {range} can be reached")));
-    }
-    loosened.extend(spec.forwarded.iter().map(|one| format!("the real value of {} is inside", one.source)));
-    if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
-        loosened.push("the private key of the GitHub App is inside".to_string());
-    }
-    loosened
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{ProtectedPath, WorkspaceMode};
-use crate::{Assurance, BackendChoice, LimitsSpec};
+use crate::{Assurance, BackendChoice, LimitsSpec, SandboxId};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ use std::str::FromStr;
 /// What a caller wants. The rest has a default.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxSpec {
+    /// The name it gets; without one a new one is made.
+    pub id: Option<SandboxId>,
     /// Which wall.
     pub backend: BackendChoice,
     /// The weakest wall that will do.

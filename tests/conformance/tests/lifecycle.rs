@@ -2,13 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use belljar_engine::{Engine, Sandbox};
-use belljar_spec::{Assurance, BackendName, ErrorKind, SandboxError, Stdin, WorkspacePath};
+use belljar_engine::{Engine, Sandbox, Stage};
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{Assurance, BackendName, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_conformance::*;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 for_every_backend![
@@ -26,6 +28,8 @@ for_every_backend![
     a_guest_that_is_killed_takes_its_commands_along,
     a_caller_that_is_killed_leaves_nothing_running,
     what_a_sandbox_says_of_itself_is_true,
+    a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again,
+    the_stages_of_a_sandbox_are_told_as_they_begin,
     a_workspace_outlives_its_sandbox,
     without_a_workspace_it_is_empty_and_goes_away,
     the_workspace_can_be_where_it_is_on_the_host,
@@ -331,6 +335,35 @@ async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
     } else {
         assert_eq!(Path::new(place.workspace()), place.on_host().canonicalize().unwrap());
     }
+}
+
+async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backend: BackendName) {
+    let records = tempfile::tempdir().unwrap();
+    let engine = Engine::new().with_records(records.path());
+    let id = belljar_engine::new_id().unwrap();
+    let made = || Place::made_by(&engine, backend, |spec| spec.id = Some(id));
+    let place = made().await.unwrap();
+    assert_eq!(place.id(), id);
+    assert!(records.path().join(format!("{id}.jsonl")).exists());
+    assert_eq!(made().await.err().unwrap().code, "id_taken", "while it lives");
+    assert_eq!(text(&place.run(&sh("echo well")).await.stdout), "well\n");
+    place.dispose().await;
+    assert_eq!(made().await.err().unwrap().code, "id_taken", "and afterwards");
+}
+
+async fn the_stages_of_a_sandbox_are_told_as_they_begin(backend: BackendName) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let engine = Engine::new().watched(Arc::new(move |stage| heard.lock().unwrap().push(stage)));
+    Place::made_by(&engine, backend, |_| {}).await.unwrap();
+    let all = [Stage::Credentials, Stage::Workspace, Stage::Sandbox];
+    assert_eq!(std::mem::take(&mut *told.lock().unwrap()), all);
+    // The last one is where it went wrong.
+    let missing = |spec: &mut SandboxSpec| {
+        spec.mode = WorkspaceMode::Overlay { layer: Some("none".into()) };
+    };
+    let error = Place::made_by(&engine, backend, missing).await.err().unwrap();
+    assert_eq!((error.code, told.lock().unwrap().last()), ("layer_missing", Some(&Stage::Workspace)));
 }
 
 async fn a_workspace_outlives_its_sandbox(backend: BackendName) {

@@ -22,7 +22,6 @@ mod way;
 
 use parts::Part;
 use std::error::Error;
-use std::fs;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -46,7 +45,7 @@ fn conduct(words: &[&str]) -> Outcome<()> {
         _ => (ROUNDS, words),
     };
     let parts = Part::chosen(names)?;
-    say_how_busy();
+    belljar_bench_sample::say_how_busy();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stage = stage::Stage::set().await?;
@@ -58,16 +57,5 @@ fn conduct(words: &[&str]) -> Outcome<()> {
     })
 }
 
-/// Figures of a busy machine are figures of something else.
-fn say_how_busy() {
-    let line = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = line.split(' ').next().unwrap_or_default();
-    println!("load average at the start: {load}");
-    if load.parse::<f64>().is_ok_and(|load| load > QUIET) {
-        println!("warning: this machine is busy; figures below are only good for their ratios, if at all");
-    }
-}
-
 /// How often each case is measured, if nobody says.
 const ROUNDS: usize = 7;
-const QUIET: f64 = 0.5;

@@ -1,7 +1,7 @@
 //! From exec to exit of one command in a new sandbox.
 
 use crate::peers::{Peers, works};
-use crate::sample::{Case, print};
+use belljar_bench_sample::{Case, print};
 use std::thread;
 use std::time::Duration;
 

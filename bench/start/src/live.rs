@@ -1,7 +1,7 @@
 //! One command in a sandbox that lives already, through the library.
 
 use crate::peers::{Peers, works};
-use crate::sample::{Case, print};
+use belljar_bench_sample::{Case, print};
 use belljar_engine::Engine;
 use belljar_spec::{Command, SandboxSpec};
 use std::error::Error;

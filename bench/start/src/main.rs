@@ -10,7 +10,6 @@ mod cold;
 mod idle;
 mod live;
 mod peers;
-mod sample;
 
 use std::error::Error;
 

@@ -14,12 +14,10 @@
 mod belljar;
 mod load;
 mod parts;
-mod sample;
 mod tree;
 
 use parts::Part;
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -40,7 +38,7 @@ fn conduct(words: &[&str]) -> Outcome<()> {
         _ => (ROUNDS, words),
     };
     let parts = Part::chosen(names)?;
-    say_how_busy();
+    belljar_bench_sample::say_how_busy();
     let folder = tempfile::Builder::new().prefix("belljar-bench-").tempdir_in(std::env::current_dir()?)?;
     let belljar = belljar::Belljar::find(folder.path())?;
     for part in parts {
@@ -49,16 +47,5 @@ fn conduct(words: &[&str]) -> Outcome<()> {
     Ok(())
 }
 
-/// Figures of a busy machine are figures of something else.
-fn say_how_busy() {
-    let line = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = line.split(' ').next().unwrap_or_default();
-    println!("load average at the start: {load}");
-    if load.parse::<f64>().is_ok_and(|load| load > QUIET) {
-        println!("warning: this machine is busy; figures below are only good for their ratios, if at all");
-    }
-}
-
 /// How often each case is measured, if nobody says.
 const ROUNDS: usize = 5;
-const QUIET: f64 = 0.5;

@@ -3,8 +3,8 @@
 
 use crate::Outcome;
 use crate::belljar::{Belljar, must, quiet};
-use crate::sample::{Case, print};
 use crate::tree;
+use belljar_bench_sample::{Case, print};
 use std::fs;
 use std::path::Path;
 use std::thread;

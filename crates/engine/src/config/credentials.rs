@@ -33,6 +33,8 @@ pub struct CredentialFlags {
 pub enum WebSearch {
     /// The first whose secret there is.
     Detect,
+    /// The same; none, where no secret is kept or nothing may leave: who asks has another way to search.
+    IfKept,
     /// This one.
     Named(SecretName),
 }
@@ -60,7 +62,10 @@ impl Loaded {
         for name in &flags.secrets {
             chosen.take(name)?;
         }
-        if let Some(search) = &flags.web_search {
+        let is_shut = self.policy.as_ref().is_some_and(|policy| policy.mode == Mode::None);
+        if let Some(search) = &flags.web_search
+            && !(is_shut && *search == WebSearch::IfKept)
+        {
             chosen.search(search, store)?;
         }
         let forwarded = chosen.variables(flags)?;
@@ -174,7 +179,7 @@ impl Chosen<'_> {
                     SandboxError::policy("no_web_search", message).hint(format!("there are {listed}"))
                 );
             }
-            WebSearch::Detect => names.iter().find_map(|name| {
+            WebSearch::Detect | WebSearch::IfKept => names.iter().find_map(|name| {
                 let credential = self.find(name)?;
                 let SecretSource::Kept(reference) = &credential.source else { return None };
                 store.read(reference).ok().map(|_| credential.clone())
@@ -182,6 +187,7 @@ impl Chosen<'_> {
         };
         match found {
             Some(credential) => self.push(credential),
+            None if *search == WebSearch::IfKept => Ok(()),
             None => Err(SandboxError::policy(
                 "no_web_search",
                 format!("no search of the web has a secret: {listed}"),

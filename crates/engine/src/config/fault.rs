@@ -42,7 +42,7 @@ pub(super) fn argument(path: &Path) -> String {
 }
 
 /// The nearest of some words, if one is near enough to be meant.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     // A short word is near to everything.
     let near = |candidate: &&str| 1 + candidate.len() / 4;
     let distance = |candidate: &&str| strsim::damerau_levenshtein(word, candidate);

@@ -1,8 +1,8 @@
 //! A file as it was written: its keys and where they stand. What they mean is the layer's business.
 
-use super::fault::{at, nearest, plain};
 use super::llm::LlmTable;
 use super::read::Text;
+use super::toml_text::TomlText;
 use belljar_spec::SandboxError;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
@@ -121,32 +121,8 @@ pub(super) struct Scalar(pub(super) String);
 impl File {
     /// The file as written, or the line that is none.
     pub(super) fn parse(text: &Text) -> Result<File, SandboxError> {
-        toml::from_str(&text.content).map_err(|error| {
-            let place = text.place(error.span().map_or(0, |span| span.start));
-            match unknown_key(error.message()) {
-                Some((key, known)) => {
-                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    let fault =
-                        at(&place, "config_unknown_key", format!("there is no key `{}`", plain(&key)));
-                    fault.hint(match nearest(&key, &known) {
-                        Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("known here: {}", known.join(", ")),
-                    })
-                }
-                None => at(&place, "config_syntax", plain(error.message()).replace("\\n", ", "))
-                    .hint(correction(error.message())),
-            }
-        })
+        TomlText { name: &text.name, content: &text.content }.parse(correction)
     }
-}
-
-/// Serde says ``unknown field `x`, expected one of `a`, `b` ``; a test holds it to that. The key may have backticks of
-/// its own, the known ones have none.
-fn unknown_key(message: &str) -> Option<(String, Vec<String>)> {
-    let rest = message.strip_prefix("unknown field `")?;
-    let (key, expected) = rest.rsplit_once("`, expected ")?;
-    let known = expected.split('`').skip(1).step_by(2).map(str::to_string).collect();
-    Some((key.to_string(), known))
 }
 
 fn correction(message: &str) -> &'static str {
@@ -200,7 +176,7 @@ impl<'de> Deserialize<'de> for Scalar {
 pub(super) fn known_keys(header: &str) -> Vec<String> {
     let content = format!("{header}\nno_such_key = 1\n");
     let error = toml::from_str::<File>(&content).expect_err("there is no such key");
-    unknown_key(error.message()).expect("serde names the keys that it knows").1
+    super::toml_text::unknown_key(error.message()).expect("serde names the keys that it knows").1
 }
 
 #[cfg(test)]

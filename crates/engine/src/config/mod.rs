@@ -27,10 +27,12 @@ mod place;
 mod read;
 mod rule_table;
 mod schema;
+mod toml_text;
 mod trust;
 
 pub use authorities::AuthorityFile;
 pub use credentials::{CredentialFlags, GitHubFlags, WebSearch};
+pub use fault::nearest;
 pub use flags::EgressFlags;
 pub use git_table::GitSettings;
 pub use layer::{Layer, Settings};
@@ -39,4 +41,5 @@ pub use load::{Loaded, Note, check, load, load_from};
 pub use merge::Origins;
 pub use place::{At, Origin, Place, Places};
 pub use schema::schema;
+pub use toml_text::TomlText;
 pub use trust::{Proposal, Standing, propose, propose_from, revoke, revoke_from};

@@ -3,6 +3,7 @@
 use super::fault::{argument, shown};
 use super::layer::Layer;
 use super::place::{Place, Places};
+use super::toml_text::TomlText;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, stat};
 use belljar_sys::rustix::io::Errno;
@@ -24,9 +25,7 @@ pub(super) struct Text {
 impl Text {
     /// The line that a byte stands in.
     pub(super) fn place(&self, byte: usize) -> Place {
-        let before = &self.content.as_bytes()[..byte.min(self.content.len())];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        Place { file: self.name.clone(), line }
+        TomlText { name: &self.name, content: &self.content }.place(byte)
     }
 }
 

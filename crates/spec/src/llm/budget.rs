@@ -49,6 +49,21 @@ impl Budget {
         let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
         number.filter(|number| *number > 0).ok_or_else(wrong)
     }
+
+    /// Within both.
+    #[must_use]
+    pub fn strictest(self, other: Budget) -> Budget {
+        Budget {
+            calls: least(self.calls, other.calls),
+            turns: least(self.turns, other.turns),
+            tokens: least(self.tokens, other.tokens),
+            cost: least(self.cost, other.cost),
+        }
+    }
+}
+
+fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    [one, other].into_iter().flatten().min()
 }
 
 impl FromStr for Budget {
@@ -86,6 +101,14 @@ impl fmt::Display for Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_budgets_the_strictest_holds() {
+        let one: Budget = "calls=5,tokens=2m".parse().unwrap();
+        let other: Budget = "calls=9,tokens=1m,usd=3".parse().unwrap();
+        assert_eq!(one.strictest(other).to_string(), "calls=5,tokens=1000000,usd=3.00");
+        assert_eq!(one.strictest(Budget::default()), one);
+    }
 
     #[test]
     fn a_budget_is_what_may_be_used() {

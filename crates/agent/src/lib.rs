@@ -11,7 +11,11 @@
 
 pub mod adapter;
 pub mod claims;
+mod clip;
 pub mod entry;
 pub mod heard;
+pub mod lines;
 pub mod parse;
+mod recent;
 pub mod stop;
+pub mod stream;

@@ -5,7 +5,7 @@
 //! told either: the turn ends without an answer.
 
 use super::Parser;
-use super::pick::{count, flat, plain, text, tokens, words};
+use super::pick::{flat, plain, text, tokens, words};
 use super::tally::Tally;
 use crate::claims::{Claims, Ending};
 use crate::heard::{Heard, Said};
@@ -56,7 +56,7 @@ impl Codex {
             Some("reasoning") => self.tally.said(None, vec![Said::Thinking(said())], None),
             // Something that it goes on without.
             Some("error") => self.tally.other(text(item, "/message").unwrap_or("error")),
-            Some("todo_list") => self.tally.other(item.to_string()),
+            _ if !is_tool(item) => self.tally.other(item.to_string()),
             _ => {
                 // Some are told of only when they are done.
                 if text(item, "/id").is_none_or(|id| !self.started.contains(id)) {
@@ -108,14 +108,17 @@ impl Codex {
 
 fn is_tool(item: &Value) -> bool {
     let kind = text(item, "/type").unwrap_or_default();
-    !matches!(kind, "agent_message" | "reasoning" | "error" | "todo_list" | "")
+    !matches!(kind, "agent_message" | "reasoning" | "error" | "plan" | "todo_list" | "")
 }
 
 /// A call, from what the item says of it beside what came of it.
 fn call(item: &Value) -> Said {
     let (kind, tool) = (text(item, "/type").unwrap_or_default(), text(item, "/tool"));
     let asked: Map<String, Value> = match item.as_object() {
-        Some(item) => item.iter().filter(|(key, _)| !OUTCOME.contains(&key.as_str())).map(pair).collect(),
+        Some(item) => {
+            let asked = item.iter().filter(|(key, _)| !OUTCOME.contains(&key.as_str()));
+            asked.map(|(key, value)| (key.clone(), value.clone())).collect()
+        }
         None => Map::new(),
     };
     Said::ToolUse {
@@ -123,10 +126,6 @@ fn call(item: &Value) -> Said {
         name: tool.unwrap_or(kind).into(),
         input: Value::Object(asked),
     }
-}
-
-fn pair((key, value): (&String, &Value)) -> (String, Value) {
-    (key.clone(), value.clone())
 }
 
 /// What came of it.
@@ -141,9 +140,7 @@ fn given(item: &Value) -> String {
 
 fn has_failed(item: &Value) -> bool {
     let status = text(item, "/status").unwrap_or_default();
-    // A command that a signal ended has a negative one.
-    let exit = item["exit_code"].as_i64().is_some_and(|code| code != 0)
-        || count(item, "/exit_code").unwrap_or(0) != 0;
+    let exit = item["exit_code"].as_f64().is_some_and(|code| code != 0.0);
     exit || matches!(status, "failed" | "declined") || words(item, "/error/message").is_some()
 }
 

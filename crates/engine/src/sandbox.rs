@@ -4,7 +4,7 @@ use crate::faults::disposed;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Workspace};
-use crate::{LlmTotals, WayOut};
+use crate::{LlmOutcomes, LlmTotals, WayOut};
 use belljar_backend::{Counters, Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
@@ -143,6 +143,11 @@ impl Sandbox {
     /// in it afterwards.
     pub fn llm(&self) -> Option<LlmTotals> {
         self.outside.route.as_ref().map(|route| route.totals())
+    }
+
+    /// What became of its calls to the model so far; `None` without a route to one.
+    pub fn llm_outcomes(&self) -> Option<LlmOutcomes> {
+        self.outside.route.as_ref().map(|route| route.outcomes())
     }
 
     /// Fetches something for the sandbox, from outside of it: the same policy, the same record.

@@ -43,6 +43,7 @@ end_user = "team-1"
 
 [llm.budget]
 calls = 100
+turns = 30
 tokens = "2m"
 usd = 5.5
 
@@ -61,7 +62,7 @@ fn a_whole_table_is_understood() {
     );
     assert_eq!(route.key.as_ref().map(ToString::to_string).as_deref(), Some("file:/run/secrets/llm"));
     assert_eq!(admin_key.map(|key| key.to_string()).as_deref(), Some("env:ADMIN"));
-    assert_eq!(route.budget.to_string(), "calls=100,tokens=2000000,usd=5.50");
+    assert_eq!(route.budget.to_string(), "calls=100,turns=30,tokens=2000000,usd=5.50");
     assert!(route.allows("claude-x") && route.allows("gpt-5") && !route.allows("gemini"));
     let price = route.price("claude-x").expect("it has a price");
     let expected =
@@ -94,14 +95,18 @@ fn nobody_has_more_than_the_operator_allows() {
     let budget = |user: &str, given: &str| {
         loaded(OPERATOR, user, &flags(given)).map(|loaded| loaded.expect("a route").route.budget.to_string())
     };
-    assert_eq!(budget("", "calls=7").expect("less"), "calls=7,tokens=2000000,usd=5.50");
+    assert_eq!(budget("", "calls=7").expect("less"), "calls=7,turns=30,tokens=2000000,usd=5.50");
     assert_eq!(
         budget("[llm.budget]\ncalls = 3", "calls=7").expect("a flag"),
-        "calls=7,tokens=2000000,usd=5.50"
+        "calls=7,turns=30,tokens=2000000,usd=5.50"
     );
-    for (user, given) in
-        [("", "calls=101"), ("", "tokens=3m"), ("", "usd=6"), ("[llm.budget]\nusd = 100", "calls=1")]
-    {
+    for (user, given) in [
+        ("", "calls=101"),
+        ("", "turns=31"),
+        ("", "tokens=3m"),
+        ("", "usd=6"),
+        ("[llm.budget]\nusd = 100", "calls=1"),
+    ] {
         let error = budget(user, given).expect_err(given);
         assert_eq!(error.code, "llm_budget_too_wide");
         assert!(error.message.contains("belljar.toml:2"), "{error}");

@@ -88,7 +88,7 @@ fn a_program_is_told_the_same_as_json() {
     assert_eq!(
         report["llm"],
         serde_json::json!({"calls": 1, "input_tokens": 100, "output_tokens": 30, "cache_read": 7, "cache_write": 2000,
-            "cost_usd": 2407, "calls_without_cost": 0, "calls_estimated": 0, "refused": 0})
+            "cost_usd": 2407, "calls_without_cost": 0, "calls_estimated": 0, "refused": 0, "turns": 1, "millis": report["llm"]["millis"]})
     );
     let off = home.run(&["run", "--json", "--llm", "off", "--", "sh", "-c", "echo $OPENAI_BASE_URL"]);
     let report: serde_json::Value = serde_json::from_str(&off.stdout).expect("one object");

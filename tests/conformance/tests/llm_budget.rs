@@ -10,6 +10,8 @@ use belljar_tests_hosts::Response;
 for_every_wall![
     the_budget_stops_the_next_call,
     calls_at_once_are_no_more_than_the_budget,
+    turns_are_answers_and_not_calls,
+    turns_at_once_are_no_more_than_the_budget,
     tokens_are_counted_from_answers,
     money_is_counted_by_prices,
     money_is_counted_as_litellm_tells_it,
@@ -62,6 +64,42 @@ print(statuses.count(200), statuses.count(400))",
         .await;
     assert_eq!((said.as_str(), to.model.requests().len()), ("5 25", 5));
     assert_eq!(to.place.llm().map(|totals| (totals.calls, totals.refused)), Some((5, 25)));
+}
+
+async fn turns_are_answers_and_not_calls(backend: BackendName) {
+    let to = routed(backend, UpstreamKind::Anthropic, |route| route.budget = budget("turns=2")).await;
+    let failing = std::sync::atomic::AtomicUsize::new(3);
+    to.model.instead(move |_| {
+        let left = failing.load(std::sync::atomic::Ordering::Relaxed);
+        failing.store(left.saturating_sub(1), std::sync::atomic::Ordering::Relaxed);
+        (left > 0).then(|| Response::status(529))
+    });
+    let said = to
+        .ask(
+            "
+for stream in [True, False, True, True, False, True]: status, text = ask('/v1/messages', message(stream=stream)); print(status, end=' ')
+print(text)",
+        )
+        .await;
+    assert!(said.starts_with("529 529 529 200 200 400 "), "{said}");
+    assert!(said.contains("2 of 2 turns are used") && said.contains("--llm-budget"), "{said}");
+    let totals = to.place.llm().unwrap();
+    assert_eq!((totals.calls, totals.turns, totals.refused), (5, 2, 1));
+}
+
+async fn turns_at_once_are_no_more_than_the_budget(backend: BackendName) {
+    let to = routed(backend, UpstreamKind::OpenAi, |route| route.budget = budget("turns=5")).await;
+    let said = to
+        .ask(
+            "
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(30) as pool:
+    statuses = list(pool.map(lambda _: ask('/v1/chat/completions', message(stream=True))[0], range(30)))
+print(statuses.count(200), statuses.count(400))",
+        )
+        .await;
+    assert_eq!((said.as_str(), to.model.requests().len()), ("5 25", 5));
+    assert_eq!(to.place.llm().map(|totals| totals.turns), Some(5));
 }
 
 async fn tokens_are_counted_from_answers(backend: BackendName) {

@@ -25,7 +25,7 @@ pub(crate) struct LlmArgs {
     /// Allow only models of this name, where `*` stands for any letters: `claude-*`; may be repeated
     #[arg(long = "llm-model", value_name = "GLOB")]
     models: Vec<ModelGlob>,
-    /// How much may be used: `calls=100`, `tokens=2m`, `usd=5`, or several of them with commas
+    /// How much may be used: `calls=100`, `turns=30`, `tokens=2m`, `usd=5`, or several of them with commas
     #[arg(long = "llm-budget", value_name = "BUDGET")]
     budget: Option<Budget>,
 }

@@ -141,7 +141,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "kind": route.kind,
             "key": route.key.as_ref().map(ToString::to_string),
             "models": route.models,
-            "budget": { "calls": route.budget.calls, "tokens": route.budget.tokens, "usd_micros": route.budget.cost },
+            "budget": { "calls": route.budget.calls, "turns": route.budget.turns, "tokens": route.budget.tokens, "usd_micros": route.budget.cost },
             "account": route.billing.account(),
             "port": route.port,
             "from": origin.to_string(),

@@ -1,10 +1,9 @@
 //! An answer on its way in: piece by piece as it comes, counted, and without the key.
 
-use super::call::Call;
+use super::call::{Call, End};
 use crate::credentials::Redact;
 use crate::outbound::Kept;
 use crate::serving::Serving;
-use belljar_audit::CallEnding;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use std::io;
 use std::pin::Pin;
@@ -57,16 +56,16 @@ impl Answer {
         if let Some(rest) = &rest {
             self.call.saw(rest);
         }
-        self.call.end(CallEnding::Finished);
+        self.call.end(End::Finished);
         if let Some(connection) = self.connection.take() {
             connection.keep();
         }
         rest
     }
 
-    fn fail(&mut self, error: io::Error) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    fn fail(&mut self, end: End, error: io::Error) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         self.over = true;
-        self.call.end(CallEnding::BrokenOffOutside);
+        self.call.end(end);
         Poll::Ready(Some(Err(error)))
     }
 
@@ -100,20 +99,22 @@ impl Body for Answer {
                 Poll::Pending => {
                     return match self.silence.as_mut().poll(context) {
                         Poll::Pending => Poll::Pending,
-                        Poll::Ready(()) => self.fail(io::ErrorKind::TimedOut.into()),
+                        Poll::Ready(()) => self.fail(End::TooSlow, io::ErrorKind::TimedOut.into()),
                     };
                 }
                 Poll::Ready(None) => {
                     return Poll::Ready(self.finish().map(|rest| Ok(Frame::data(rest))));
                 }
-                Poll::Ready(Some(Err(error))) => return self.fail(io::Error::other(error)),
+                Poll::Ready(Some(Err(error))) => {
+                    return self.fail(End::BrokenOff, io::Error::other(error));
+                }
                 Poll::Ready(Some(Ok(frame))) => frame,
             };
             self.silence.as_mut().reset(Instant::now() + SILENCE);
             // Trailers end here: nobody needs them, and nobody looks at them for the key.
             let Ok(bytes) = frame.into_data() else { continue };
             if self.serving.meter.spend(bytes.len() as u64).is_err() {
-                return self.fail(io::ErrorKind::QuotaExceeded.into());
+                return self.fail(End::ByteLimit, io::ErrorKind::QuotaExceeded.into());
             }
             let passed = self.pass(bytes);
             if !passed.is_empty() {

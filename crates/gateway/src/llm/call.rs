@@ -1,13 +1,14 @@
 //! One call, from when it leaves until it is written down. However it ends, it is counted: dropped before its end, with
 //! what was seen of it.
 
-use super::ledger::{Ledger, Spent};
+use super::ledger::{Ledger, Spent, Takes};
+use super::outcome::Outcome;
 use super::paths::{Asked, Purpose};
 use super::usage::{Reader, Shape, Usage};
 use super::{headers, route};
 use crate::record::Recorder;
 use belljar_audit::{CallEnding, CostSource, Event};
-use belljar_spec::egress::Printable;
+use belljar_spec::egress::{Printable, Reason};
 use belljar_spec::llm::{Price, Usd};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
@@ -27,9 +28,35 @@ pub(super) struct Call {
     /// Bytes of the question.
     pub(super) sent: usize,
     pub(super) seen: Option<Seen>,
-    /// Whether it may have arrived.
-    pub(super) left: bool,
     pub(super) over: bool,
+}
+
+/// How a call comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// All that the upstream had to say was heard.
+    Finished,
+    /// The program went away.
+    HungUp,
+    /// The upstream went away.
+    BrokenOff,
+    /// It was not even reached: nothing left.
+    Unreachable,
+    /// It said nothing for too long.
+    TooSlow,
+    /// The sandbox has used up its bytes.
+    ByteLimit,
+}
+
+impl End {
+    /// As the record says it.
+    fn ending(self) -> CallEnding {
+        match self {
+            End::Finished => CallEnding::Finished,
+            End::HungUp => CallEnding::BrokenOffInside,
+            End::BrokenOff | End::Unreachable | End::TooSlow | End::ByteLimit => CallEnding::BrokenOffOutside,
+        }
+    }
 }
 
 /// What there is of an answer.
@@ -65,31 +92,22 @@ impl Call {
         }
     }
 
-    /// Nothing of it was sent.
-    pub(super) fn never_left(&mut self) {
-        self.left = false;
-    }
-
     /// It was refused at the last moment, which is written elsewhere.
     pub(super) fn forget(&mut self) {
         self.over = true;
-        if self.asked.purpose == Purpose::Call {
-            self.ledger.give_back();
-        }
+        self.ledger.give_back(Takes::from(&self.asked));
     }
 
     /// It is over; only the first word on it counts.
-    pub(super) fn end(&mut self, ending: CallEnding) {
+    pub(super) fn end(&mut self, end: End) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
         let usage = self.seen.as_mut().map(|seen| seen.reader.finish()).unwrap_or_default();
-        let (spent, source) = self.spent(&usage, ending);
-        match (self.asked.purpose, self.left) {
-            (Purpose::Call, true) => self.ledger.add(spent),
-            (Purpose::Call, false) => self.ledger.give_back(),
-            (Purpose::Count | Purpose::List, _) => {}
-        }
+        let (spent, source) = self.spent(&usage, end);
+        let left = (end != End::Unreachable).then_some(spent);
+        let took = self.since.elapsed();
+        self.ledger.over(Takes::from(&self.asked), left, self.outcome(&usage, end), took);
         let seen = self.seen.as_ref();
         let _ = self.recorder.write(&Event::ModelCalled {
             call: self.number,
@@ -105,26 +123,44 @@ impl Call {
             estimated: spent.estimated,
             cost_usd: spent.cost,
             cost_source: source,
-            millis: self.since.elapsed().as_millis() as u64,
+            millis: took.as_millis() as u64,
             streamed: self.streamed,
-            ending,
+            ending: end.ending(),
         });
     }
 
-    fn spent(&self, usage: &Usage, ending: CallEnding) -> (Spent, Option<CostSource>) {
+    fn outcome(&self, usage: &Usage, end: End) -> Outcome {
+        let status = self.seen.as_ref().map(|seen| seen.status);
+        match (end, status) {
+            (_, Some(status)) if !status.is_success() => Outcome::Status { status: status.as_u16() },
+            // Many clients hang up once they have heard the last word, and before the end of the body.
+            (_, Some(_)) if usage.ended => Outcome::Answered,
+            (End::Finished, Some(_)) if usage.complete => Outcome::Answered,
+            (End::Finished, status) => {
+                Outcome::Garbage { status: status.map_or(0, |status| status.as_u16()) }
+            }
+            (End::HungUp, _) => Outcome::HungUp,
+            (End::BrokenOff, _) => Outcome::BrokenOff,
+            (End::Unreachable, _) => Outcome::Unreachable,
+            (End::TooSlow, _) => Outcome::TooSlow,
+            (End::ByteLimit, _) => Outcome::refused(Reason::ByteLimit),
+        }
+    }
+
+    fn spent(&self, usage: &Usage, end: End) -> (Spent, Option<CostSource>) {
         let free = Spent { cost: Some(Usd::default()), ..Spent::default() };
-        if !self.left {
+        if end == End::Unreachable {
             return (free, Some(CostSource::Free));
         }
         let Some(seen) = &self.seen else {
             // It may have arrived all the same.
-            return self.estimated(usage, 0, ending);
+            return self.estimated(usage, 0, end);
         };
         if self.asked.purpose != Purpose::Call || (!seen.status.is_success() && !usage.counted) {
             return (free, Some(CostSource::Free));
         }
         if !usage.complete {
-            return self.estimated(usage, seen.received, ending);
+            return self.estimated(usage, seen.received, end);
         }
         let Usage { input, output, cache_read, cache_write, .. } = *usage;
         let priced = self.price.map(|price| price.of(input, output, cache_read, cache_write));
@@ -142,14 +178,14 @@ impl Call {
     /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
     /// this is more than it was, and nothing is gained by breaking off. A model that is no stream, or that thinks, works
     /// without a word: who went away pays for that time.
-    fn estimated(&self, usage: &Usage, received: u64, ending: CallEnding) -> (Spent, Option<CostSource>) {
+    fn estimated(&self, usage: &Usage, received: u64, end: End) -> (Spent, Option<CostSource>) {
         let input = match usage.counted {
             true => usage.input,
             false => (self.sent as u64).div_ceil(route::BYTES_OF_A_TOKEN),
         };
-        let unheard = match ending {
-            CallEnding::BrokenOffInside => self.since.elapsed().as_secs() * route::TOKENS_OF_A_SECOND,
-            CallEnding::BrokenOffOutside | CallEnding::Finished => 0,
+        let unheard = match end {
+            End::HungUp => self.since.elapsed().as_secs() * route::TOKENS_OF_A_SECOND,
+            End::Finished | End::BrokenOff | End::Unreachable | End::TooSlow | End::ByteLimit => 0,
         };
         let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard);
         let Usage { cache_read, cache_write, .. } = *usage;
@@ -161,6 +197,6 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.end(CallEnding::BrokenOffInside);
+        self.end(End::HungUp);
     }
 }

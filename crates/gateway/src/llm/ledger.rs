@@ -1,9 +1,13 @@
 //! What a run has used of its model, and whether there is more for it. One number is taken before a call leaves, so
 //! that calls at the same time cannot be more than were allowed; tokens and money are known when answers come.
 
+use super::outcome::{Outcome, Outcomes};
+use super::paths::{Api, Asked, Purpose};
+use belljar_spec::egress::Reason;
 use belljar_spec::llm::{Budget, Usd};
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// One run's account.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub(super) struct Ledger {
 pub struct Totals {
     /// Calls that left, those on their way included.
     pub calls: u64,
+    /// Answers of the model that came to their end.
+    pub turns: u64,
     /// What was neither read from a cache nor written to one.
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -30,6 +36,8 @@ pub struct Totals {
     pub calls_estimated: u64,
     /// Requests that were refused.
     pub refused: u64,
+    /// How long calls took, all together.
+    pub millis: u64,
 }
 
 impl Totals {
@@ -39,13 +47,60 @@ impl Totals {
             .into_iter()
             .fold(0, u64::saturating_add)
     }
+
+    fn add(&mut self, spent: Spent) {
+        self.input_tokens = self.input_tokens.saturating_add(spent.input);
+        self.output_tokens = self.output_tokens.saturating_add(spent.output);
+        self.cache_read = self.cache_read.saturating_add(spent.cache_read);
+        self.cache_write = self.cache_write.saturating_add(spent.cache_write);
+        self.calls_estimated += u64::from(spent.estimated);
+        match spent.cost {
+            Some(cost) => self.cost_usd = self.cost_usd.plus(cost),
+            None => self.calls_without_cost += 1,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Used {
     totals: Totals,
+    outcomes: Outcomes,
+    /// Turns on their way.
+    under_way: u64,
     /// Whatever went upstream, free or not.
     requests: u64,
+}
+
+impl Used {
+    fn arrived(&mut self, takes: Takes) {
+        self.under_way = self.under_way.saturating_sub(u64::from(takes == Takes::Turn));
+    }
+
+    fn give_back(&mut self, takes: Takes) {
+        self.totals.calls = self.totals.calls.saturating_sub(u64::from(takes != Takes::Nothing));
+        self.arrived(takes);
+    }
+}
+
+/// What a request takes of a budget before it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// It is free.
+    Nothing,
+    /// The model works, and has nothing to say.
+    Call,
+    /// The model answers.
+    Turn,
+}
+
+impl From<&Asked> for Takes {
+    fn from(asked: &Asked) -> Takes {
+        match (asked.purpose, asked.api) {
+            (Purpose::Count | Purpose::List, _) => Takes::Nothing,
+            (Purpose::Call, Api::Embeddings) => Takes::Call,
+            (Purpose::Call, Api::Anthropic | Api::Chat | Api::Responses | Api::Gemini) => Takes::Turn,
+        }
+    }
 }
 
 /// What one call came to.
@@ -64,12 +119,17 @@ impl Ledger {
         Ledger { budget, used: Mutex::default() }
     }
 
-    /// Takes the next number, or says what is spent. A request that is free takes no call.
-    pub(super) fn take(&self, is_call: bool) -> Result<u64, String> {
+    /// Takes the next number, or says what is spent.
+    pub(super) fn take(&self, takes: Takes) -> Result<u64, String> {
         let mut used = self.lock();
-        let Totals { calls, cost_usd, calls_without_cost, .. } = used.totals;
+        let Totals { calls, turns, cost_usd, calls_without_cost, .. } = used.totals;
         if let Some(limit) = self.budget.calls.filter(|limit| calls >= *limit) {
             return Err(format!("{calls} of {limit} calls are used"));
+        }
+        let under_way = used.under_way;
+        if let Some(limit) = self.budget.turns.filter(|limit| turns + under_way >= *limit) {
+            let more = if under_way > 0 { format!(", {under_way} more are on their way") } else { "".into() };
+            return Err(format!("{turns} of {limit} turns are used{more}"));
         }
         let tokens = used.totals.tokens();
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
@@ -89,9 +149,8 @@ impl Ledger {
             return Err(format!("a run has no more than {MOST_REQUESTS} requests"));
         }
         used.requests += 1;
-        if is_call {
-            used.totals.calls += 1;
-        }
+        used.totals.calls += u64::from(takes != Takes::Nothing);
+        used.under_way += u64::from(takes == Takes::Turn);
         Ok(used.requests)
     }
 
@@ -100,33 +159,46 @@ impl Ledger {
         self.budget.cost.is_some()
     }
 
-    /// Adds what a call came to.
-    pub(super) fn add(&self, spent: Spent) {
-        let mut used = self.lock();
-        let totals = &mut used.totals;
-        totals.input_tokens = totals.input_tokens.saturating_add(spent.input);
-        totals.output_tokens = totals.output_tokens.saturating_add(spent.output);
-        totals.cache_read = totals.cache_read.saturating_add(spent.cache_read);
-        totals.cache_write = totals.cache_write.saturating_add(spent.cache_write);
-        totals.calls_estimated += u64::from(spent.estimated);
-        match spent.cost {
-            Some(cost) => totals.cost_usd = totals.cost_usd.plus(cost),
-            None => totals.calls_without_cost += 1,
+    /// A call is over; without `spent` it never left, and is none.
+    pub(super) fn over(&self, takes: Takes, spent: Option<Spent>, outcome: Outcome, took: Duration) {
+        if takes == Takes::Nothing {
+            return;
         }
-    }
-
-    /// A call that never left is none.
-    pub(super) fn give_back(&self) {
         let mut used = self.lock();
-        used.totals.calls = used.totals.calls.saturating_sub(1);
+        match spent {
+            Some(spent) => {
+                used.totals.add(spent);
+                used.arrived(takes);
+            }
+            None => used.give_back(takes),
+        }
+        // One that failed is no turn, and the next one may have its place.
+        used.totals.turns += u64::from(takes == Takes::Turn && outcome == Outcome::Answered);
+        used.totals.millis = used.totals.millis.saturating_add(took.as_millis() as u64);
+        used.outcomes.note(outcome);
     }
 
+    /// It was refused at the last moment.
+    pub(super) fn give_back(&self, takes: Takes) {
+        self.lock().give_back(takes);
+    }
+
+    /// A request was refused.
     pub(super) fn refused(&self) {
         self.lock().totals.refused += 1;
     }
 
+    /// It was one for the model, and it was refused before it left.
+    pub(super) fn turned_away(&self, reason: Reason) {
+        self.lock().outcomes.note(Outcome::refused(reason));
+    }
+
     pub(super) fn totals(&self) -> Totals {
         self.lock().totals
+    }
+
+    pub(super) fn outcomes(&self) -> Outcomes {
+        self.lock().outcomes
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Used> {
@@ -149,37 +221,79 @@ mod tests {
         Spent { input, cost: cost.map(Usd::micros), ..Spent::default() }
     }
 
+    fn over(ledger: &Ledger, outcome: Outcome) {
+        ledger.over(Takes::Turn, Some(tokens(1, None)), outcome, Duration::from_millis(7));
+    }
+
+    fn add(ledger: &Ledger, spent: Spent) {
+        ledger.over(Takes::Call, Some(spent), Outcome::Answered, Duration::ZERO);
+    }
+
     #[test]
     fn call_n_plus_one_is_refused_before_any_answer_came() {
         let ledger = ledger("calls=2");
-        assert_eq!((ledger.take(true), ledger.take(false), ledger.take(true)), (Ok(1), Ok(2), Ok(3)));
-        assert_eq!(ledger.take(true), Err("2 of 2 calls are used".into()));
-        assert_eq!(ledger.take(false), Err("2 of 2 calls are used".into()));
+        let taken = [Takes::Turn, Takes::Nothing, Takes::Call].map(|takes| ledger.take(takes));
+        assert_eq!(taken, [Ok(1), Ok(2), Ok(3)]);
+        assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 calls are used".into()));
+        assert_eq!(ledger.take(Takes::Nothing), Err("2 of 2 calls are used".into()));
+        ledger.give_back(Takes::Call);
+        assert_eq!(ledger.take(Takes::Turn), Ok(4));
+    }
+
+    #[test]
+    fn answer_n_plus_one_is_not_begun_and_a_call_that_failed_is_no_turn() {
+        let ledger = ledger("turns=2");
+        assert_eq!((ledger.take(Takes::Turn), ledger.take(Takes::Turn)), (Ok(1), Ok(2)));
+        let said = ledger.take(Takes::Turn).unwrap_err();
+        assert_eq!(said, "0 of 2 turns are used, 2 more are on their way");
+        over(&ledger, Outcome::Status { status: 500 });
+        assert_eq!(ledger.take(Takes::Turn), Ok(3));
+        over(&ledger, Outcome::Answered);
+        over(&ledger, Outcome::Answered);
+        assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 turns are used".into()));
+        let totals = ledger.totals();
+        assert_eq!((totals.calls, totals.turns, totals.millis), (3, 2, 21));
+    }
+
+    #[test]
+    fn what_never_left_is_neither_a_call_nor_a_turn() {
+        let ledger = ledger("calls=9,turns=1");
+        ledger.take(Takes::Turn).unwrap();
+        ledger.over(Takes::Turn, None, Outcome::Unreachable, Duration::ZERO);
+        ledger.take(Takes::Turn).unwrap();
+        ledger.give_back(Takes::Turn);
+        assert_eq!((ledger.totals().calls, ledger.totals().turns), (0, 0));
+        // Embeddings are calls, and nobody's turn.
+        ledger.take(Takes::Call).unwrap();
+        ledger.over(Takes::Call, Some(tokens(1, None)), Outcome::Answered, Duration::ZERO);
+        assert_eq!((ledger.totals().calls, ledger.totals().turns), (1, 0));
+        assert!(ledger.take(Takes::Turn).is_ok());
+        assert_eq!(ledger.outcomes().unreachable, 1);
     }
 
     #[test]
     fn tokens_of_every_kind_count() {
         let ledger = ledger("tokens=100");
-        ledger.add(Spent { input: 1, output: 2, cache_read: 3, cache_write: 93, ..tokens(0, Some(0)) });
-        assert_eq!(ledger.take(true), Ok(1));
-        ledger.add(tokens(1, Some(0)));
-        assert_eq!(ledger.take(true), Err("100 of 100 tokens are used".into()));
-        ledger.add(tokens(u64::MAX, None));
+        add(&ledger, Spent { input: 1, output: 2, cache_read: 3, cache_write: 93, ..tokens(0, Some(0)) });
+        assert_eq!(ledger.take(Takes::Turn), Ok(1));
+        add(&ledger, tokens(1, Some(0)));
+        assert_eq!(ledger.take(Takes::Turn), Err("100 of 100 tokens are used".into()));
+        add(&ledger, tokens(u64::MAX, None));
         assert_eq!(ledger.totals().tokens(), u64::MAX);
     }
 
     #[test]
     fn money_that_nobody_counted_closes_the_purse() {
         let purse = ledger("usd=1");
-        purse.add(tokens(1, Some(999_999)));
-        assert!(purse.take(true).is_ok());
-        purse.add(tokens(1, Some(1)));
-        assert_eq!(purse.take(true), Err("1.00 of 1.00 USD are used".into()));
+        add(&purse, tokens(1, Some(999_999)));
+        assert!(purse.take(Takes::Turn).is_ok());
+        add(&purse, tokens(1, Some(1)));
+        assert_eq!(purse.take(Takes::Turn), Err("1.00 of 1.00 USD are used".into()));
         let unknown = ledger("usd=1");
-        unknown.add(tokens(1, None));
-        assert!(unknown.take(true).unwrap_err().contains("not known"));
+        add(&unknown, tokens(1, None));
+        assert!(unknown.take(Takes::Turn).unwrap_err().contains("not known"));
         let careless = ledger("tokens=9");
-        careless.add(tokens(1, None));
-        assert!(careless.take(true).is_ok());
+        add(&careless, tokens(1, None));
+        assert!(careless.take(Takes::Turn).is_ok());
     }
 }

@@ -16,6 +16,7 @@ mod body;
 mod call;
 mod headers;
 mod ledger;
+mod outcome;
 mod paths;
 mod refusal;
 mod route;
@@ -23,4 +24,5 @@ pub mod spend;
 pub mod usage;
 
 pub use ledger::Totals;
+pub use outcome::{Outcome, Outcomes};
 pub use route::{Route, RouteError};

@@ -4,9 +4,9 @@
 use super::paths::Api;
 use belljar_spec::egress::Reason;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, UPGRADE};
+use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use std::io;
 
@@ -86,6 +86,34 @@ impl Refused {
                 json!({ "error": { "message": message, "type": kind, "param": null, "code": code } })
             }
         }
+    }
+}
+
+/// What of an upstream's answer is not passed on. A key that it does not take is nothing that a program inside could
+/// mend, and the usual clients try 401 again for minutes.
+pub(super) fn acceptable(status: StatusCode, is_plain: bool) -> Result<(), Refused> {
+    if status == StatusCode::UNAUTHORIZED {
+        let what = "the upstream does not take the key that it is shown (401); see --llm-key";
+        return Err(Refused::new(Reason::SecretUnavailable, what));
+    }
+    if status.is_redirection() || status.is_informational() {
+        return Err(Refused::new(
+            Reason::RequestNotAllowed,
+            format!("the upstream leads elsewhere ({status})"),
+        ));
+    }
+    if !is_plain {
+        return Err(Refused::new(Reason::EncodedResponse, ""));
+    }
+    Ok(())
+}
+
+/// What is not for the model. Codex tries a web socket first, and goes on with HTTP at once when it is told to.
+pub(super) fn elsewhere(request: &Request<Incoming>) -> Refused {
+    let refused = Refused::new(Reason::RequestNotAllowed, "no such path here");
+    match request.headers().contains_key(UPGRADE) {
+        true => refused.with_status(StatusCode::UPGRADE_REQUIRED),
+        false => refused,
     }
 }
 

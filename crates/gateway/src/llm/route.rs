@@ -2,18 +2,19 @@
 
 use super::answer::Answer;
 use super::body::Question;
-use super::call::Call;
+use super::call::{Call, End};
 use super::headers::{self, BillingHeaders};
-use super::ledger::{Ledger, Totals};
+use super::ledger::{Ledger, Takes, Totals};
+use super::outcome::Outcomes;
 use super::paths::{self, Api, Asked, Purpose};
-use super::refusal::{Body, Refused};
+use super::refusal::{Body, Refused, acceptable, elsewhere};
 use crate::credentials::{Forms, Redact};
 use crate::http::has_one_length;
 use crate::outbound::{Outbound, OutboundError};
 use crate::record::Recorder;
 use crate::secret::SecretStore;
 use crate::serving::{Alive, Serving};
-use belljar_audit::{CallEnding, Event};
+use belljar_audit::Event;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::{Printable, Reason};
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
@@ -22,7 +23,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_LENGTH, UPGRADE};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -44,6 +45,15 @@ pub struct Route {
     places: Arc<Semaphore>,
     /// Memory for questions, in KiB.
     room: Arc<Semaphore>,
+}
+
+/// A request that may leave, with the key in it.
+struct Admitted {
+    request: Request<crate::outbound::Body>,
+    call: Call,
+    /// What blots the key out of the answer.
+    redact: Option<Redact>,
+    place: OwnedSemaphorePermit,
 }
 
 /// Why there is no route.
@@ -82,6 +92,11 @@ impl Route {
         self.ledger.totals()
     }
 
+    /// What became of calls so far.
+    pub fn outcomes(&self) -> Outcomes {
+        self.ledger.outcomes()
+    }
+
     /// Serves a connection to its end. A client that goes away takes its call along: nobody would read the answer.
     pub(crate) async fn serve(self: Arc<Route>, inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
         let Some(_seat) = serving.take_seat() else { return };
@@ -102,7 +117,18 @@ impl Route {
         let path = Printable::from(request.uri().path());
         let mut model = None;
         let outcome = match asked {
-            Some(asked) => self.call(request, asked, &mut model, serving).await,
+            Some(asked) => {
+                let is_call = asked.purpose == Purpose::Call;
+                match self.admit(request, asked, &mut model, &serving).await {
+                    Ok(admitted) => self.send(admitted, serving).await,
+                    Err(refused) => {
+                        if is_call {
+                            self.ledger.turned_away(refused.reason);
+                        }
+                        Err(refused)
+                    }
+                }
+            }
             None => Err(elsewhere(&request)),
         };
         outcome.unwrap_or_else(|refused| {
@@ -112,13 +138,14 @@ impl Route {
         })
     }
 
-    async fn call(
+    /// Whether a request may leave, and how it does then.
+    async fn admit(
         &self,
         request: Request<Incoming>,
         asked: Asked,
         model: &mut Option<Printable>,
-        serving: Arc<Serving>,
-    ) -> Result<Response<Body>, Refused> {
+        serving: &Serving,
+    ) -> Result<Admitted, Refused> {
         let (head, body) = request.into_parts();
         if !has_one_length(&head.headers) || head.headers.contains_key(UPGRADE) {
             let what = "it has two lengths, or wants another protocol";
@@ -150,7 +177,7 @@ impl Route {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| Refused::new(Reason::TooManyConnections, ""))?;
         let spent = |what| Refused::new(Reason::BudgetSpent, what);
-        let number = self.ledger.take(asked.purpose == Purpose::Call).map_err(spent)?;
+        let number = self.ledger.take(Takes::from(&asked)).map_err(spent)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
         let bytes = question.map_or_else(Vec::new, |question| question.bytes);
         let sent = bytes.len();
@@ -171,7 +198,6 @@ impl Route {
             since: Instant::now(),
             sent,
             seen: None,
-            left: true,
             over: false,
         };
         if serving.meter.spend(sent as u64).is_err() {
@@ -188,17 +214,21 @@ impl Route {
             call.forget();
             return Err(Refused::new(Reason::NotRecorded, ""));
         }
+        Ok(Admitted { request, call, redact, place })
+    }
+
+    /// Lets it leave, and passes on what comes back.
+    async fn send(&self, admitted: Admitted, serving: Arc<Serving>) -> Result<Response<Body>, Refused> {
+        let Admitted { request, mut call, redact, place } = admitted;
         let answer = match timeout(THINKING, self.outbound.send(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
-                if matches!(error, OutboundError::Connect { .. }) {
-                    call.never_left();
-                }
-                call.end(CallEnding::BrokenOffOutside);
+                let is_reached = !matches!(error, OutboundError::Connect { .. });
+                call.end(if is_reached { End::BrokenOff } else { End::Unreachable });
                 return Err(Refused::new(Reason::DialFailed, error.to_string()));
             }
             Err(_) => {
-                call.end(CallEnding::BrokenOffOutside);
+                call.end(End::TooSlow);
                 return Err(Refused::new(Reason::TooSlow, "the model did not answer"));
             }
         };
@@ -208,8 +238,7 @@ impl Route {
             redact.headers(&mut head.headers);
         }
         call.answered(head.status, &head.headers);
-        acceptable(head.status, headers::is_plain(&head.headers))
-            .inspect_err(|_| call.end(CallEnding::Finished))?;
+        acceptable(head.status, headers::is_plain(&head.headers)).inspect_err(|_| call.end(End::Finished))?;
         let headers = headers::incoming(&head.headers);
         let body = Answer::new(incoming, redact, call, answer.connection, serving, place);
         let mut response = Response::new(body.boxed_unsync());
@@ -300,34 +329,6 @@ async fn discard(body: &mut Incoming) {
             Some(less) => left = less,
             None => return,
         }
-    }
-}
-
-/// What of an upstream's answer is not passed on. A key that it does not take is nothing that a program inside could
-/// mend, and the usual clients try 401 again for minutes.
-fn acceptable(status: StatusCode, is_plain: bool) -> Result<(), Refused> {
-    if status == StatusCode::UNAUTHORIZED {
-        let what = "the upstream does not take the key that it is shown (401); see --llm-key";
-        return Err(Refused::new(Reason::SecretUnavailable, what));
-    }
-    if status.is_redirection() || status.is_informational() {
-        return Err(Refused::new(
-            Reason::RequestNotAllowed,
-            format!("the upstream leads elsewhere ({status})"),
-        ));
-    }
-    if !is_plain {
-        return Err(Refused::new(Reason::EncodedResponse, ""));
-    }
-    Ok(())
-}
-
-/// What is not for the model. Codex tries a web socket first, and goes on with HTTP at once when it is told to.
-fn elsewhere(request: &Request<Incoming>) -> Refused {
-    let refused = Refused::new(Reason::RequestNotAllowed, "no such path here");
-    match request.headers().contains_key(UPGRADE) {
-        true => refused.with_status(StatusCode::UPGRADE_REQUIRED),
-        false => refused,
     }
 }
 

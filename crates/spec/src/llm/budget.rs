@@ -10,6 +10,8 @@ use std::str::FromStr;
 pub struct Budget {
     /// Requests to the model.
     pub calls: Option<u64>,
+    /// Answers of the model.
+    pub turns: Option<u64>,
     /// Tokens, in and out, cached ones counted.
     pub tokens: Option<u64>,
     pub cost: Option<Usd>,
@@ -19,7 +21,7 @@ pub struct Budget {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     #[error(
-        "`{0}` is not a budget: write what may be used, as in `calls=100`, `tokens=2m` or `calls=100,tokens=2m,usd=5`"
+        "`{0}` is not a budget: write what may be used, as in `calls=100`, `turns=30`, `tokens=2m` or `calls=100,tokens=2m,usd=5`"
     )]
     Part(Printable),
     #[error("`{0}` is not a number: write one above 0, as in `100`, `50k` or `2m`")]
@@ -31,7 +33,7 @@ pub enum BudgetError {
 }
 
 impl Budget {
-    /// A number of calls or tokens, with `k` and `m` for thousands and millions.
+    /// A number of calls, turns or tokens, with `k` and `m` for thousands and millions.
     pub fn number(text: &str) -> Result<u64, BudgetError> {
         let wrong = || BudgetError::Number(text.into());
         let (digits, factor) = match text.strip_suffix(['k', 'K']) {
@@ -57,6 +59,7 @@ impl FromStr for Budget {
         for part in text.split(',') {
             let twice = match part.split_once('=') {
                 Some(("calls", number)) => budget.calls.replace(Budget::number(number)?).map(|_| "calls"),
+                Some(("turns", number)) => budget.turns.replace(Budget::number(number)?).map(|_| "turns"),
                 Some(("tokens", number)) => budget.tokens.replace(Budget::number(number)?).map(|_| "tokens"),
                 Some(("usd", amount)) => budget.cost.replace(amount.parse()?).map(|_| "usd"),
                 _ => return Err(BudgetError::Part(part.into())),
@@ -72,9 +75,10 @@ impl FromStr for Budget {
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls = self.calls.map(|calls| format!("calls={calls}"));
+        let turns = self.turns.map(|turns| format!("turns={turns}"));
         let tokens = self.tokens.map(|tokens| format!("tokens={tokens}"));
         let cost = self.cost.map(|cost| format!("usd={cost}"));
-        let parts: Vec<String> = [calls, tokens, cost].into_iter().flatten().collect();
+        let parts: Vec<String> = [calls, turns, tokens, cost].into_iter().flatten().collect();
         if parts.is_empty() { f.write_str("no limit") } else { f.write_str(&parts.join(",")) }
     }
 }
@@ -89,6 +93,8 @@ mod tests {
         assert_eq!((all.calls, all.tokens), (Some(100), Some(2_000_000)));
         assert_eq!(all.cost, Some(Usd::micros(5_000_000)));
         assert_eq!(all.to_string(), "calls=100,tokens=2000000,usd=5.00");
+        let turns: Budget = "tokens=9,turns=30".parse().unwrap();
+        assert_eq!((turns.turns, turns.to_string().as_str()), (Some(30), "turns=30,tokens=9"));
         assert_eq!("tokens=50k".parse::<Budget>().unwrap().tokens, Some(50_000));
         for text in [
             "",
@@ -100,6 +106,8 @@ mod tests {
             "tokens=2g",
             "usd=free",
             "calls=1,calls=2",
+            "turns=1,turns=1",
+            "turns=0",
             "calls=1,",
             "calls=99999999999999999999",
             "+1",

@@ -151,6 +151,7 @@ impl LlmLayers {
         }
         Ok(Budget {
             calls: within("calls", flags.calls, user.calls, operator.calls)?,
+            turns: within("turns", flags.turns, user.turns, operator.turns)?,
             tokens: within("tokens", flags.tokens, user.tokens, operator.tokens)?,
             cost,
         })

@@ -39,6 +39,7 @@ pub(in super::super) struct LlmTable {
 #[serde(deny_unknown_fields, default)]
 struct BudgetTable {
     calls: Option<Spanned<Scalar>>,
+    turns: Option<Spanned<Scalar>>,
     tokens: Option<Spanned<Scalar>>,
     usd: Option<Spanned<Scalar>>,
 }
@@ -115,6 +116,7 @@ impl LlmSettings {
             },
             budget: Budget {
                 calls: reader.optional(&table.budget.calls, |Scalar(calls)| Budget::number(calls))?,
+                turns: reader.optional(&table.budget.turns, |Scalar(turns)| Budget::number(turns))?,
                 tokens: reader.optional(&table.budget.tokens, |Scalar(tokens)| Budget::number(tokens))?,
                 cost: reader.optional(&table.budget.usd, |Scalar(usd)| usd.parse())?,
             },

@@ -3,11 +3,11 @@
 
 use super::{Dialect, Usage};
 use belljar_spec::llm::Usd;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::Value;
 
 /// An answer, or an event of one.
-#[derive(Deserialize, Default)]
+#[derive(serde::Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Said {
     #[serde(rename = "type")]
@@ -22,10 +22,26 @@ pub(super) struct Said {
     usage_metadata: Value,
     #[serde(rename = "responseId")]
     response_id: Value,
+    /// What an answer has in Anthropic's words, in those of OpenAI's chat, Responses and embeddings, and in Google's.
+    content: Present,
+    choices: Present,
+    output: Present,
+    data: Present,
+    candidates: Present,
+}
+
+/// Whether something is there, whatever it is.
+#[derive(Default)]
+struct Present(bool);
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Present, D::Error> {
+        IgnoredAny::deserialize(from).map(|_| Present(true))
+    }
 }
 
 /// An answer within an event.
-#[derive(Deserialize, Default)]
+#[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct Within {
     id: Value,
@@ -38,6 +54,15 @@ impl Said {
             Dialect::Anthropic => self.anthropic(usage),
             Dialect::OpenAi => self.openai(usage),
             Dialect::Gemini => self.gemini(usage),
+        }
+    }
+
+    /// Whether it is an answer, as a whole.
+    pub(super) fn is_answer(&self, api: Dialect) -> bool {
+        match api {
+            Dialect::Anthropic => self.content.0,
+            Dialect::OpenAi => self.choices.0 || self.output.0 || self.data.0,
+            Dialect::Gemini => self.candidates.0,
         }
     }
 

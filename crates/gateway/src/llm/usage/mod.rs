@@ -21,6 +21,8 @@ pub struct Usage {
     pub counted: bool,
     /// Whether it is the last one.
     pub complete: bool,
+    /// Whether the answer came to its end, in its provider's words; some servers do not count.
+    pub ended: bool,
     pub cost: Option<Usd>,
     /// The answer's own name.
     pub id: Option<String>,
@@ -92,8 +94,11 @@ impl Reader {
 
     /// What the answer said, when there is no more of it.
     pub fn finish(&mut self) -> Usage {
-        if let Body::Json(all) = &self.body {
-            note_json(self.api, &mut self.usage, all);
+        match &self.body {
+            Body::Json(all) => note_json(self.api, &mut self.usage, all),
+            Body::Events(_) => {}
+            // As far as anybody can tell.
+            Body::TooMuch => self.usage.ended = true,
         }
         self.usage.clone()
     }
@@ -101,10 +106,24 @@ impl Reader {
 
 /// One event. Most have nothing to say of what is counted, and are not read.
 fn note(api: Dialect, usage: &mut Usage, data: &[u8]) {
+    usage.ended |= is_last(api, data);
     let counts = find(data, b"\"usage");
     let wanted = counts || usage.id.is_none() || find(data, b"message_stop");
     if wanted && let Ok(said) = serde_json::from_slice::<Said>(data) {
         said.note(api, usage);
+    }
+}
+
+/// Whether an event says that there is no more of the answer. Quotes within a text would have a backslash before them.
+fn is_last(api: Dialect, data: &[u8]) -> bool {
+    match api {
+        Dialect::Anthropic => find(data, b"\"message_stop\""),
+        Dialect::OpenAi => {
+            data == b"[DONE]"
+                || find(data, b"\"response.completed\"")
+                || find(data, b"\"response.incomplete\"")
+        }
+        Dialect::Gemini => find(data, b"\"finishReason\""),
     }
 }
 
@@ -113,8 +132,10 @@ fn note_json(api: Dialect, usage: &mut Usage, all: &[u8]) {
     let is_list = all.trim_ascii_start().starts_with(b"[");
     if is_list && let Ok(list) = serde_json::from_slice::<Vec<Said>>(all) {
         list.iter().for_each(|said| said.note(api, usage));
+        usage.ended = list.iter().any(|said| said.is_answer(api));
     } else if !is_list && let Ok(said) = serde_json::from_slice::<Said>(all) {
         said.note(api, usage);
+        usage.ended = said.is_answer(api);
     }
     // There is no more to come.
     usage.complete = usage.counted;

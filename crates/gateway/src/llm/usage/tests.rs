@@ -30,7 +30,7 @@ fn streams_are_read_whatever_they_are_cut_into() {
             for step in [1, 2, 3, 7, 100, 10_000] {
                 let usage = read(api, Shape::Events, &body, step);
                 assert_eq!((usage.id.as_deref(), counts(&usage)), (Some(id), expected), "{api:?} {step}");
-                assert!(usage.counted && usage.complete);
+                assert!(usage.counted && usage.complete && usage.ended == (api != Dialect::Gemini));
             }
         }
     }
@@ -43,6 +43,28 @@ fn a_stream_that_breaks_off_says_what_was_seen() {
     assert_eq!((counts(&usage), usage.counted, usage.complete), ([100, 1, 7, 2000], true, false));
     let usage = read(Dialect::OpenAi, Shape::Events, &CHAT[..90], 10);
     assert_eq!((counts(&usage), usage.counted), ([0; 4], false));
+}
+
+#[test]
+fn an_answer_is_told_from_something_else() {
+    let chat = r#"{"choices":[]}"#;
+    for (api, shape, body, expected) in [
+        // Servers that do not count answer all the same.
+        (Dialect::OpenAi, Shape::Json, chat, true),
+        (Dialect::OpenAi, Shape::Events, "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", true),
+        (Dialect::OpenAi, Shape::Events, "data: {\"choices\":[]}\n\n", false),
+        (Dialect::OpenAi, Shape::Json, r#"{"error":{"message":"choices"}}"#, false),
+        (Dialect::OpenAi, Shape::Json, "<html>welcome</html>", false),
+        (Dialect::OpenAi, Shape::Json, &chat[..9], false),
+        (Dialect::Anthropic, Shape::Json, r#"{"type":"message","content":[]}"#, true),
+        (Dialect::Anthropic, Shape::Json, chat, false),
+        (Dialect::Anthropic, Shape::Events, "data: {\"type\":\"message_stop\"}\n\n", true),
+        (Dialect::Anthropic, Shape::Events, "data: {\"text\":\"\\\"message_stop\\\"\"}\n\n", false),
+        (Dialect::Gemini, Shape::Json, r#"[{"candidates":[]}]"#, true),
+        (Dialect::Gemini, Shape::Events, "data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\n", true),
+    ] {
+        assert_eq!(read(api, shape, body, 5).ended, expected, "{api:?} {shape:?} {body}");
+    }
 }
 
 #[test]

@@ -28,6 +28,9 @@ pub struct Claims {
     /// Its answer: what stands in the result as output.
     #[serde(skip)]
     pub output: Option<String>,
+    /// The last tool that came back had failed, and no answer came after.
+    #[serde(skip)]
+    pub tool_failed: bool,
 }
 
 /// How an agent says that it ended.

@@ -18,6 +18,8 @@ pub enum Heard {
     Error(String),
     /// Anything else that a person may want to see: a line that is no event, an event that nobody knows.
     Other(String),
+    /// A line was too long to be looked at: so many bytes of it.
+    Dropped(u64),
 }
 
 /// A part of what a model said.

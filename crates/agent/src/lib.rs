@@ -11,7 +11,14 @@
 
 pub mod adapter;
 pub mod claims;
+mod clip;
 pub mod entry;
 pub mod heard;
+pub mod lines;
+pub mod log;
 pub mod parse;
+pub mod read;
+mod recent;
 pub mod stop;
+pub mod stream;
+pub mod transcript;

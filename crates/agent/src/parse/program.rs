@@ -1,0 +1,67 @@
+//! A program that keeps our contract: one JSON object on standard output, over as many lines as it likes,
+//! `{"payloads":[{"text":…}],"meta":{"error":null|{"code","message"}}}`. Its exit code says nothing that this does not.
+
+use super::Parser;
+use super::pick::{each, text, words};
+use super::tally::Tally;
+use crate::claims::Claims;
+use crate::heard::{Heard, Said};
+use crate::lines::Ends;
+use serde_json::Value;
+
+pub fn parser() -> Box<dyn Parser> {
+    Box::new(Program { tally: Tally::default(), has_come: false })
+}
+
+struct Program {
+    tally: Tally,
+    has_come: bool,
+}
+
+impl Parser for Program {
+    fn event(&mut self, event: &Value) -> Vec<Heard> {
+        self.has_come = true;
+        if !event["payloads"].is_array() && !event["meta"].is_object() {
+            self.unreadable("the object has neither `payloads` nor `meta`");
+            return self.tally.take();
+        }
+        let texts: Vec<&str> =
+            each(event, "/payloads").iter().filter_map(|payload| words(payload, "/text")).collect();
+        if !texts.is_empty() {
+            self.tally.said(None, vec![Said::Text(texts.join("\n"))], None);
+        }
+        match event.pointer("/meta/error") {
+            None | Some(Value::Null) => self.tally.ended_well(),
+            Some(error) => {
+                let code = text(error, "/code").unwrap_or("error");
+                let message = words(error, "/message").or_else(|| error.as_str());
+                self.tally.error(&format!("{code}: {}", message.unwrap_or("it does not say why")));
+            }
+        }
+        self.tally.take()
+    }
+
+    fn text(&mut self, line: &str) -> Vec<Heard> {
+        self.has_come = true;
+        self.tally.other(line);
+        self.unreadable("what it wrote is not one JSON object");
+        self.tally.take()
+    }
+
+    fn end(&mut self) -> (Vec<Heard>, Claims) {
+        if !self.has_come {
+            self.unreadable("it wrote no JSON object to its standard output");
+        }
+        self.tally.finish()
+    }
+
+    fn ends(&self) -> Ends {
+        Ends::Never
+    }
+}
+
+impl Program {
+    fn unreadable(&mut self, why: &str) {
+        self.tally.error(&format!("parse_error: {why}"));
+    }
+}

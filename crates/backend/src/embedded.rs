@@ -7,8 +7,8 @@
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fchmod, fcntl_add_seals, fstat, fsync,
-    memfd_create, mkdirat, openat, renameat, unlinkat,
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, RenameFlags, SealFlags, Stat, fchmod, fcntl_add_seals,
+    fstat, fsync, memfd_create, mkdirat, openat, renameat, renameat_with, unlinkat,
 };
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{geteuid, getpid};
@@ -66,9 +66,12 @@ fn in_memory() -> Result<OwnedFd, Errno> {
 }
 
 fn open_kept(directory: &Path) -> Result<OwnedFd, Errno> {
-    let directory = open_ours(directory)?;
+    open_kept_in(&open_ours(directory)?)
+}
+
+fn open_kept_in(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let program = openat(&directory, NAME, flags, Mode::empty())?;
+    let program = openat(directory, NAME, flags, Mode::empty())?;
     let found = fstat(&program)?;
     let whole = found.st_size == GUEST.len() as i64 && found.st_nlink == 1;
     let ours = is_ours(&found, FileType::RegularFile, PROGRAM_MODE);
@@ -97,11 +100,24 @@ fn keep(directory: &Path) -> Result<(), Errno> {
         // Whatever the mask of new files says.
         .and_then(|()| fchmod(&file, PROGRAM_MODE))
         .and_then(|()| fsync(&file))
-        .and_then(|()| renameat(&directory, &unfinished, &directory, NAME));
+        .and_then(|()| name(&directory, &unfinished));
     if written.is_err() {
         let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
     }
     written
+}
+
+/// Gives it its name. Where another start was faster its program is as good, and stays: the kernel mounts nothing that was
+/// removed, and somebody may be mounting it just now.
+fn name(directory: &OwnedFd, unfinished: &str) -> Result<(), Errno> {
+    match renameat_with(directory, unfinished, directory, NAME, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) if open_kept_in(directory).is_ok() => {
+            unlinkat(directory, unfinished, AtFlags::empty())
+        }
+        // What is there is not ours, or the filesystem does not know the flag.
+        Err(Errno::EXIST | Errno::INVAL) => renameat(directory, unfinished, directory, NAME),
+        other => other,
+    }
 }
 
 fn open_ours(directory: &Path) -> Result<OwnedFd, Errno> {
@@ -126,7 +142,19 @@ const PROGRAM_MODE: Mode = Mode::from_bits_retain(0o555);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_program_that_is_kept_stays_the_same_file() {
+        let place = tempfile::tempdir().expect("a folder");
+        let directory = place.path().join("guest");
+        let inode = || directory.join(NAME).metadata().expect("it is kept").ino();
+        keep(&directory).expect("kept");
+        let first = inode();
+        keep(&directory).expect("kept by another, who saw none");
+        let names: Vec<_> = std::fs::read_dir(&directory).expect("ours").flatten().collect();
+        assert_eq!((inode(), names.len()), (first, 1));
+    }
 
     #[test]
     fn a_kept_program_is_used_only_if_nobody_else_could_have_made_it() {

@@ -25,8 +25,8 @@ use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
 use belljar_spec::secret::SecretName;
 use belljar_spec::{
-    Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
-    SandboxSpec, SharedPath, WorkspacePath, parse_time,
+    Assurance, BackendChoice, ByteSize, Compare, Cpus, EnvName, LimitsSpec, Nesting, Permission,
+    SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
 };
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::{OsStr, OsString};
@@ -458,6 +458,7 @@ pub(crate) fn spec(
         // What the host clones is worked on instead of a folder.
         workspace: changes.takes_folder().then_some(workspace),
         mode: changes.mode(),
+        compare: Compare::No,
         protected,
         pushes,
         workspace_path: match sandbox.workspace_path {

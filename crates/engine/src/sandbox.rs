@@ -3,13 +3,14 @@
 use crate::faults::disposed;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
-use crate::workspace::{Changes, Workspace};
+use crate::workspace::{Changes, Finished, Workspace};
 use crate::{LlmOutcomes, LlmTotals, WayOut};
 use belljar_backend::{Counters, Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
+use belljar_workspace::touched::Compared;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +35,7 @@ enum Files {
     /// Being put in order, or nothing ever was to be.
     Closed,
     /// In order.
-    Done(Result<Changes, SandboxError>),
+    Done(Box<Finished>),
 }
 
 /// What of a sandbox is outside of it.
@@ -88,7 +89,16 @@ impl Sandbox {
     /// What became of its workspace, once it is disposed of; nothing before.
     pub fn changes(&self) -> Option<Result<Changes, SandboxError>> {
         match &*self.files() {
-            Files::Done(changes) => Some(changes.clone()),
+            Files::Done(finished) => Some(finished.changes.clone()),
+            Files::Open(_) | Files::Closed => None,
+        }
+    }
+
+    /// What was changed in a folder that was worked in itself, once it is disposed of, where its specification says that
+    /// somebody wants to know.
+    pub fn touched(&self) -> Option<Compared> {
+        match &*self.files() {
+            Files::Done(finished) => finished.compared.clone(),
             Files::Open(_) | Files::Closed => None,
         }
     }
@@ -170,8 +180,8 @@ impl Sandbox {
             drop(guest);
             workspace.map(Workspace::finish)
         });
-        if let Ok(Some(changes)) = work.await {
-            *self.files() = Files::Done(changes);
+        if let Ok(Some(finished)) = work.await {
+            *self.files() = Files::Done(Box::new(finished));
         }
     }
 
@@ -242,8 +252,8 @@ impl Sandbox {
     /// Nobody inside is alive any more.
     fn finish_files(&self) {
         if let Some(workspace) = self.close_files() {
-            let changes = workspace.finish();
-            *self.files() = Files::Done(changes);
+            let finished = workspace.finish();
+            *self.files() = Files::Done(Box::new(finished));
         }
     }
 

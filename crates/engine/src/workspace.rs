@@ -6,12 +6,13 @@ use belljar_backend::new_id;
 use belljar_gateway::SecretStore;
 use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, View, WorkspaceMode};
-use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Compare, SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::protect::{self, Left, LeftKind};
 use belljar_workspace::shelf::{self, HostWorktree, Provisioned};
+use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,6 +24,8 @@ pub(crate) struct Workspace {
     /// The host's repository, where a sandbox reaches it as the remote `host`: it works beside it, not in it.
     pub(crate) repository: Option<Repository>,
     held: What,
+    /// What a folder was like that is worked in, where somebody wants to know what changed.
+    look: Option<Look>,
 }
 
 /// What has to be put in order at the end.
@@ -57,6 +60,13 @@ pub enum Changes {
     Clone { id: SandboxId, url: String, collected: Box<Collected> },
 }
 
+/// What is known of a workspace that is in order.
+#[derive(Debug, Clone)]
+pub(crate) struct Finished {
+    pub(crate) changes: Result<Changes, SandboxError>,
+    pub(crate) compared: Option<Compared>,
+}
+
 impl Workspace {
     /// Makes it ready. What is kept is kept below `state`.
     pub(crate) fn prepare(
@@ -65,21 +75,16 @@ impl Workspace {
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
-            WorkspaceMode::Bind => match &spec.workspace {
+            WorkspaceMode::Bind => {
                 // Whoever shows it says what is wrong with it.
-                Some(folder) if std::fs::read_dir(folder).is_err() => {
-                    Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) })
-                }
-                None => Ok(Workspace { view: None, repository: None, held: What::Folder(SystemTime::now()) }),
-                Some(folder) => {
-                    let view = protect::view(folder, &spec.protected)?;
-                    Ok(Workspace {
-                        view: Some(view),
-                        repository: None,
-                        held: What::Folder(SystemTime::now()),
-                    })
-                }
-            },
+                let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
+                let view = folder.map(|folder| protect::view(folder, &spec.protected)).transpose()?;
+                let look = match spec.compare {
+                    Compare::Yes => view.as_ref().map(Look::at),
+                    Compare::No => None,
+                };
+                Ok(Workspace { look, ..Workspace::new(view, None, What::Folder(SystemTime::now())) })
+            }
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 let mut view = protect::view(folder, &spec.protected)?;
@@ -99,7 +104,7 @@ impl Workspace {
                 };
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
-                Ok(Workspace { view: Some(view), repository, held: What::Layer(held) })
+                Ok(Workspace::new(Some(view), repository, What::Layer(held)))
             }
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;
@@ -109,7 +114,7 @@ impl Workspace {
                 let view = protect::view_of_worktree(&made.folder, common, own, &spec.protected)?;
                 let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
                 let held = What::Shelf(Box::new(made));
-                Ok(Workspace { view: Some(view), repository: Some(repository), held })
+                Ok(Workspace::new(Some(view), Some(repository), held))
             }
             WorkspaceMode::Clone(wanted) => {
                 let (id, state) = (new_id()?, state()?);
@@ -121,9 +126,13 @@ impl Workspace {
                 let repository = made.failed.is_none().then_some(repository);
                 let limits = spec.pushes.to_network().limits;
                 let held = What::Clone(Box::new(Clone { id, state, made, limits }));
-                Ok(Workspace { view: Some(view), repository, held })
+                Ok(Workspace::new(Some(view), repository, held))
             }
         }
+    }
+
+    fn new(view: Option<View>, repository: Option<Repository>, held: What) -> Workspace {
+        Workspace { view, repository, held, look: None }
     }
 
     /// What a person should know before anything runs in it.
@@ -139,11 +148,16 @@ impl Workspace {
 
     /// Whether the sandbox has to be gone, to its last process, before it is put in order.
     pub(crate) fn has_an_end(&self) -> bool {
-        !matches!(self.held, What::Folder(_))
+        self.look.is_some() || !matches!(self.held, What::Folder(_))
     }
 
     /// Puts it in order. Nobody inside is alive any more.
-    pub(crate) fn finish(self) -> Result<Changes, SandboxError> {
+    pub(crate) fn finish(self) -> Finished {
+        let compared = self.look.as_ref().map(Look::compare);
+        Finished { changes: self.changes(), compared }
+    }
+
+    fn changes(self) -> Result<Changes, SandboxError> {
         match self.held {
             What::Folder(since) => {
                 let left =

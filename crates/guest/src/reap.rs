@@ -12,7 +12,7 @@
 use belljar_sys::launch::inherited;
 use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, unlinkat};
+use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unlinkat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::chdir;
 use belljar_wire::message::StubKind;
@@ -40,7 +40,11 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
     let directory = given.next().ok_or(Errno::BADF)?;
     for name in notes {
         let (Some(note), Some(folder)) = (given.next(), given.next()) else { return Err(Errno::BADF) };
-        if flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        // The kernel lets go of the one lock before it gives the other: somebody may have been faster, taken the note away,
+        // and a sandbox may have written another one, with the same name, for stubs that it needs.
+        let is_ours = flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_still(&note, &directory, name);
+        if is_ours {
             // Where something is left, the next start of a sandbox tries again.
             if take_away(&note, &folder)? {
                 unlinkat(&directory, name, AtFlags::empty())?;
@@ -48,6 +52,13 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Whether a note that was just locked is the one of that name.
+fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
+    let Ok(ours) = fstat(note) else { return false };
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino))
 }
 
 /// Everything that a note says of this folder, what was made last first; whether that is all away.

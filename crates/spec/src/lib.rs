@@ -28,4 +28,6 @@ pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
-pub use sandbox::{EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath};
+pub use sandbox::{
+    Compare, EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath,
+};

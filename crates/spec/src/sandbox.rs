@@ -24,6 +24,8 @@ pub struct SandboxSpec {
     pub workspace: Option<PathBuf>,
     /// How its files get in and its changes out.
     pub mode: WorkspaceMode,
+    /// Whether somebody wants to know afterwards what was changed in a folder that is worked in itself.
+    pub compare: Compare,
     /// More paths below it that nobody inside may change.
     pub protected: Vec<ProtectedPath>,
     /// What may be pushed, to the host's repository and to hosts that are looked into.
@@ -48,6 +50,16 @@ pub struct SandboxSpec {
     pub github: Option<GitHubGrant>,
     /// The secrets that it really holds. Each is recorded.
     pub forwarded: Vec<Forwarded>,
+}
+
+/// Whether a folder is looked at before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compare {
+    /// It is not, and costs nothing.
+    #[default]
+    No,
+    /// It is, at some milliseconds for a thousand files; one with very many is not compared.
+    Yes,
 }
 
 /// Where the workspace is seen inside.

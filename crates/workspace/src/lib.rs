@@ -16,6 +16,7 @@ pub mod relay;
 mod remove;
 mod settings;
 pub mod shelf;
+pub mod touched;
 
 pub use hold::Hold;
 pub use settings::HostFiles;

@@ -4,7 +4,9 @@
 
 use belljar_engine::{Engine, Sandbox, Stage};
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Assurance, BackendName, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath};
+use belljar_spec::{
+    Assurance, BackendName, Compare, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath,
+};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_conformance::*;
 use std::collections::HashSet;
@@ -31,6 +33,7 @@ for_every_backend![
     a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again,
     the_stages_of_a_sandbox_are_told_as_they_begin,
     a_workspace_outlives_its_sandbox,
+    what_was_changed_in_the_folder_is_told_to_who_asked,
     without_a_workspace_it_is_empty_and_goes_away,
     the_workspace_can_be_where_it_is_on_the_host,
     two_sandboxes_can_share_a_workspace,
@@ -374,6 +377,38 @@ async fn a_workspace_outlives_its_sandbox(backend: BackendName) {
     assert_eq!(fs::read_to_string(folder.path().join("d/file")).unwrap(), "kept\n");
     let again = Place::with(backend, |spec| spec.workspace = Some(folder.path().into())).await;
     assert_eq!(again.answer("cat d/file").await, "kept");
+}
+
+async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendName) {
+    let change =
+        "echo more >> kept; rm gone; mkdir -p new/folder; echo x > new/file; git init -q repo 2>&1; true";
+    for compare in [Compare::Yes, Compare::No] {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["kept", "gone", "same"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let spec = SandboxSpec { workspace: Some(folder.path().into()), compare, ..spec(backend) };
+        let sandbox = Engine::new().create(spec).await.unwrap();
+        let result = sandbox.exec(&sh(change)).await.unwrap();
+        assert_eq!((result.exit_code, sandbox.touched()), (Some(0), None), "{}", text(&result.stdout));
+        sandbox.abandon();
+        let told = serde_json::to_value(sandbox.touched()).unwrap();
+        let path = |path: &str, how: &str| serde_json::json!({ "path": path, "how": how });
+        let paths = [
+            path("gone", "deleted"),
+            path("kept", "modified"),
+            path("new/file", "added"),
+            path("new/folder", "added"),
+            path("repo/.git", "added"),
+        ];
+        let expected = match compare {
+            Compare::Yes => {
+                serde_json::json!({ "touched": { "added": 3, "modified": 1, "deleted": 1, "paths": paths } })
+            }
+            Compare::No => serde_json::Value::Null,
+        };
+        assert_eq!(told, expected, "{compare:?}");
+    }
 }
 
 async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {

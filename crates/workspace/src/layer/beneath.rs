@@ -12,13 +12,13 @@ use std::path::Path;
 
 /// A directory, and what lies beneath it.
 #[derive(Debug)]
-pub(super) struct Beneath {
+pub(crate) struct Beneath {
     root: OwnedFd,
 }
 
 impl Beneath {
     /// This directory, which is ours or was named by a person: on the way to it, links count.
-    pub(super) fn open(path: &Path) -> io::Result<Beneath> {
+    pub(crate) fn open(path: &Path) -> io::Result<Beneath> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Beneath { root: fs::open(path, flags, Mode::empty())? })
     }
@@ -41,7 +41,7 @@ impl Beneath {
     }
 
     /// A directory (empty for this one), to be read.
-    pub(super) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
+    pub(crate) fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.walk(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
@@ -83,7 +83,7 @@ impl Beneath {
 }
 
 /// What is at a name of a directory, if something is. A link is itself.
-pub(super) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
+pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     match fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted) {
         Ok(found) => Ok(Some(Stat::from(&found))),
@@ -106,15 +106,24 @@ pub(super) fn identity_of(open: impl AsFd) -> io::Result<Identity> {
 
 /// The names in a directory, in order.
 pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    Ok(some_names(directory, usize::MAX)?.unwrap_or_default())
+}
+
+/// The same; `None` if there are more than so many.
+pub(crate) fn some_names(directory: impl AsFd, most: usize) -> io::Result<Option<Vec<Vec<u8>>>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let name = entry?.file_name().to_bytes().to_vec();
-        if !matches!(name.as_slice(), b"." | b"..") {
-            names.push(name);
+        if matches!(name.as_slice(), b"." | b"..") {
+            continue;
         }
+        if names.len() == most {
+            return Ok(None);
+        }
+        names.push(name);
     }
     names.sort_unstable();
-    Ok(names)
+    Ok(Some(names))
 }
 
 /// Whether there is nothing in a directory.

@@ -25,7 +25,7 @@ impl RelPath {
     }
 
     /// A name of a directory, as the kernel gave it, below `parent` (empty for the folder itself).
-    pub(super) fn child(parent: &[u8], name: &[u8]) -> RelPath {
+    pub(crate) fn child(parent: &[u8], name: &[u8]) -> RelPath {
         let mut bytes = Vec::with_capacity(parent.len() + 1 + name.len());
         bytes.extend_from_slice(parent);
         push(&mut bytes, name);

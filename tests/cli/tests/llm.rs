@@ -1,7 +1,7 @@
 //! `--llm`, and `belljar llm`: what a person sees of a route to a model.
 
 use belljar_tests_cli::{Run, belljar};
-use belljar_tests_hosts::{Model, Response};
+use belljar_tests_hosts::{Model, Response, Step, Usage};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::process::{Command, Output, Stdio};
@@ -39,7 +39,17 @@ impl Home {
 }
 
 const KEY: &str = "sk-real-0123456789";
+/// What the model calls its answer to [`ASK`].
+const CALL: &str = "chatcmpl-mock_script_0_0";
 const ASK: &str = r#"curl -sS -o /dev/null -w '%{http_code}\n' $OPENAI_BASE_URL/chat/completions -H content-type:application/json -d '{"model":"gpt-5","messages":[]}'"#;
+
+/// A model that has one answer.
+fn model() -> Model {
+    let model = Model::start(Ipv4Addr::LOCALHOST);
+    let usage = Usage { input: 100, cache_write: 2000, cache_read: 7, output: 30, reasoning: 5 };
+    model.script([Step::say("one two").usage(usage)]);
+    model
+}
 
 fn config(model: &Model) -> String {
     format!(
@@ -59,7 +69,7 @@ output = 10.0
 
 #[test]
 fn a_run_says_what_it_used_of_its_model() {
-    let model = Model::start(Ipv4Addr::LOCALHOST);
+    let model = model();
     let home = Home::new("");
     let url = model.url();
     let args =
@@ -81,7 +91,7 @@ fn a_run_says_what_it_used_of_its_model() {
 
 #[test]
 fn a_program_is_told_the_same_as_json() {
-    let model = Model::start(Ipv4Addr::LOCALHOST);
+    let model = model();
     let home = Home::new(&config(&model));
     let run = home.run(&["run", "--json", "--", "sh", "-c", ASK]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
@@ -123,29 +133,25 @@ fn what_is_missing_is_said_before_anything_runs() {
 
 #[test]
 fn a_record_is_held_against_litellms_books() {
-    let model = Model::start(Ipv4Addr::LOCALHOST);
+    let model = model();
     let home = Home::new(&config(&model));
     let run = home.run(&["run", "--json", "--", "sh", "-c", &format!("{ASK}; {ASK}")]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
     let sandbox = report["sandbox"].as_str().expect("an id").to_string();
-    // A stand-in for LiteLLM's books. The mock names every answer the same, so each row pays for one call.
+    // A stand-in for LiteLLM's books. The model names every answer the same, so each row pays for one call.
     let row = |id: &str, run: &str, cost: &str| {
         format!(
             r#"{{"request_id":"{id}","end_user":"team-1","spend":{cost},"total_tokens":2137,"model":"gpt-5","metadata":{{"spend_logs_metadata":{{"run_id":"{run}"}}}}}}"#
         )
     };
     let cases = [
-        (
-            vec![row("chatcmpl-1", &sandbox, "0.002407"), row("chatcmpl-1", &sandbox, "0.002407")],
-            0,
-            "both say the same",
-        ),
-        (vec![row("chatcmpl-1", &sandbox, "0.002407")], 1, "only here   #2 gpt-5"),
-        (vec![row("chatcmpl-1", &sandbox, "0.002407"), row("chatcmpl-1", &sandbox, "0.9")], 1, "they differ"),
+        (vec![row(CALL, &sandbox, "0.002407"), row(CALL, &sandbox, "0.002407")], 0, "both say the same"),
+        (vec![row(CALL, &sandbox, "0.002407")], 1, "only here   #2 gpt-5"),
+        (vec![row(CALL, &sandbox, "0.002407"), row(CALL, &sandbox, "0.9")], 1, "they differ"),
         (
             vec![
-                row("chatcmpl-1", &sandbox, "0.002407"),
-                row("chatcmpl-1", &sandbox, "0.002407"),
+                row(CALL, &sandbox, "0.002407"),
+                row(CALL, &sandbox, "0.002407"),
                 row("x", &sandbox, "0.1"),
                 row("y", "other", "1"),
             ],

@@ -18,7 +18,7 @@ mod streamed;
 mod world;
 
 pub use inspected::about_requests;
-pub use model::{KEY, Keys, RouteTo, routed};
+pub use model::{KEY, Keys, RouteTo, model, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };

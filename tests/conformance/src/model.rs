@@ -6,7 +6,7 @@ use belljar_spec::BackendName;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
 use belljar_spec::secret::SecretRef;
-use belljar_tests_hosts::Model;
+use belljar_tests_hosts::{Model, Step, Usage};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One key, that a test can change.
@@ -44,9 +44,19 @@ pub struct RouteTo {
 /// What the route is opened with.
 pub const KEY: &str = "sk-real-0123456789-key";
 
+/// What the model says that an answer used: every figure another one.
+const USED: Usage = Usage { input: 100, cache_write: 2000, cache_read: 7, output: 30, reasoning: 5 };
+
+/// A model that has one answer.
+pub fn model() -> Model {
+    let model = Model::start(LOOPBACK);
+    model.script([Step::say("one two").usage(USED)]);
+    model
+}
+
 /// A sandbox that reaches a model and nothing else.
 pub async fn routed(backend: BackendName, kind: UpstreamKind, change: impl FnOnce(&mut LlmRoute)) -> RouteTo {
-    let (world, model, keys) = (World::new([]), Arc::new(Model::start(LOOPBACK)), Keys::new(KEY));
+    let (world, model, keys) = (World::new([]), Arc::new(model()), Keys::new(KEY));
     let mut route = LlmRoute::to(model.url().parse().expect("the URL of a model"));
     route.kind = kind;
     route.key = Some("secret:model".parse().expect("a reference"));

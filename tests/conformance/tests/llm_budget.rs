@@ -165,7 +165,8 @@ async fn a_stream_that_is_broken_off_counts(backend: BackendName) {
     })
     .await;
     to.model.hold();
-    to.model.release(2);
+    // The head of the message, that of its text, and the first word.
+    to.model.release(3);
     to.ask(
         "
 s = dial('127.0.0.1', 8080)

@@ -94,7 +94,8 @@ async fn a_refusal_is_told_with_its_reason(backend: BackendName) {
 async fn a_program_that_hangs_up_is_told(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;
     to.model.hold();
-    to.model.release(2);
+    // The head of the message, that of its text, and the first word.
+    to.model.release(3);
     let half = |until: &str| {
         format!(
             "

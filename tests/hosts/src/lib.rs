@@ -24,7 +24,7 @@ pub use echo::Echo;
 pub use git::http_backend;
 pub use github::{GitHub, Token};
 pub use http::{HttpServer, Request, Response, serve};
-pub use model::Model;
+pub use model::{Api, Asked, Delivery, Model, SCENARIOS, Step, Stop, Usage};
 pub use program::{Child, have};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;

@@ -1,0 +1,66 @@
+//! A person who stops a run, and a belljar that dies: the work so far is kept, the log is whole, nothing runs on.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use belljar_agent::entry::Line;
+use belljar_agent::stop::StopReason;
+use belljar_sys::rustix::process::Signal;
+use belljar_tests_agents::{Job, eventually, for_agents, of_run};
+use belljar_tests_hosts::{Delivery, Step};
+use std::fs;
+
+for_agents! {
+    ctrl_c_ends_a_run_in_the_middle_of_a_command: claude codex opencode pi gemini;
+    ctrl_c_ends_a_run_in_the_middle_of_an_answer: claude codex pi;
+    a_belljar_that_is_killed_leaves_nothing_running: claude codex pi;
+}
+
+/// Something is done, and then a command goes on and on, with a child that has left its session.
+fn busy(agent: &str) -> Job {
+    let command = "setsid sleep 1000 & echo kept > work.txt; for i in $(seq 1000); do sleep 1; done";
+    Job::script(agent, [Step::run(command)])
+}
+
+fn ctrl_c_ends_a_run_in_the_middle_of_a_command(agent: &str) {
+    let job = busy(agent);
+    let mut started = job.start();
+    started.until("its command runs", |job| job.file("work.txt").is_some());
+    started.signal(Signal::INT);
+    let done = started.wait();
+    assert_eq!(done.stop(), StopReason::ErrorCancelled, "{:#}", done.result);
+    assert_eq!((done.code, job.file("work.txt").as_deref()), (130, Some("kept\n")));
+    // What was used by then is on the bill, whatever the agent could still say.
+    assert_eq!((done.summary.num_turns, done.summary.total_output_tokens > 0), (1, true));
+}
+
+fn ctrl_c_ends_a_run_in_the_middle_of_an_answer(agent: &str) {
+    let silence = Step::say("never").delivery(Delivery::Hang);
+    let job = Job::script(agent, [Step::run("echo kept > work.txt"), silence]);
+    let mut started = job.start();
+    started.until("its model is silent", |job| job.model.asked().iter().any(|asked| asked.step == 1));
+    started.signal(Signal::INT);
+    let done = started.wait();
+    assert_eq!(done.stop(), StopReason::ErrorCancelled, "{:#}", done.result);
+    assert_eq!(job.file("work.txt").as_deref(), Some("kept\n"));
+}
+
+fn a_belljar_that_is_killed_leaves_nothing_running(agent: &str) {
+    let job = busy(agent);
+    let mut started = job.start();
+    started.until("its command runs", |job| job.file("work.txt").is_some());
+    started.signal(Signal::KILL);
+    started.ended();
+    let left = || of_run(&job.mark(), None);
+    assert!(eventually(|| left().is_empty()), "{:?}", left());
+    assert_eq!(job.file("work.txt").as_deref(), Some("kept\n"));
+    // Every line but the last one, which may be half written, is a line.
+    let runs = fs::read_dir(job.state().join("belljar/runs")).unwrap().flatten();
+    let logs: Vec<String> =
+        runs.map(|run| fs::read_to_string(run.path().join("log.jsonl")).unwrap()).collect();
+    assert_eq!(logs.len(), 1);
+    let whole = logs[0].rsplit_once('\n').map_or("", |(whole, _)| whole);
+    assert!(whole.lines().count() > 3);
+    for line in whole.lines() {
+        serde_json::from_str::<Line>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+}

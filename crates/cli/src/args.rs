@@ -3,36 +3,23 @@
 mod credentials;
 mod layers;
 mod llm;
+mod place;
 mod publish;
 mod secrets;
 mod settings;
 mod workspace;
 
-pub(crate) use credentials::CredentialArgs;
 pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, ListArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
+pub(crate) use place::{PlaceArgs, workspace};
 pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
 
-pub(crate) use workspace::WorkspaceArgs;
-
-use crate::failure::say_notes;
-use belljar_engine::config::CredentialFlags;
-use belljar_engine::vault::HostSecrets;
-use belljar_engine::{config, machine};
-use belljar_spec::secret::SecretName;
-use belljar_spec::{
-    Assurance, BackendChoice, ByteSize, Compare, Cpus, EnvName, LimitsSpec, Nesting, Permission,
-    SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
-};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::ffi::OsString;
 
 /// Runs AI agents, and the commands their models write, under glass.
 ///
@@ -208,17 +195,7 @@ pub(crate) enum Command {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-    #[command(flatten)]
-    pub(crate) workspace: WorkspaceArgs,
-    #[command(flatten)]
-    pub(crate) egress: EgressArgs,
-    #[command(flatten)]
-    pub(crate) secrets: CredentialArgs,
-    #[command(flatten)]
-    pub(crate) llm: LlmArgs,
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) place: PlaceArgs,
     /// Start in this folder; a relative one starts at the workspace
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
@@ -236,17 +213,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ShellArgs {
     #[command(flatten)]
-    pub(crate) sandbox: SandboxArgs,
-    #[command(flatten)]
-    pub(crate) workspace: WorkspaceArgs,
-    #[command(flatten)]
-    pub(crate) egress: EgressArgs,
-    #[command(flatten)]
-    pub(crate) secrets: CredentialArgs,
-    #[command(flatten)]
-    pub(crate) llm: LlmArgs,
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub(crate) place: PlaceArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -339,182 +306,4 @@ pub(crate) enum Tty {
     Always,
     /// No
     Never,
-}
-
-#[derive(Debug, Default, ClapArgs)]
-#[command(next_help_heading = "Sandbox")]
-pub(crate) struct SandboxArgs {
-    /// The wall: auto, native, bwrap, container or host (no wall)
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    backend: BackendChoice,
-    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm (no wall of the last two yet)
-    #[arg(long, value_name = "LEVEL")]
-    at_least: Option<Assurance>,
-    /// The folder to work on [default: the current one]
-    #[arg(long, value_name = "DIR")]
-    workspace: Option<PathBuf>,
-    /// Where the workspace is seen inside: `standard` is /workspace, `same` is where it is on the host
-    #[arg(long, value_name = "WHERE", default_value = "standard")]
-    workspace_path: Where,
-    /// Also show this path of the host, read-only; may be repeated
-    #[arg(long, value_name = "PATH")]
-    ro: Vec<PathBuf>,
-    /// Also show this path of the host, writable; may be repeated
-    #[arg(long, value_name = "PATH")]
-    rw: Vec<PathBuf>,
-    /// Set a variable inside; NAME alone takes its value from outside, NAME=secret:KEY is a placeholder for a secret; may
-    /// be repeated
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
-    env: Vec<OsString>,
-    /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
-    /// attacked; everything else stays
-    #[arg(long)]
-    nested: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Where {
-    #[default]
-    Standard,
-    Same,
-}
-
-#[derive(Debug, Default, ClapArgs)]
-#[command(next_help_heading = "Limits")]
-pub(crate) struct LimitArgs {
-    /// How long the command may run: `90s`, `10m` [default: 1h for run, none for shell]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    timeout: Option<Duration>,
-    /// Memory of all processes together: `512m`, `2g` [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<ByteSize>,
-    /// Processors: `2`, `0.5` [default: all]
-    #[arg(long, value_name = "NUMBER")]
-    cpus: Option<Cpus>,
-    /// Processes and threads [default: 4096]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    pids: Option<u32>,
-    /// Open files of one process [default: 65536]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
-    open_files: Option<u64>,
-    /// Private files: home, /tmp, /dev/shm together [default: 4g, or half of memory]
-    #[arg(long, value_name = "SIZE")]
-    disk: Option<ByteSize>,
-    /// Bytes of one output stream; what comes after is dropped [default: 1g; with --json 16m]
-    #[arg(long, value_name = "SIZE")]
-    output: Option<ByteSize>,
-}
-
-impl LimitArgs {
-    pub(crate) fn output(&self) -> Option<ByteSize> {
-        self.output
-    }
-
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.timeout
-    }
-}
-
-/// The folder that was named, or the current one.
-pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
-    named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
-        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
-            .hint("change to a folder that exists, or name one with `--workspace DIR`")
-    })
-}
-
-/// The sandbox that was asked for.
-pub(crate) fn spec(
-    sandbox: SandboxArgs,
-    changes: WorkspaceArgs,
-    egress: EgressArgs,
-    secrets: CredentialArgs,
-    llm: LlmArgs,
-    limits: &LimitArgs,
-) -> Result<SandboxSpec, SandboxError> {
-    let workspace = workspace(sandbox.workspace)?;
-    let mut egress = config::load(Some(&workspace), egress.flags())?;
-    let protected =
-        egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
-    let pushes = egress.pushes(&changes.push);
-    let mut secrets = secrets.flags();
-    let mut env = Vec::new();
-    for variable in &sandbox.env {
-        match variable_of(variable)? {
-            (name, Variable::Text(value)) => env.push((name, value)),
-            (name, Variable::Secret(key)) => secrets.variables.push((name, key)),
-        }
-    }
-    if secrets != CredentialFlags::default() {
-        egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
-    }
-    say_notes(&egress.notes);
-    let llm = egress.llm.route(&llm.flags()?)?;
-    let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-    Ok(SandboxSpec {
-        id: None,
-        backend: sandbox.backend,
-        at_least: sandbox.at_least,
-        // What the host clones is worked on instead of a folder.
-        workspace: changes.takes_folder().then_some(workspace),
-        mode: changes.mode(),
-        compare: Compare::No,
-        protected,
-        pushes,
-        workspace_path: match sandbox.workspace_path {
-            Where::Standard => WorkspacePath::Standard,
-            Where::Same => WorkspacePath::SameAsHost,
-        },
-        shared: sandbox
-            .ro
-            .into_iter()
-            .map(share(Permission::Read))
-            .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
-            .collect(),
-        env,
-        limits: LimitsSpec {
-            memory: limits.memory,
-            // More than there are is all of them.
-            cpus: limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus))),
-            pids: limits.pids,
-            open_files: limits.open_files,
-            disk: limits.disk,
-            wall_time: limits.timeout,
-            output: limits.output,
-        },
-        nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
-        egress: egress.policy,
-        credentials: egress.credentials,
-        github: egress.github,
-        forwarded: egress.forwarded,
-        llm: llm.map(|llm| llm.route),
-    })
-}
-
-/// What a variable is set to.
-enum Variable {
-    Text(OsString),
-    /// What stands for a secret.
-    Secret(SecretName),
-}
-
-fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
-    let bytes = text.as_bytes();
-    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-        Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
-        None => (bytes, None),
-    };
-    let name: EnvName =
-        String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
-        })?;
-    if let Some(key) = value.as_ref().map(|value| credentials::named(value.as_bytes())).transpose()?.flatten()
-    {
-        return Ok((name, Variable::Secret(key)));
-    }
-    let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
-        SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
-            .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
-    })?;
-    Ok((name, Variable::Text(value)))
 }

@@ -19,7 +19,7 @@ pub(crate) struct WorkspaceArgs {
     #[arg(long, value_name = "NAME")]
     branch: Option<BranchName>,
     /// Let the host clone this repository, and work on that; the sandbox never sees what it took to get it
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", visible_alias = "repo")]
     clone: Option<String>,
     /// Clone only so many commits back
     #[arg(long, value_name = "NUMBER", requires = "clone", value_parser = clap::value_parser!(u32).range(1..))]

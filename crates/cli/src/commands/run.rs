@@ -3,7 +3,7 @@
 use super::refused;
 use super::{block_on, exit_code};
 use super::{changes, model, print};
-use crate::args::{self, RunArgs, Tty};
+use crate::args::{RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
 use belljar_engine::{Engine, ExecResult, LlmTotals, RefusedReport, Sandbox};
@@ -20,16 +20,9 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     let mut command = Command::new(&options.command).map_err(bad_command)?;
     command.cwd = options.cwd;
-    command.max_output = options.limits.output();
-    command.timeout = options.limits.timeout();
-    let spec = args::spec(
-        options.sandbox,
-        options.workspace,
-        options.egress,
-        options.secrets,
-        options.llm,
-        &options.limits,
-    )?;
+    command.max_output = options.place.output();
+    command.timeout = options.place.timeout();
+    let spec = options.place.spec()?;
     say_forwarded(&spec);
     if spec.nesting == Nesting::Allowed {
         eprintln!("belljar: user namespaces are allowed inside (--nested)");

@@ -1,20 +1,14 @@
 //! `belljar shell`: a shell in a sandbox.
 
 use super::run::{in_foreground, say_forwarded, warn_of_weak_wall};
-use crate::args::{self, ShellArgs};
+use crate::args::ShellArgs;
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, SandboxError};
 
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let spec = args::spec(
-        options.sandbox,
-        options.workspace,
-        options.egress,
-        options.secrets,
-        options.llm,
-        &options.limits,
-    )?;
+    let timeout = options.place.timeout();
+    let spec = options.place.spec()?;
     say_forwarded(&spec);
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
@@ -36,7 +30,7 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
                 sandbox.workspace()
             );
         }
-        options.limits.timeout()
+        timeout
     })
 }
 

@@ -1,0 +1,210 @@
+//! The words about a sandbox: what every command that makes one understands.
+
+use super::credentials::{self, CredentialArgs};
+use super::workspace::WorkspaceArgs;
+use super::{EgressArgs, LlmArgs};
+use crate::failure::say_notes;
+use belljar_engine::config::CredentialFlags;
+use belljar_engine::vault::HostSecrets;
+use belljar_engine::{config, machine};
+use belljar_spec::secret::SecretName;
+use belljar_spec::{
+    Assurance, BackendChoice, ByteSize, Compare, Cpus, EnvName, LimitsSpec, Nesting, Permission,
+    SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
+};
+use clap::{Args as ClapArgs, ValueEnum};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that is said of a sandbox.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    egress: EgressArgs,
+    #[command(flatten)]
+    secrets: CredentialArgs,
+    #[command(flatten)]
+    llm: LlmArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+impl PlaceArgs {
+    /// How long a command may run.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.limits.timeout
+    }
+
+    /// How much of an output stream is kept.
+    pub(crate) fn output(&self) -> Option<ByteSize> {
+        self.limits.output
+    }
+
+    /// The sandbox that was asked for, with what configuration says of it.
+    pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
+        let PlaceArgs { sandbox, workspace: changes, egress, secrets, llm, limits } = self;
+        let workspace = workspace(sandbox.workspace)?;
+        let mut egress = config::load(Some(&workspace), egress.flags())?;
+        let protected =
+            egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
+        let pushes = egress.pushes(&changes.push);
+        let mut secrets = secrets.flags();
+        let mut env = Vec::new();
+        for variable in &sandbox.env {
+            match variable_of(variable)? {
+                (name, Variable::Text(value)) => env.push((name, value)),
+                (name, Variable::Secret(key)) => secrets.variables.push((name, key)),
+            }
+        }
+        if secrets != CredentialFlags::default() {
+            egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
+        }
+        say_notes(&egress.notes);
+        let llm = egress.llm.route(&llm.flags()?)?;
+        let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
+        Ok(SandboxSpec {
+            id: None,
+            backend: sandbox.backend,
+            at_least: sandbox.at_least,
+            // What the host clones is worked on instead of a folder.
+            workspace: changes.takes_folder().then_some(workspace),
+            mode: changes.mode(),
+            compare: Compare::No,
+            protected,
+            pushes,
+            workspace_path: match sandbox.workspace_path {
+                Where::Standard => WorkspacePath::Standard,
+                Where::Same => WorkspacePath::SameAsHost,
+            },
+            shared: sandbox
+                .ro
+                .into_iter()
+                .map(share(Permission::Read))
+                .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
+                .collect(),
+            env,
+            limits: LimitsSpec {
+                memory: limits.memory,
+                // More than there are is all of them.
+                cpus: limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus))),
+                pids: limits.pids,
+                open_files: limits.open_files,
+                disk: limits.disk,
+                wall_time: limits.timeout,
+                output: limits.output,
+            },
+            nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
+            egress: egress.policy,
+            credentials: egress.credentials,
+            github: egress.github,
+            forwarded: egress.forwarded,
+            llm: llm.map(|llm| llm.route),
+        })
+    }
+}
+
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Sandbox")]
+struct SandboxArgs {
+    /// The wall: auto, native, bwrap, container or host (no wall)
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    backend: BackendChoice,
+    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm (no wall of the last two yet)
+    #[arg(long, value_name = "LEVEL")]
+    at_least: Option<Assurance>,
+    /// The folder to work on [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Where the workspace is seen inside: `standard` is /workspace, `same` is where it is on the host
+    #[arg(long, value_name = "WHERE", default_value = "standard")]
+    workspace_path: Where,
+    /// Also show this path of the host, read-only; may be repeated
+    #[arg(long, value_name = "PATH")]
+    ro: Vec<PathBuf>,
+    /// Also show this path of the host, writable; may be repeated
+    #[arg(long, value_name = "PATH")]
+    rw: Vec<PathBuf>,
+    /// Set a variable inside; NAME alone takes its value from outside, NAME=secret:KEY is a placeholder for a secret; may
+    /// be repeated
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = clap::builder::OsStringValueParser::new())]
+    env: Vec<OsString>,
+    /// Allow user namespaces inside, for browsers and build tools that need them. Widens what of the kernel can be
+    /// attacked; everything else stays
+    #[arg(long)]
+    nested: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Where {
+    #[default]
+    Standard,
+    Same,
+}
+
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// How long the command may run: `90s`, `10m` [default: 1h for run, none for shell]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    timeout: Option<Duration>,
+    /// Memory of all processes together: `512m`, `2g` [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+    /// Processors: `2`, `0.5` [default: all]
+    #[arg(long, value_name = "NUMBER")]
+    cpus: Option<Cpus>,
+    /// Processes and threads [default: 4096]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pids: Option<u32>,
+    /// Open files of one process [default: 65536]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(3..))]
+    open_files: Option<u64>,
+    /// Private files: home, /tmp, /dev/shm together [default: 4g, or half of memory]
+    #[arg(long, value_name = "SIZE")]
+    disk: Option<ByteSize>,
+    /// Bytes of one output stream; what comes after is dropped [default: 1g; with --json 16m]
+    #[arg(long, value_name = "SIZE")]
+    output: Option<ByteSize>,
+}
+
+/// The folder that was named, or the current one.
+pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
+    named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
+        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+            .hint("change to a folder that exists, or name one with `--workspace DIR`")
+    })
+}
+
+/// What a variable is set to.
+enum Variable {
+    Text(OsString),
+    /// What stands for a secret.
+    Secret(SecretName),
+}
+
+fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
+    let bytes = text.as_bytes();
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
+        None => (bytes, None),
+    };
+    let name: EnvName =
+        String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
+            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
+        })?;
+    if let Some(key) = value.as_ref().map(|value| credentials::named(value.as_bytes())).transpose()?.flatten()
+    {
+        return Ok((name, Variable::Secret(key)));
+    }
+    let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
+        SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
+            .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
+    })?;
+    Ok((name, Variable::Text(value)))
+}

@@ -24,7 +24,7 @@ use crate::read;
 use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
-use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
+use belljar_engine::{Engine, LlmOutcome, RefusedReport, Sandbox, Stage, new_id};
 use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};
@@ -308,8 +308,13 @@ impl Course<'_> {
     /// Whether nothing was done yet, and another try could do it: the model never answered, and its server or the way to it
     /// is what failed.
     fn may_try_again(&mut self, sandbox: &Sandbox) -> bool {
-        let reason = self.result.stop_reason;
-        let is_passing = matches!(reason, StopReason::ErrorModel | StopReason::ErrorNetwork);
+        let last = sandbox.llm_outcomes().and_then(|calls| calls.last);
+        let is_passing = match self.result.stop_reason {
+            StopReason::ErrorNetwork => true,
+            // A question that is wrong once is wrong twice.
+            StopReason::ErrorModel => !matches!(last, Some(LlmOutcome::Status { status: 400..500 })),
+            _ => false,
+        };
         let nothing_done = sandbox.llm().is_none_or(|totals| totals.turns == 0) && !self.called_tools;
         if !is_passing || !nothing_done || self.result.attempts > RETRIES {
             return false;

@@ -19,6 +19,7 @@ pub mod log;
 pub mod parse;
 pub mod read;
 mod recent;
+pub mod run;
 pub mod stop;
 pub mod stream;
 pub mod transcript;

@@ -11,7 +11,7 @@ use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused
 use belljar_spec::egress::Reason;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
 use belljar_workspace::touched::Compared;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A running sandbox. Dropped, it is disposed of.
@@ -123,10 +123,9 @@ impl Sandbox {
         &self.workspace
     }
 
-    /// Its home, as a path inside: private, and gone with it.
-    pub fn home(&self) -> &str {
-        let home = self.environment.iter().find(|(name, _)| name == "HOME");
-        home.and_then(|(_, value)| value.to_str()).unwrap_or("/")
+    /// A variable that every command inside has, if it has one of this name.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
     }
 
     /// What it may use.

@@ -16,6 +16,7 @@ for_agents! {
     memory_runs_out: claude codex pi;
     a_command_that_takes_all_memory_is_not_the_end: codex pi;
     disk_runs_out: opencode;
+    a_disk_that_is_too_small_to_start_with: codex;
     a_command_that_fills_the_disk_is_not_the_end: codex pi;
 }
 
@@ -81,10 +82,17 @@ fn a_command_that_takes_all_memory_is_not_the_end(agent: &str) {
 }
 
 fn disk_runs_out(agent: &str) {
-    // It needs several megabytes of its own.
+    // What the command leaves behind takes the room that the agent needs for its own files.
+    let fill = "echo again >> count.txt; head -c 1G /dev/zero > /tmp/file";
+    let job = Job::script(agent, [Step::run(fill)]).args(["--disk", "64M"]);
+    ended(&job, StopReason::ErrorDisk);
+}
+
+fn a_disk_that_is_too_small_to_start_with(agent: &str) {
     let job = endless(agent).args(["--disk", "1M"]);
     let done = job.run();
     assert_eq!(done.stop(), StopReason::ErrorDisk, "{:#}", done.result);
+    assert!(job.model.asked().is_empty());
 }
 
 fn a_command_that_fills_the_disk_is_not_the_end(agent: &str) {

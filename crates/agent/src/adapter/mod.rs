@@ -1,11 +1,35 @@
 //! What belljar knows of each agent: where it is found, how it is started, how it is told where its model is. One file an
-//! agent, each a table and two functions.
+//! agent, each a table and two functions. Nothing is started here.
+//!
+//! Whatever the agent, its model is at the other end of the route, and its key is a word that opens nothing. Settings that
+//! matter to a run go where a folder's own settings do not reach: arguments, variables, the home.
+
+pub mod catalog;
+mod claude;
+mod codex;
+mod dialect;
+mod effort;
+mod find;
+mod gemini;
+mod model;
+mod node;
+mod opencode;
+mod pi;
+pub mod program;
+
+pub use effort::{Effort, EffortError};
+pub use find::find;
+pub use model::{ModelName, ModelNameError};
 
 use crate::parse::Parser;
-use belljar_spec::EnvName;
 use belljar_spec::llm::UpstreamKind;
+use belljar_spec::{EnvName, Printable, SandboxError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+/// Every agent with a name.
+pub static ALL: [&Adapter; 5] =
+    [&claude::CLAUDE, &codex::CODEX, &opencode::OPENCODE, &pi::PI, &gemini::GEMINI];
 
 /// An agent that belljar knows.
 pub struct Adapter {
@@ -18,6 +42,10 @@ pub struct Adapter {
     pub version: &'static str,
     /// What its program is called.
     pub program: &'static str,
+    /// Where a program of its own lies among npm's packages, if it has one; `CPU` is x64 or arm64, `ARCH` what Rust calls it.
+    pub native: &'static [&'static str],
+    /// Files that a program without a package needs next to it.
+    pub beside: &'static [&'static str],
     /// Whether node runs it, and the oldest that does.
     pub node: Option<(u32, u32)>,
     /// In whose words it speaks to a model, best first.
@@ -31,6 +59,8 @@ pub struct Adapter {
     pub parser: fn() -> Box<dyn Parser>,
     /// Where below the home it reads what it should know, whatever the folder.
     pub context: &'static str,
+    /// What it reads in the folder it works in.
+    pub folder_file: &'static str,
 }
 
 /// What it is to do, and where.
@@ -39,6 +69,8 @@ pub struct Task<'t> {
     pub program: &'t Path,
     /// Its home inside.
     pub home: &'t str,
+    /// The folder it works in, inside.
+    pub workspace: &'t str,
     /// Nothing for an interactive one without a first prompt.
     pub prompt: Option<&'t str>,
     pub model: Option<&'t ModelName>,
@@ -64,30 +96,181 @@ pub struct Setup {
 /// Where an agent was found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What to start.
+    /// What to start; inside it is where it is outside.
     pub program: PathBuf,
-    /// Folders that it needs, to be shown read-only where the sandbox does not see them anyway.
+    /// Folders and files that it needs, to be shown read-only. What a sandbox sees of every machine is not among them.
     pub needs: Vec<PathBuf>,
     /// Folders that have to come first in PATH inside: the node that runs it.
     pub path: Vec<PathBuf>,
     pub version: Option<String>,
 }
 
-/// `provider/model`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelName {
-    pub provider: String,
-    /// What comes behind the first slash; may have slashes: `openrouter/anthropic/claude-3`.
-    pub model: String,
+/// The agent of this name.
+pub fn named(name: &str) -> Result<&'static Adapter, SandboxError> {
+    if let Some(known) = ALL.into_iter().find(|known| known.name == name) {
+        return Ok(known);
+    }
+    let names: Vec<&str> = ALL.iter().map(|known| known.name).collect();
+    let meant =
+        ALL.into_iter().find(|known| name.starts_with(known.name) || name == known.package).or_else(|| {
+            let distance = |known: &&Adapter| strsim::damerau_levenshtein(name, known.name);
+            ALL.into_iter().filter(|known| distance(known) <= known.name.len() / 3).min_by_key(distance)
+        });
+    let message = format!("there is no agent `{}`", Printable::from(name));
+    let known = format!(
+        "the agents are {}; a program of your own is written with a slash: `./{}`",
+        names.join(", "),
+        "agent"
+    );
+    Err(SandboxError::policy("agent_unknown", message).hint(match meant {
+        Some(meant) => format!("did you mean `{}`? {known}", meant.name),
+        None => known,
+    }))
 }
 
-/// How much thought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
-    Off,
-    Minimal,
-    Low,
-    Medium,
-    High,
-    Xhigh,
+impl Adapter {
+    /// How it is installed.
+    pub fn install(&self) -> String {
+        format!("npm install -g {}@{}", self.package, self.version)
+    }
+
+    /// Whether it can ask for this model, where this is spoken.
+    pub fn can_ask(&self, kind: UpstreamKind, model: Option<&ModelName>) -> Result<(), SandboxError> {
+        if !self.speaks.contains(&kind) {
+            let kinds: Vec<&str> = self.speaks.iter().map(|kind| kind.as_str()).collect();
+            let others = ALL.iter().filter(|other| other.speaks.contains(&kind)).map(|other| other.name);
+            let message =
+                format!("{} does not speak {kind}, which is what the model's server speaks", self.title);
+            return Err(SandboxError::policy("agent_cannot_ask", message).hint(format!(
+                "give it a server that speaks {} (`--llm URL`, `--llm-kind`), or take another agent: {}",
+                kinds.join(" or "),
+                others.collect::<Vec<_>>().join(", "),
+            )));
+        }
+        match model {
+            Some(model) => dialect::is_there(kind, model),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it can be asked for so much thought.
+    pub fn can_think(&self, effort: Effort) -> Result<(), SandboxError> {
+        if self.efforts.contains(&effort) {
+            return Ok(());
+        }
+        let message = format!("{} cannot be asked for the effort `{effort}`", self.title);
+        let known: Vec<String> = self.efforts.iter().map(Effort::to_string).collect();
+        Err(SandboxError::policy("agent_effort", message).hint(match known.is_empty() {
+            true => "leave `--effort` away: it has no such setting".to_string(),
+            false => format!("it knows {}", known.join(", ")),
+        }))
+    }
+}
+
+impl Setup {
+    fn new(task: &Task, arguments: &[&str]) -> Setup {
+        let program = task.program.as_os_str().to_os_string();
+        let argv = std::iter::once(program).chain(arguments.iter().map(OsString::from)).collect();
+        Setup { argv, ..Setup::default() }
+    }
+
+    fn args<S: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = S>) -> Setup {
+        self.argv.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Setup {
+        let name: EnvName = name.parse().expect("the names in this folder are names of variables");
+        self.env.push((name, value.into()));
+        self
+    }
+
+    fn file(mut self, path: &str, content: impl Into<String>) -> Setup {
+        self.files.push((path.to_string(), content.into()));
+        self
+    }
+
+    /// The prompt on standard input: an argument has a limit of 128 KiB, and everybody on the host can read it.
+    fn reads_prompt(mut self, task: &Task) -> Setup {
+        self.stdin = task.prompt.unwrap_or_default().as_bytes().to_vec();
+        self
+    }
+
+    /// The prompt as the last argument, whatever it begins with.
+    fn takes_prompt(self, task: &Task) -> Setup {
+        match task.prompt {
+            Some(prompt) => self.args(["--", prompt]),
+            None => self,
+        }
+    }
+}
+
+/// What agents hold as their key. Some do not start without one, and it must look like one.
+const KEY: &str = "sk-belljar-puts-the-real-key-in-outside";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_agent() {
+        for (name, meant) in [
+            ("claud", Some("claude")),
+            ("claude-code", Some("claude")),
+            ("@openai/codex", Some("codex")),
+            ("open-code", Some("opencode")),
+            ("gemni", Some("gemini")),
+            ("aider", None),
+            ("p", None),
+        ] {
+            let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default();
+            let said = hint.strip_prefix("did you mean `").and_then(|rest| rest.split('`').next());
+            assert_eq!(said, meant, "{name}: {hint}");
+        }
+        assert_eq!(named("pi").unwrap().title, "pi");
+    }
+
+    #[test]
+    fn an_agent_is_asked_for_what_it_can() {
+        let [claude, codex, opencode, pi, gemini] = ALL;
+        let model = |text: &str| -> ModelName { text.parse().unwrap() };
+        use UpstreamKind::{Anthropic, Gemini, LiteLlm, OpenAi};
+        for (agent, kind, name, can) in [
+            (claude, Anthropic, Some("anthropic/claude-sonnet-4-5"), true),
+            (claude, Anthropic, None, true),
+            (claude, Anthropic, Some("openai/gpt-5"), false),
+            (claude, Anthropic, Some("mine/claude-x"), true),
+            (claude, OpenAi, None, false),
+            (claude, LiteLlm, Some("openai/gpt-5"), true),
+            (codex, OpenAi, Some("openrouter/anthropic/claude-3"), true),
+            (codex, Anthropic, None, false),
+            (opencode, Gemini, Some("google/gemini-2.5-flash"), true),
+            (opencode, OpenAi, Some("anthropic/claude-3"), false),
+            (pi, LiteLlm, Some("groq/x"), true),
+            (gemini, Gemini, Some("gemini/gemini-2.5-flash"), true),
+            (gemini, OpenAi, None, false),
+        ] {
+            let name = name.map(model);
+            assert_eq!(agent.can_ask(kind, name.as_ref()).is_ok(), can, "{} {kind} {name:?}", agent.name);
+        }
+        let error = codex.can_ask(Anthropic, None).unwrap_err();
+        assert_eq!(error.message, "Codex does not speak anthropic, which is what the model's server speaks");
+        assert_eq!(
+            error.hint.unwrap(),
+            "give it a server that speaks openai or litellm (`--llm URL`, `--llm-kind`), or take another agent: claude, opencode, pi"
+        );
+    }
+
+    #[test]
+    fn effort_is_refused_with_what_there_is() {
+        let [claude, codex, .., gemini] = ALL;
+        assert!(codex.can_think(Effort::Minimal).is_ok());
+        let error = claude.can_think(Effort::Minimal).unwrap_err();
+        assert_eq!(error.message, "Claude Code cannot be asked for the effort `minimal`");
+        assert_eq!(error.hint.unwrap(), "it knows off, low, medium, high, xhigh");
+        assert_eq!(
+            gemini.can_think(Effort::Low).unwrap_err().hint.unwrap(),
+            "leave `--effort` away: it has no such setting"
+        );
+    }
 }

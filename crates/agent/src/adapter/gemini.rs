@@ -1,0 +1,67 @@
+//! Gemini CLI. It asks in Google's words. How much it thinks is not to be said from outside.
+
+use super::{Adapter, KEY, Setup, Task};
+use crate::parse;
+use belljar_spec::llm::UpstreamKind;
+use serde_json::json;
+
+pub(super) static GEMINI: Adapter = Adapter {
+    name: "gemini",
+    title: "Gemini CLI",
+    package: "@google/gemini-cli",
+    version: "0.61.0",
+    program: "gemini",
+    native: &[],
+    beside: &[],
+    node: Some((20, 0)),
+    speaks: &[UpstreamKind::Gemini, UpstreamKind::LiteLlm],
+    efforts: &[],
+    headless,
+    interactive,
+    parser: parse::gemini::parser,
+    context: ".gemini/GEMINI.md",
+    folder_file: "AGENTS.md",
+};
+
+fn headless(task: &Task) -> Setup {
+    let setup = Setup::new(task, &["--output-format", "stream-json"]);
+    // It would start itself again for a larger heap, and needs two seconds for that.
+    with_settings(setup, task).env("GEMINI_CLI_NO_RELAUNCH", "true").reads_prompt(task)
+}
+
+fn interactive(task: &Task) -> Setup {
+    let setup = with_settings(Setup::new(task, &[]), task);
+    match task.prompt {
+        Some(prompt) => setup.args([format!("--prompt-interactive={prompt}")]),
+        None => setup,
+    }
+}
+
+fn with_settings(setup: Setup, task: &Task) -> Setup {
+    // Without trust it asks before each tool, whatever else it is told.
+    let setup = setup.args(["--yolo", "--skip-trust"]);
+    let setup = match task.model {
+        Some(model) => setup.args(["-m", &model.model]),
+        None => setup,
+    };
+    let settings = json!({
+        // Without it, it takes no key that comes with another base.
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "privacy": { "usageStatisticsEnabled": false },
+        "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false, "maxAttempts": 3 },
+        // Its own name for it, and everybody's.
+        "context": { "fileName": ["GEMINI.md", "AGENTS.md"] },
+    });
+    let setup = setup
+        .env("GEMINI_API_KEY", KEY)
+        .env("GOOGLE_GEMINI_BASE_URL", task.route)
+        .file(".gemini/settings.json", settings.to_string());
+    match task.web_search {
+        true => setup,
+        false => setup.file(".gemini/policies/belljar.toml", NO_WEB),
+    }
+}
+
+/// A tool that is denied is not even shown to the model.
+const NO_WEB: &str =
+    "[[rule]]\ntoolName = [\"google_web_search\", \"web_fetch\"]\ndecision = \"deny\"\npriority = 999\n";

@@ -1,0 +1,75 @@
+//! A program of one's own that keeps a small contract: it finds the messages in the file that `BELLJAR_MESSAGES` names and
+//! its model in `BELLJAR_MODEL`, asks at `OPENAI_BASE_URL` or one of its siblings, and writes one JSON object:
+//! `{"payloads":[{"text":…}],"meta":{"durationMs":…,"error":null}}`. What it exits with is 0, or 1 with an error in `meta`.
+
+use super::{Adapter, Effort, Found, Setup, Task};
+use crate::parse;
+use belljar_spec::llm::UpstreamKind;
+use belljar_spec::{Printable, SandboxError};
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Whatever the program is.
+pub static PROGRAM: Adapter = Adapter {
+    name: "program",
+    title: "the program",
+    package: "",
+    version: "",
+    program: "",
+    native: &[],
+    beside: &[],
+    node: None,
+    speaks: &UpstreamKind::ALL,
+    efforts: &Effort::ALL,
+    headless,
+    interactive: headless,
+    parser: parse::program::parser,
+    context: "",
+    folder_file: "AGENTS.md",
+};
+
+/// Where it is. A path that begins at the root is a program of the host; any other one is looked for in the workspace, as
+/// the sandbox sees it.
+pub fn found(path: &Path) -> Result<Found, SandboxError> {
+    let alone = Found { program: path.to_path_buf(), needs: Vec::new(), path: Vec::new(), version: None };
+    if !path.is_absolute() {
+        return Ok(alone);
+    }
+    let shown = Printable::from(path.to_string_lossy().as_ref());
+    let wrong = |what: &str, hint: &str| {
+        Err(SandboxError::unavailable("agent_missing", format!("the program `{shown}` {what}")).hint(hint))
+    };
+    let Ok(real) = path.canonicalize() else {
+        return wrong(
+            "does not exist",
+            "check the spelling; one of the workspace is written without the first slash: `./agent`",
+        );
+    };
+    match fs::metadata(&real) {
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => {}
+        Ok(file) if file.is_file() => return wrong("may not be executed", "make it executable: `chmod +x`"),
+        _ => return wrong("is not a file", "name the program itself"),
+    }
+    let needs = if super::find::is_seen(&real) { Vec::new() } else { vec![real.clone()] };
+    Ok(Found { program: real, needs, ..alone })
+}
+
+fn headless(task: &Task) -> Setup {
+    let prompt = task.prompt.unwrap_or_default();
+    let setup = Setup::new(task, &[])
+        .env("BELLJAR_MESSAGES", format!("{}/{MESSAGES}", task.home))
+        .file(MESSAGES, json!([{ "role": "user", "content": prompt }]).to_string())
+        .env("BELLJAR_WEB_SEARCH", if task.web_search { "1" } else { "0" });
+    let setup = match task.model {
+        Some(model) => setup.env("BELLJAR_MODEL", &model.model),
+        None => setup,
+    };
+    match task.effort {
+        Some(effort) => setup.env("BELLJAR_EFFORT", effort.as_str()),
+        None => setup,
+    }
+}
+
+const MESSAGES: &str = ".belljar/messages.json";

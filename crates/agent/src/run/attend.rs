@@ -1,0 +1,190 @@
+//! An agent while it runs: what it writes becomes lines of the log; time and ctrl-C end it.
+//!
+//! ```text
+//! running ──deadline or stop──> asked to end (SIGINT) ──patience──> its whole tree killed ──> ended
+//! ```
+
+use super::course::Course;
+use crate::claims::Claims;
+use crate::stream::Stream;
+use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running, Sandbox};
+use belljar_spec::{Command, LimitHit, SandboxError, Stdin};
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until};
+
+/// How it ended, and what it said.
+pub(super) struct Attended {
+    pub(super) output: ExecOutput,
+    pub(super) claims: Claims,
+    /// Its output broke off within a line.
+    pub(super) torn: bool,
+    pub(super) cancelled: bool,
+    pub(super) timed_out: bool,
+    /// The end of it.
+    pub(super) stderr: String,
+    pub(super) elapsed: Duration,
+}
+
+pub(super) async fn attend(
+    sandbox: &Sandbox,
+    command: &Command,
+    mut stream: Stream,
+    course: &mut Course<'_>,
+    deadline: Instant,
+    stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Attended, SandboxError> {
+    let since = Instant::now();
+    let mut command = command.clone();
+    let input = match std::mem::replace(&mut command.stdin, Stdin::Stream) {
+        Stdin::Bytes(bytes) => bytes,
+        Stdin::Empty | Stdin::Stream => Vec::new(),
+    };
+    let Running { mut events, inputs } = sandbox.spawn(&command).await?;
+    let (say, said) = unbounded_channel();
+    let mut written = Written { room: sandbox.limits().output.value.as_u64(), stderr: Vec::new() };
+    let watched = watch(&mut events, &mut stream, course, &mut written, &say, deadline, stop);
+    let (output, cancelled, timed_out) = tokio::select! {
+        outcome = watched => outcome?,
+        () = drive(inputs, input, said) => unreachable!("it never ends"),
+    };
+    let (rest, claims) = stream.end();
+    rest.iter().for_each(|heard| course.heard(heard));
+    let stderr = tail(&written.stderr);
+    let limit = output.limit.or((written.room == 0).then_some(LimitHit::OutputTruncated));
+    Ok(Attended {
+        output: ExecOutput { limit, ..output },
+        claims,
+        torn: stream.torn(),
+        cancelled,
+        timed_out,
+        stderr,
+        elapsed: since.elapsed(),
+    })
+}
+
+/// What is kept of what it wrote.
+struct Written {
+    /// For standard output.
+    room: u64,
+    stderr: Vec<u8>,
+}
+
+/// What its driver is told.
+enum Word {
+    /// That somebody wants it to end.
+    End,
+    /// That it has to.
+    Kill,
+}
+
+async fn watch(
+    events: &mut Events<'_>,
+    stream: &mut Stream,
+    course: &mut Course<'_>,
+    written: &mut Written,
+    say: &UnboundedSender<Word>,
+    deadline: Instant,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(ExecOutput, bool, bool), SandboxError> {
+    let (mut cancelled, mut timed_out) = (false, false);
+    let mut ending: Option<Instant> = None;
+    let mut killed = false;
+    loop {
+        let until = ending.unwrap_or(deadline);
+        tokio::select! {
+            biased;
+            event = events.next() => match event? {
+                Output::Stdout(bytes) => {
+                    let kept = usize::try_from(written.room).unwrap_or(usize::MAX).min(bytes.len());
+                    written.room -= kept as u64;
+                    for heard in stream.feed(&bytes[..kept]) {
+                        course.heard(&heard);
+                    }
+                }
+                Output::Stderr(bytes) => written.note(&bytes),
+                Output::Ended(output) => return Ok((output, cancelled, timed_out)),
+            },
+            () = stop.as_mut(), if !cancelled && !timed_out => {
+                cancelled = true;
+                ending = Some(Instant::now() + GRACE);
+                let _ = say.send(Word::End);
+            }
+            () = sleep_until(until) => match (ending, killed) {
+                (None, _) => {
+                    timed_out = true;
+                    ending = Some(Instant::now() + GRACE);
+                    let _ = say.send(Word::End);
+                }
+                (Some(_), false) => {
+                    killed = true;
+                    ending = Some(Instant::now() + PATIENCE);
+                    let _ = say.send(Word::Kill);
+                }
+                (Some(_), true) => {
+                    let message = "the agent was killed, and the sandbox does not say that it ended";
+                    return Err(SandboxError::runtime("guest_silent", message));
+                }
+            },
+        }
+    }
+}
+
+/// Gives it its input, and then what its watcher says. Never ends by itself.
+async fn drive(mut inputs: Inputs, input: Vec<u8>, mut said: UnboundedReceiver<Word>) {
+    let fed = tokio::select! {
+        () = feed(&mut inputs, &input) => true,
+        _ = said.recv() => false,
+    };
+    if !fed {
+        // It never read its prompt. Half a message is on its way to it: the only word left is to let go, which kills.
+        drop(inputs);
+        return pending().await;
+    }
+    loop {
+        match said.recv().await {
+            Some(Word::End) => {
+                let _ = inputs.send(Input::Signal(INTERRUPT)).await;
+            }
+            Some(Word::Kill) => inputs.kill().await,
+            None => return pending().await,
+        }
+    }
+}
+
+async fn feed(inputs: &mut Inputs, input: &[u8]) {
+    for piece in input.chunks(PIECE) {
+        if inputs.send(Input::Bytes(piece.to_vec())).await.is_err() {
+            // The other direction knows why.
+            return;
+        }
+    }
+    let _ = inputs.send(Input::End).await;
+}
+
+impl Written {
+    fn note(&mut self, bytes: &[u8]) {
+        self.stderr.extend_from_slice(bytes);
+        if self.stderr.len() > 2 * STDERR {
+            self.stderr.drain(..self.stderr.len() - STDERR);
+        }
+    }
+}
+
+/// The end of it, as text.
+fn tail(bytes: &[u8]) -> String {
+    let start = bytes.len().saturating_sub(STDERR);
+    String::from_utf8_lossy(&bytes[start..]).trim().to_string()
+}
+
+const INTERRUPT: i32 = 2;
+/// Claude says what it used when it is asked to end; others do not listen.
+const GRACE: Duration = Duration::from_secs(2);
+/// A tree that was killed is gone in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of standard error.
+const STDERR: usize = 8 * 1024;
+/// Of what it reads.
+const PIECE: usize = 32 * 1024;

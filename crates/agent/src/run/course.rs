@@ -1,0 +1,167 @@
+//! A run while it goes on: its log, the step it is in, and the result as far as it is known.
+
+use super::{RunRequest, RunResult, Stopped};
+use crate::claims::Claims;
+use crate::entry::{Entry, Step, StepState, System, UserContent, UserMessage};
+use crate::heard::{Heard, Said};
+use crate::log::Log;
+use crate::stop::StopReason;
+use belljar_engine::touched::Compared;
+use belljar_engine::{LlmOutcomes, LlmTotals, RefusedReport};
+use belljar_spec::{SandboxError, SandboxId};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+pub(super) struct Course<'w> {
+    log: Log<'w>,
+    since: Instant,
+    step: Option<(Step, Instant)>,
+    pub(super) result: RunResult,
+    /// The agent has called a tool: something may have been done.
+    pub(super) called_tools: bool,
+}
+
+impl<'w> Course<'w> {
+    /// The first line is the prompt.
+    pub(super) fn new(log: Log<'w>, id: SandboxId, request: &RunRequest) -> Course<'w> {
+        let now = Instant::now();
+        let result = RunResult {
+            run_id: id.to_string(),
+            agent: request.agent.name(),
+            model: request.model.as_ref().map(ToString::to_string),
+            success: false,
+            stop_reason: StopReason::ErrorSandbox,
+            output: String::new(),
+            error: None,
+            hint: None,
+            step: None,
+            turns: 0,
+            duration_ms: 0,
+            agent_duration_ms: 0,
+            api_duration_ms: 0,
+            session_id: id.to_string(),
+            cost_usd: Some(0.0),
+            input_tokens: 0,
+            output_tokens: 0,
+            cache_read_input_tokens: 0,
+            cache_creation_input_tokens: 0,
+            exit_code: None,
+            signal: None,
+            limit: None,
+            attempts: 0,
+            backend: None,
+            llm: None,
+            calls: None,
+            refused: Vec::new(),
+            workspace: None,
+            claims: Claims::default(),
+            stderr: String::new(),
+        };
+        let mut course = Course { log, since: now, step: None, result, called_tools: false };
+        let content = UserContent::Prompt(request.prompt.clone());
+        course.write(Entry::User { message: UserMessage { role: "user".into(), content } });
+        course
+    }
+
+    pub(super) fn write(&mut self, entry: Entry) {
+        self.log.write(entry);
+    }
+
+    pub(super) fn heard(&mut self, heard: &Heard) {
+        if let Heard::Message { blocks, .. } = heard {
+            self.called_tools |= blocks.iter().any(|block| matches!(block, Said::ToolUse { .. }));
+        }
+        self.log.heard(heard);
+    }
+
+    /// A step begins; the one before it is done. The same step again is the same one.
+    pub(super) fn begin(&mut self, step: Step) {
+        if self.step.is_some_and(|(current, _)| current == step) {
+            return;
+        }
+        self.done();
+        self.step = Some((step, Instant::now()));
+        self.say(step, StepState::Started, None, None);
+    }
+
+    /// The step is done.
+    pub(super) fn done(&mut self) {
+        if let Some((step, since)) = self.step.take() {
+            self.say(step, StepState::Done, Some(since.elapsed().as_millis() as u64), None);
+        }
+    }
+
+    /// The step went wrong. What went wrong first is what is told.
+    pub(super) fn fail(&mut self, stopped: Stopped) {
+        let Stopped { reason, error } = stopped;
+        let step = self.step.take().map(|(step, since)| {
+            let elapsed = since.elapsed().as_millis() as u64;
+            self.say(step, StepState::Failed, Some(elapsed), Some(error.message.clone()));
+            step
+        });
+        if self.result.error.is_none() {
+            let SandboxError { message, hint, .. } = error;
+            self.result.success = false;
+            self.result.stop_reason = reason;
+            self.result.step = step;
+            self.result.error = Some(message);
+            self.result.hint = hint;
+        }
+    }
+
+    pub(super) fn collect(
+        &mut self,
+        totals: Option<LlmTotals>,
+        calls: Option<LlmOutcomes>,
+        refused: Vec<RefusedReport>,
+    ) {
+        if let Some(totals) = totals {
+            self.result.count(totals);
+        }
+        self.result.calls = calls;
+        self.result.refused = refused;
+    }
+
+    /// What became of the workspace: where changes are, and what was touched in a folder itself.
+    pub(super) fn changed(&mut self, kept: Option<Value>, touched: Option<Compared>) {
+        let touched = touched.and_then(|touched| serde_json::to_value(touched).ok());
+        self.result.workspace = match (kept, touched) {
+            (Some(Value::Object(mut kept)), Some(touched)) => {
+                kept.insert("folder".into(), touched);
+                Some(Value::Object(kept))
+            }
+            (None, Some(touched)) => Some(json!({ "folder": touched })),
+            (kept, _) => kept,
+        };
+    }
+
+    /// Writes the last line, and the result beside the log.
+    pub(super) fn finish(mut self, directory: &Path) -> Result<RunResult, SandboxError> {
+        self.done();
+        self.result.duration_ms = self.since.elapsed().as_millis() as u64;
+        self.write(Entry::Result(Box::new(self.result.summary())));
+        let kept = keep(directory, &self.result);
+        if let Some(failure) = self.log.failure() {
+            self.result.hint.get_or_insert_with(|| format!("the log is not whole: {failure}"));
+        }
+        kept.map(|()| self.result)
+    }
+
+    fn say(&mut self, step: Step, state: StepState, duration_ms: Option<u64>, error: Option<String>) {
+        self.write(Entry::System(System::Step { step, state, duration_ms, error }));
+    }
+}
+
+/// The result, as a file that is whole or not there.
+fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
+    let text = serde_json::to_string_pretty(result)
+        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
+    let (new, file) = (directory.join("result.json.new"), directory.join("result.json"));
+    let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, &file));
+    written.map_err(|error| {
+        let message = format!("cannot write the result to {}: {error}", file.display());
+        SandboxError::runtime("result_not_kept", message)
+            .hint("the log beside it has the same as its last line")
+    })
+}

@@ -1,0 +1,333 @@
+//! A run, from its request to its result. Each step is a line of the log, and a run that fails names the step:
+//!
+//! ```text
+//! policy ─> credentials ─> workspace ─> sandbox ─> context ─> agent ─> collect ─> teardown
+//! ```
+//!
+//! Whatever happens after the log was made ends in a result: a run that could not even start has one too.
+
+mod attend;
+mod context;
+mod course;
+mod judge;
+mod request;
+mod result;
+
+pub use request::{Agent, RunRequest};
+pub use result::RunResult;
+
+use crate::adapter::{self, Adapter, Found, Setup, Task};
+use crate::claims::Claims;
+use crate::entry::{Entry, Step, System};
+use crate::log::{Log, Watcher, clock};
+use crate::read;
+use crate::stop::StopReason;
+use crate::stream::Stream;
+use attend::{Attended, attend};
+use belljar_engine::{Engine, LlmOutcome, RefusedReport, Sandbox, Stage, new_id};
+use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
+use course::Course;
+use judge::{Facts, judge};
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
+
+/// Runs an agent to its end. `state` is where runs are kept; `stop` ends it early, with the work so far kept. An error means
+/// that there is not even a log; everything else is in the result.
+pub async fn run(
+    engine: &Engine,
+    request: RunRequest,
+    state: &Path,
+    watcher: Option<Watcher<'_>>,
+    stop: impl Future<Output = ()>,
+) -> Result<RunResult, SandboxError> {
+    let id = new_id()?;
+    let directory = read::directory(state, id);
+    let log = Log::create(&directory, id, clock()).map_err(SandboxError::from)?;
+    let log = match watcher {
+        Some(watcher) => log.watched(watcher),
+        None => log,
+    };
+    let mut course = Course::new(log, id, &request);
+    let mut request = request;
+    request.sandbox.id = Some(id);
+    request.sandbox.compare = Compare::Yes;
+    let mut stop = std::pin::pin!(stop);
+    match make(engine, &request, &mut course).await {
+        Err(stopped) => course.fail(stopped),
+        Ok((ready, sandbox)) => {
+            if let Err(stopped) = work(&ready, &request, &sandbox, &mut course, stop.as_mut()).await {
+                course.fail(stopped);
+            }
+            put_in_order(&sandbox, &mut course).await;
+        }
+    }
+    course.finish(&directory)
+}
+
+/// Why a run cannot go on.
+struct Stopped {
+    reason: StopReason,
+    error: SandboxError,
+}
+
+impl Stopped {
+    fn sandbox(error: SandboxError) -> Stopped {
+        Stopped { reason: StopReason::ErrorSandbox, error }
+    }
+
+    fn start(error: SandboxError) -> Stopped {
+        Stopped { reason: StopReason::ErrorStart, error }
+    }
+}
+
+/// Who will run, and how it is found inside.
+struct Ready {
+    adapter: &'static Adapter,
+    found: Found,
+}
+
+/// Everything before the agent: whether it may, and the place for it.
+async fn make(
+    engine: &Engine,
+    request: &RunRequest,
+    course: &mut Course<'_>,
+) -> Result<(Ready, Sandbox), Stopped> {
+    course.begin(Step::Policy);
+    let ready = ready(request).map_err(Stopped::start)?;
+    let mut spec = request.sandbox.clone();
+    for needed in &ready.found.needs {
+        spec.shared.push(SharedPath { path: needed.clone(), permission: Permission::Read });
+    }
+    let (tell, mut told) = unbounded_channel();
+    let watching = engine.clone().watched(std::sync::Arc::new(move |stage| {
+        let _ = tell.send(stage);
+    }));
+    let mut making = std::pin::pin!(watching.create(spec));
+    let made = loop {
+        tokio::select! {
+            biased;
+            Some(stage) = told.recv() => course.begin(step(stage)),
+            made = &mut making => break made,
+        }
+    };
+    let sandbox = made.map_err(Stopped::sandbox)?;
+    course.made(&sandbox);
+    Ok((ready, sandbox))
+}
+
+fn step(stage: Stage) -> Step {
+    match stage {
+        Stage::Credentials => Step::Credentials,
+        Stage::Workspace => Step::Workspace,
+        Stage::Sandbox => Step::Sandbox,
+    }
+}
+
+fn ready(request: &RunRequest) -> Result<Ready, SandboxError> {
+    let (adapter, found) = match &request.agent {
+        Agent::Known(adapter) => (*adapter, adapter::find(adapter, &request.path)?),
+        Agent::Program(path) => (&adapter::program::PROGRAM, adapter::program::found(path)?),
+    };
+    let Some(route) = &request.sandbox.llm else {
+        let message = format!("{} needs a model, and the sandbox has no route to one", adapter.title);
+        return Err(SandboxError::policy("agent_without_model", message)
+            .hint("name one with `--model provider/model`, or a server with `--llm URL --llm-key REF`"));
+    };
+    adapter.can_ask(route.kind, request.model.as_ref())?;
+    if let Some(effort) = request.effort {
+        adapter.can_think(effort)?;
+    }
+    Ok(Ready { adapter, found })
+}
+
+/// What the agent finds when it starts, and what is started.
+pub(crate) async fn set_up(
+    adapter: &Adapter,
+    found: &Found,
+    request: &RunRequest,
+    sandbox: &Sandbox,
+    kind: fn(&Adapter) -> fn(&Task) -> Setup,
+) -> Result<Command, SandboxError> {
+    let Some(route) = &request.sandbox.llm else {
+        return Err(SandboxError::policy("agent_without_model", "the sandbox has no route to a model"));
+    };
+    let home = sandbox.variable("HOME").and_then(|home| home.to_str()).unwrap_or("/");
+    let base = format!("http://127.0.0.1:{}", route.port);
+    let setup = kind(adapter)(&Task {
+        program: &found.program,
+        home,
+        workspace: sandbox.workspace(),
+        prompt: Some(request.prompt.as_str()).filter(|prompt| !prompt.is_empty()),
+        model: request.model.as_ref(),
+        effort: request.effort,
+        web_search: request.web_search,
+        route: &base,
+        upstream: route.kind,
+    });
+    // The folder's own file, where this agent looks only for one of another name.
+    let own = match adapter.folder_file {
+        "AGENTS.md" => None,
+        other if sandbox.exists(other).await? => None,
+        _ if sandbox.exists("AGENTS.md").await? => Some(format!("{}/AGENTS.md", sandbox.workspace())),
+        _ => None,
+    };
+    let text = context::context(&request.sandbox, sandbox.workspace(), own.as_deref(), &request.context);
+    let context = [(adapter.context.to_string(), text)];
+    let told = context.iter().filter(|(path, _)| !path.is_empty());
+    for (path, content) in setup.files.iter().chain(told) {
+        let path = format!("{home}/{path}");
+        if let Some((folder, _)) = path.rsplit_once('/') {
+            sandbox.mkdir(folder, true).await?;
+        }
+        sandbox.write_file(&path, content.as_bytes()).await?;
+    }
+    let mut command = Command::new(&setup.argv).map_err(|error| {
+        SandboxError::policy("bad_command", format!("{} cannot be started like this: {error}", adapter.title))
+            .hint("a prompt that is so long goes into a file of the workspace, and the prompt names it")
+    })?;
+    command.env = setup.env;
+    if !found.path.is_empty()
+        && let Some(path) = path_inside(found, sandbox)
+    {
+        command.env.push(path);
+    }
+    command.stdin = Stdin::Bytes(setup.stdin);
+    Ok(command)
+}
+
+/// PATH, with what the agent needs at its front.
+fn path_inside(found: &Found, sandbox: &Sandbox) -> Option<(EnvName, OsString)> {
+    let usual = sandbox.variable("PATH").unwrap_or_default();
+    let all = found.path.iter().cloned().chain(std::env::split_paths(&usual));
+    Some(("PATH".parse().ok()?, std::env::join_paths(all).ok()?))
+}
+
+async fn work(
+    ready: &Ready,
+    request: &RunRequest,
+    sandbox: &Sandbox,
+    course: &mut Course<'_>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<(), Stopped> {
+    course.begin(Step::Context);
+    let command = set_up(ready.adapter, &ready.found, request, sandbox, |adapter| adapter.headless)
+        .await
+        .map_err(Stopped::sandbox)?;
+    course.begin(Step::Agent);
+    let time = request.time.unwrap_or(sandbox.limits().wall_time.value);
+    let deadline = tokio::time::Instant::now() + time.min(FOR_EVER);
+    loop {
+        let stream = Stream::new((ready.adapter.parser)());
+        let attended = attend(sandbox, &command, stream, course, deadline, stop.as_mut())
+            .await
+            .map_err(Stopped::sandbox)?;
+        let (reason, error) = judged(&attended, sandbox);
+        course.attempted(reason, error, attended);
+        if !course.may_try_again(sandbox) {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = stop.as_mut() => return Ok(()),
+        }
+    }
+}
+
+fn judged(attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
+    let facts = Facts {
+        cancelled: attended.cancelled,
+        timed_out: attended.timed_out,
+        not_started: attended.output.not_started.as_deref(),
+        exit_code: attended.output.exit_code,
+        signal: attended.output.signal.as_deref(),
+        limit: attended.output.limit,
+        torn: attended.torn,
+        calls: sandbox.llm_outcomes().unwrap_or_default(),
+        stderr: &attended.stderr,
+    };
+    judge(&facts, &attended.claims)
+}
+
+/// Whatever the agent did is looked at, and its place taken away.
+async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
+    course.begin(Step::Teardown);
+    sandbox.dispose().await;
+    course.begin(Step::Collect);
+    let refused = sandbox.refused().into_iter().map(RefusedReport::from).collect();
+    course.collect(sandbox.llm(), sandbox.llm_outcomes(), refused);
+    match sandbox.changes() {
+        None => {}
+        Some(Ok(changes)) => course.changed(changes.report(), sandbox.touched()),
+        Some(Err(error)) => course.fail(Stopped::sandbox(error)),
+    }
+    course.done();
+}
+
+impl Course<'_> {
+    /// What runs, and where.
+    fn made(&mut self, sandbox: &Sandbox) {
+        let backend = sandbox.backend().to_string();
+        self.result.backend = Some(backend.clone());
+        let init = System::Init {
+            agent: self.result.agent.clone(),
+            model: self.result.model.clone(),
+            backend: Some(backend),
+            cwd: sandbox.workspace().to_string(),
+        };
+        self.write(Entry::System(init));
+        if let Some(text) = sandbox.warning() {
+            self.write(Entry::System(System::Warning { text }));
+        }
+    }
+
+    /// Notes how an attempt ended.
+    fn attempted(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
+        let Attended { claims, output, stderr, elapsed, .. } = attended;
+        let Claims { output: answer, .. } = &claims;
+        self.result.output = answer.clone().unwrap_or_default();
+        self.result.stop_reason = reason;
+        self.result.success = reason == StopReason::Success;
+        self.result.step = (!self.result.success).then_some(Step::Agent);
+        self.result.error = error;
+        self.result.exit_code = output.exit_code;
+        self.result.signal = output.signal;
+        self.result.limit = output.limit;
+        self.result.agent_duration_ms += elapsed.as_millis() as u64;
+        self.result.attempts += 1;
+        self.result.claims = claims;
+        if !stderr.is_empty() {
+            self.write(Entry::System(System::Stderr { text: stderr.clone() }));
+        }
+        self.result.stderr = stderr;
+    }
+
+    /// Whether nothing was done yet, and another try could do it: the model never answered, and its server or the way to it
+    /// is what failed.
+    fn may_try_again(&mut self, sandbox: &Sandbox) -> bool {
+        let last = sandbox.llm_outcomes().and_then(|calls| calls.last);
+        let is_passing = match self.result.stop_reason {
+            StopReason::ErrorNetwork => true,
+            // A question that is wrong once is wrong twice.
+            StopReason::ErrorModel => !matches!(last, Some(LlmOutcome::Status { status: 400..500 })),
+            _ => false,
+        };
+        let nothing_done = sandbox.llm().is_none_or(|totals| totals.turns == 0) && !self.called_tools;
+        if !is_passing || !nothing_done || self.result.attempts > RETRIES {
+            return false;
+        }
+        let error = self.result.error.clone().unwrap_or_default();
+        let attempt = Some(u64::from(self.result.attempts));
+        self.write(Entry::System(System::Retry { attempt, error }));
+        true
+    }
+}
+
+/// Once more: agents try by themselves, too.
+const RETRIES: u32 = 1;
+const PAUSE: Duration = Duration::from_secs(1);
+/// A time that no clock overflows at.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

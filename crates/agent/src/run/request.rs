@@ -1,0 +1,44 @@
+//! A run to make.
+
+use crate::adapter::{Adapter, Effort, ModelName};
+use belljar_spec::SandboxSpec;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a caller wants done, by whom, and where.
+pub struct RunRequest {
+    pub agent: Agent,
+    pub prompt: String,
+    /// Nothing said, the agent's own choice.
+    pub model: Option<ModelName>,
+    pub effort: Option<Effort>,
+    pub web_search: bool,
+    /// What the agent should know beside the folder's own AGENTS.md: names and texts.
+    pub context: Vec<(String, String)>,
+    /// How long the agent may run; the sandbox's wall time, if nothing is said.
+    pub time: Option<Duration>,
+    /// Where agents are looked for: PATH, as a rule.
+    pub path: OsString,
+    /// The place: workspace, egress, credentials, limits. Its route to a model must be set.
+    pub sandbox: SandboxSpec,
+}
+
+/// Who is to do it.
+#[derive(Clone)]
+pub enum Agent {
+    /// One that belljar knows.
+    Known(&'static Adapter),
+    /// A program of one's own that keeps the contract of `program`.
+    Program(PathBuf),
+}
+
+impl Agent {
+    /// As it is named on the command line.
+    pub fn name(&self) -> String {
+        match self {
+            Agent::Known(adapter) => adapter.name.to_string(),
+            Agent::Program(path) => path.display().to_string(),
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use crate::claims::Claims;
 use crate::stop::StopReason;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -193,6 +193,9 @@ pub struct Summary {
     pub duration_ms: u64,
     /// What the agent says of the same.
     pub claims: Claims,
+    /// All else that the result says, in the words of result.json: `refused`, `workspace`, `llm`, `hint`, …
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
 }
 
 fn is_false(value: &bool) -> bool {

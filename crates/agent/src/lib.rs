@@ -10,13 +10,17 @@
 //! the gateway; how it ended, from the kernel; what it changed, from the workspace. Prints nothing.
 
 pub mod adapter;
+pub mod budget;
 pub mod claims;
 mod clip;
 pub mod entry;
 pub mod heard;
+pub mod input;
 pub mod lines;
 pub mod log;
 pub mod parse;
+pub mod phases;
+pub mod provider;
 pub mod read;
 mod recent;
 pub mod run;

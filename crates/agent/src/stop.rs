@@ -101,6 +101,36 @@ impl StopReason {
     }
 }
 
+impl StopReason {
+    /// What a person can do about it, where that follows from the reason alone.
+    pub fn remedy(self) -> Option<&'static str> {
+        Some(match self {
+            StopReason::ErrorLength => "ask for less at once, or take a model with longer answers",
+            StopReason::ErrorAuth => {
+                "look whether the key is right: `belljar secrets set`, or another `--llm-key`"
+            }
+            StopReason::ErrorQuota => "wait, or take another key or model",
+            StopReason::ErrorModel => "try again; `belljar audit show` has what the model's server answered",
+            StopReason::ErrorNetwork => "look whether the model's server can be reached from here",
+            StopReason::ErrorBudget => "allow more with `--budget`",
+            StopReason::ErrorTimeout => "allow more with `--budget time=TIME` or `--timeout`",
+            StopReason::ErrorMemory => "allow more with `--memory`",
+            StopReason::ErrorDisk => "allow more with `--disk`",
+            StopReason::Success
+            | StopReason::Unknown
+            | StopReason::ErrorAgent
+            | StopReason::ErrorTool
+            | StopReason::ErrorTruncated
+            | StopReason::ErrorRefusal
+            | StopReason::ErrorCancelled
+            | StopReason::ErrorKilled
+            | StopReason::ErrorExit
+            | StopReason::ErrorStart
+            | StopReason::ErrorSandbox => return None,
+        })
+    }
+}
+
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())

@@ -18,6 +18,9 @@ pub struct RefusedReport {
     /// What would allow it.
     pub remedy: Option<String>,
     pub times: u64,
+    /// The same, for people.
+    #[serde(skip)]
+    pub sentence: String,
 }
 
 impl From<Refused> for RefusedReport {
@@ -29,6 +32,7 @@ impl From<Refused> for RefusedReport {
             detail: refusal.detail.as_ref().map(|detail| detail.as_str().to_string()),
             remedy: refusal.remedy(),
             times,
+            sentence: refusal.to_string(),
         }
     }
 }

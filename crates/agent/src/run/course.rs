@@ -7,7 +7,7 @@ use crate::heard::{Heard, Said};
 use crate::log::Log;
 use crate::stop::StopReason;
 use belljar_engine::touched::Compared;
-use belljar_engine::{LlmOutcomes, LlmTotals, RefusedReport};
+use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
 use belljar_spec::{SandboxError, SandboxId};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -55,6 +55,9 @@ impl<'w> Course<'w> {
             calls: None,
             refused: Vec::new(),
             workspace: None,
+            changes: None,
+            touched: None,
+            kind: None,
             claims: Claims::default(),
             stderr: String::new(),
         };
@@ -101,7 +104,8 @@ impl<'w> Course<'w> {
             step
         });
         if self.result.error.is_none() {
-            let SandboxError { message, hint, .. } = error;
+            let SandboxError { kind, message, hint, .. } = error;
+            self.result.kind = Some(kind);
             self.result.success = false;
             self.result.stop_reason = reason;
             self.result.step = step;
@@ -124,7 +128,9 @@ impl<'w> Course<'w> {
     }
 
     /// What became of the workspace: where changes are, and what was touched in a folder itself.
-    pub(super) fn changed(&mut self, kept: Option<Value>, touched: Option<Compared>) {
+    pub(super) fn changed(&mut self, changes: Changes, touched: Option<Compared>) {
+        let kept = changes.report();
+        (self.result.changes, self.result.touched) = (Some(changes), touched.clone());
         let touched = touched.and_then(|touched| serde_json::to_value(touched).ok());
         self.result.workspace = match (kept, touched) {
             (Some(Value::Object(mut kept)), Some(touched)) => {

@@ -9,10 +9,12 @@
 mod attend;
 mod context;
 mod course;
+mod interactive;
 mod judge;
 mod request;
 mod result;
 
+pub use interactive::open;
 pub use request::{Agent, RunRequest};
 pub use result::RunResult;
 
@@ -261,7 +263,7 @@ async fn put_in_order(sandbox: &Sandbox, course: &mut Course<'_>) {
     course.collect(sandbox.llm(), sandbox.llm_outcomes(), refused);
     match sandbox.changes() {
         None => {}
-        Some(Ok(changes)) => course.changed(changes.report(), sandbox.touched()),
+        Some(Ok(changes)) => course.changed(changes, sandbox.touched()),
         Some(Err(error)) => course.fail(Stopped::sandbox(error)),
     }
     course.done();

@@ -1,7 +1,7 @@
 //! A run to make.
 
-use crate::adapter::{Adapter, Effort, ModelName};
-use belljar_spec::SandboxSpec;
+use crate::adapter::{self, Adapter, Effort, ModelName};
+use belljar_spec::{SandboxError, SandboxSpec};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +34,15 @@ pub enum Agent {
 }
 
 impl Agent {
+    /// The one of this name; with a slash in it, a program of one's own.
+    pub fn named(name: &str) -> Result<Agent, SandboxError> {
+        // A package of npm has a slash too, and is told what it is called here.
+        match name.contains('/') && !name.starts_with('@') {
+            true => Ok(Agent::Program(PathBuf::from(name))),
+            false => adapter::named(name).map(Agent::Known),
+        }
+    }
+
     /// As it is named on the command line.
     pub fn name(&self) -> String {
         match self {

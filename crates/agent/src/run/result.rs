@@ -4,10 +4,11 @@
 use crate::claims::Claims;
 use crate::entry::{Step, Summary};
 use crate::stop::StopReason;
-use belljar_engine::{LlmOutcomes, LlmTotals, RefusedReport};
-use belljar_spec::LimitHit;
+use belljar_engine::touched::Compared;
+use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
+use belljar_spec::{ErrorKind, LimitHit};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How a run ended, and what it came to.
 #[derive(Debug, Clone, Serialize)]
@@ -59,6 +60,15 @@ pub struct RunResult {
     pub refused: Vec<RefusedReport>,
     /// What changed, or where the changes are.
     pub workspace: Option<Value>,
+    /// The same, for whoever tells people.
+    #[serde(skip)]
+    pub changes: Option<Changes>,
+    /// What was touched in a folder that was worked in itself.
+    #[serde(skip)]
+    pub touched: Option<Compared>,
+    /// Whose turn it is, where belljar itself could not go on.
+    #[serde(skip)]
+    pub kind: Option<ErrorKind>,
     /// What the agent says of itself.
     pub claims: Claims,
     /// What it wrote to standard error: the end of it.
@@ -82,6 +92,18 @@ impl RunResult {
             total_cache_creation_input_tokens: self.cache_creation_input_tokens,
             duration_ms: self.duration_ms,
             claims: self.claims.clone(),
+            more: self.more(),
+        }
+    }
+
+    /// What the last line has under no name of its own.
+    fn more(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(mut all)) => {
+                IN_SUMMARY.iter().for_each(|name| drop(all.remove(*name)));
+                all
+            }
+            Ok(_) | Err(_) => Map::new(),
         }
     }
 
@@ -98,3 +120,20 @@ impl RunResult {
         self.llm = Some(totals);
     }
 }
+
+/// What the last line of a log has in its own words.
+const IN_SUMMARY: [&str; 13] = [
+    "success",
+    "stopReason",
+    "output",
+    "error",
+    "turns",
+    "costUsd",
+    "inputTokens",
+    "outputTokens",
+    "cacheReadInputTokens",
+    "cacheCreationInputTokens",
+    "durationMs",
+    "sessionId",
+    "claims",
+];

@@ -1,0 +1,140 @@
+//! Who makes models: where each is reached, and what its key is called. For runs where nobody says where the model is.
+
+use crate::adapter::ModelName;
+use crate::run::Agent;
+use belljar_engine::config::{LlmFlags, LlmWhere};
+use belljar_spec::SandboxError;
+use belljar_spec::llm::UpstreamKind;
+use belljar_spec::secret::SecretRef;
+
+/// A maker of models.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// What stands before the slash in the name of a model; the first is also what its key is called in the vault.
+    pub names: &'static [&'static str],
+    pub url: &'static str,
+    /// Where people have its key, if not in the vault.
+    pub variable: &'static str,
+}
+
+/// All of them.
+pub const PROVIDERS: [Provider; 4] = [
+    Provider { names: &["anthropic"], url: "https://api.anthropic.com", variable: "ANTHROPIC_API_KEY" },
+    Provider { names: &["openai"], url: "https://api.openai.com", variable: "OPENAI_API_KEY" },
+    Provider { names: &["openrouter"], url: "https://openrouter.ai/api/v1", variable: "OPENROUTER_API_KEY" },
+    Provider {
+        names: &["gemini", "google"],
+        url: "https://generativelanguage.googleapis.com",
+        variable: "GEMINI_API_KEY",
+    },
+];
+
+impl Provider {
+    /// Whose model it is; without a model, whose words the agent speaks best.
+    pub fn of(model: Option<&ModelName>, agent: &Agent) -> Option<&'static Provider> {
+        match (model, agent) {
+            (Some(model), _) => named(&model.provider),
+            (None, Agent::Known(adapter)) => adapter.speaks.iter().find_map(|kind| maker(*kind)),
+            (None, Agent::Program(_)) => None,
+        }
+    }
+
+    /// The secret of the vault that opens it, unless another is named.
+    pub fn key(&self) -> SecretRef {
+        let name = self.names[0].parse().expect("a test reads every name of the table");
+        SecretRef::Vault(name)
+    }
+}
+
+/// What was said of the model's server, and what follows from the model where nothing was said. `is_configured` says that a file
+/// names a server: then that is the one.
+pub fn server(
+    mut flags: LlmFlags,
+    is_configured: bool,
+    model: Option<&ModelName>,
+    agent: &Agent,
+) -> Result<LlmFlags, SandboxError> {
+    if flags.to.is_some() || is_configured {
+        return Ok(flags);
+    }
+    let Some(provider) = Provider::of(model, agent) else {
+        return Err(unknown(model, agent));
+    };
+    flags.to = Some(LlmWhere::To(provider.url.parse().expect("a test reads every URL of the table")));
+    flags.key = flags.key.or_else(|| Some(provider.key()));
+    Ok(flags)
+}
+
+fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {
+    let known = PROVIDERS.map(|provider| provider.names[0]).join(", ");
+    let message = match model {
+        Some(model) => format!(
+            "nobody says where the model `{model}` is: `{}` is no provider that belljar knows",
+            model.provider
+        ),
+        None => format!("nobody says which model `{}` should use, or where it is", agent.name()),
+    };
+    SandboxError::policy("agent_without_model", message).hint(format!(
+        "name a model of {known} with `--model PROVIDER/MODEL`, or a server with `--llm URL --llm-key REF`, \
+         or `url` in `[llm]` of your belljar.toml"
+    ))
+}
+
+fn named(name: &str) -> Option<&'static Provider> {
+    PROVIDERS.iter().find(|provider| provider.names.contains(&name))
+}
+
+fn maker(kind: UpstreamKind) -> Option<&'static Provider> {
+    match kind {
+        UpstreamKind::Anthropic => named("anthropic"),
+        UpstreamKind::OpenAi => named("openai"),
+        UpstreamKind::Gemini => named("gemini"),
+        UpstreamKind::LiteLlm => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::llm::Upstream;
+
+    fn program() -> Agent {
+        Agent::Program("./agent".into())
+    }
+
+    #[test]
+    fn every_row_of_the_table_makes_sense() {
+        for provider in &PROVIDERS {
+            let url: Upstream = provider.url.parse().unwrap();
+            assert_eq!(url.as_str(), provider.url);
+            assert_ne!(url.guessed_kind(), UpstreamKind::LiteLlm, "{provider:?}");
+            assert_eq!(provider.key().to_string(), format!("secret:{}", provider.names[0]));
+        }
+    }
+
+    #[test]
+    fn a_server_follows_from_the_model_where_nobody_names_one() {
+        let model: ModelName = "openrouter/anthropic/claude-sonnet-4.5".parse().unwrap();
+        let flags = server(LlmFlags::default(), false, Some(&model), &program()).unwrap();
+        assert_eq!(flags.to, Some(LlmWhere::To("https://openrouter.ai/api/v1".parse().unwrap())));
+        assert_eq!(flags.key.unwrap().to_string(), "secret:openrouter");
+        let own = LlmFlags { key: Some("env:MINE".parse().unwrap()), ..LlmFlags::default() };
+        assert_eq!(
+            server(own, false, Some(&model), &program()).unwrap().key.unwrap().to_string(),
+            "env:MINE"
+        );
+        let off = LlmFlags { to: Some(LlmWhere::Off), ..LlmFlags::default() };
+        assert_eq!(server(off.clone(), false, Some(&model), &program()).unwrap(), off);
+        assert_eq!(server(LlmFlags::default(), true, Some(&model), &program()).unwrap(), LlmFlags::default());
+    }
+
+    #[test]
+    fn who_names_nothing_is_told_what_to_do() {
+        let error = server(LlmFlags::default(), false, None, &program()).unwrap_err();
+        assert_eq!(error.message, "nobody says which model `./agent` should use, or where it is");
+        let model: ModelName = "acme/m".parse().unwrap();
+        let error = server(LlmFlags::default(), false, Some(&model), &program()).unwrap_err();
+        assert!(error.message.contains("`acme` is no provider"), "{error}");
+        assert!(error.hint.unwrap().contains("--model PROVIDER/MODEL"));
+    }
+}

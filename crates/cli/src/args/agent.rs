@@ -1,0 +1,178 @@
+//! The words about agents.
+
+use super::PlaceArgs;
+use belljar_agent::adapter::{Effort, ModelName};
+use belljar_agent::budget::RunBudget;
+use clap::{Args as ClapArgs, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Give an agent a prompt and a folder; get its answer, what it changed, and what it cost
+    #[command(
+        after_help = "Agents are claude, codex, opencode, pi and gemini, as `belljar agent list` finds them; or a program \
+        of your own, written with a slash, that keeps the contract of docs/agents.md. The agent runs in a sandbox, without \
+        questions. Its model is at the end of a route that counts every answer; the key never enters.\n\n\
+        The prompt comes from --prompt, from --prompt-file, or from standard input. The answer goes to standard output, and what \
+        happens meanwhile to standard error. With --json each line of the log goes to standard output as it is written, and \
+        the last line is the whole result (`\"type\": \"run_result\"`). ctrl-C stops the agent and keeps its work; a second one stops \
+        at once.\n\n\
+        Examples:\n  \
+        belljar secrets set anthropic\n  \
+        belljar agent run claude --prompt 'fix the failing test'\n  \
+        belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
+        git diff | belljar agent run pi --model openrouter/anthropic/claude-sonnet-4.5 --context REVIEW.md\n  \
+        belljar agent run claude --branch fix/login --budget usd=5,turns=30,time=20m --prompt 'fix the login, commit, push'\n  \
+        belljar agent run opencode --llm http://127.0.0.1:4000 --llm-key secret:litellm --model litellm/claude --prompt hello\n  \
+        belljar agent run ./my-agent.py --model openai/gpt-5 --json --prompt hello | tail -n 1\n\n\
+        Exit codes: 0 the agent ended with an answer; 1 it did not; 124 it ran too long; 125 belljar failed; 126 refused;\n\
+        130 stopped by ctrl-C."
+    )]
+    Run(Box<AgentRunArgs>),
+    /// Open an agent's own terminal interface in a sandbox, with everything set up
+    #[command(
+        after_help = "Its model, its key and what it may reach are as with `agent run`. There is no log beside the audit \
+        log, and no result: what you see is the agent's own.\n\n\
+        Examples:\n  \
+        belljar agent shell claude\n  \
+        belljar agent shell codex --branch fix/login --group registries"
+    )]
+    Shell(Box<AgentShellArgs>),
+    /// Say which agents belljar knows, which are here, and what is missing
+    #[command(after_help = "Examples:\n  belljar agent list\n  belljar agent list --json")]
+    List(AgentListArgs),
+    /// List runs of agents, the newest first
+    #[command(after_help = "Examples:\n  belljar agent runs\n  belljar agent runs --json")]
+    Runs(AgentRunsArgs),
+    /// Show the log of a run, and with -f what is written to it
+    #[command(after_help = "Examples:\n  \
+        belljar agent logs\n  \
+        belljar agent logs 3f2a -f\n  \
+        belljar agent logs --json | jq 'select(.type == \"assistant\")'")]
+    Logs(AgentLogsArgs),
+    /// Run several agents in sequence over one folder, each in a sandbox of its own
+    #[command(after_help = "A file in TOML says which (docs/agents.md):\n\n  \
+        agent = \"claude\"\n\n  \
+        [[phase]]\n  \
+        name = \"plan\"\n  \
+        prompt = \"Write a plan for the task in TASK.md to PLAN.md.\"\n  \
+        egress = \"none\"\n  \
+        budget = \"usd=1,turns=20\"\n\n  \
+        [[phase]]\n  \
+        name = \"do\"\n  \
+        prompt = \"Do what PLAN.md says. The planner's last words: {{plan}}\"\n  \
+        groups = [\"registries\"]\n\n\
+        The first phase that fails is the last. Open egress is chosen by the phase that needs it, and never for all. What is said \
+        here holds for every phase; exit codes are those of `agent run`.\n\n\
+        Examples:\n  \
+        belljar agent phases release.toml --branch release\n  \
+        belljar agent phases release.toml --overlay --json")]
+    Phases(Box<AgentPhasesArgs>),
+}
+
+impl AgentCommand {
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            AgentCommand::Run(options) => options.json,
+            AgentCommand::List(options) => options.json,
+            AgentCommand::Runs(options) => options.json,
+            AgentCommand::Logs(options) => options.json,
+            AgentCommand::Phases(options) => options.json,
+            AgentCommand::Shell(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentRunArgs {
+    /// Which agent: claude, codex, opencode, pi, gemini; or a program of your own, as in `./my-agent`
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// What it should do
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub(crate) prompt: Option<OsString>,
+    /// A file that says what it should do; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prompt_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) wish: WishArgs,
+    /// Print the log as it is written, one JSON object a line; the last one is the result
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentShellArgs {
+    /// Which agent: claude, codex, opencode, pi, gemini
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// What it should do first
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) prompt: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) wish: WishArgs,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// With what, and how much of it.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct WishArgs {
+    /// Which model [default: the agent's own]. Without --llm the provider says where it is, and the secret of the
+    /// provider's name opens it: anthropic, openai, openrouter, gemini
+    #[arg(short, long, value_name = "PROVIDER/MODEL")]
+    pub(crate) model: Option<ModelName>,
+    /// How much thought: off, minimal, low, medium, high or xhigh, as far as the agent knows them
+    #[arg(long, value_name = "EFFORT")]
+    pub(crate) effort: Option<Effort>,
+    /// What it should know, beside the folder's own AGENTS.md: a file, or a folder with .md and .txt files; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub(crate) context: Vec<PathBuf>,
+    /// How much may be used: `usd=5`, `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, or several of them with commas
+    #[arg(long, value_name = "BUDGET")]
+    pub(crate) budget: Option<RunBudget>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentListArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentRunsArgs {
+    /// List every run, not only the newest
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentLogsArgs {
+    /// Which: an id or its beginning [default: the newest]
+    pub(crate) run: Option<String>,
+    /// Go on with what is written from now on, until the run ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Print the lines as they are in the file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentPhasesArgs {
+    /// The file that describes them
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print the logs as they are written, one JSON object a line; the last one is the result of all
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}

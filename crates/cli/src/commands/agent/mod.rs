@@ -1,0 +1,55 @@
+//! `belljar agent`: agents in sandboxes. One file a command, and what they share: what is shown of a run, and how it ends.
+
+mod attend;
+mod ending;
+mod list;
+mod logs;
+mod phases;
+mod request;
+mod run;
+mod runs;
+mod screen;
+mod sentence;
+mod shell;
+
+use crate::args::AgentCommand;
+use crate::failure::exit_code;
+use belljar_spec::SandboxError;
+use serde_json::json;
+use std::path::PathBuf;
+
+pub(crate) fn agent(command: AgentCommand) -> Result<u8, SandboxError> {
+    match command {
+        AgentCommand::Run(options) => {
+            let as_lines = options.json;
+            run::run(*options).or_else(|error| failed(error, as_lines))
+        }
+        AgentCommand::Phases(options) => {
+            let as_lines = options.json;
+            phases::phases(*options).or_else(|error| failed(error, as_lines))
+        }
+        AgentCommand::Shell(options) => shell::shell(*options),
+        AgentCommand::List(options) => list::list(&options),
+        AgentCommand::Runs(options) => runs::runs(&options),
+        AgentCommand::Logs(options) => logs::logs(&options),
+    }
+}
+
+/// Whoever reads lines gets a line, also where there is no run to tell of.
+fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
+    if !as_lines {
+        return Err(error);
+    }
+    let SandboxError { kind, code, message, hint } = &error;
+    let line =
+        json!({ "type": "error", "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
+    super::print(format!("{line}\n").as_bytes())?;
+    Ok(exit_code(&error))
+}
+
+/// Where runs are kept.
+fn state() -> Result<PathBuf, SandboxError> {
+    belljar_audit::state_directory().map_err(|error| {
+        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+    })
+}

@@ -1,0 +1,81 @@
+//! From words to a run: who, what, with which model, and where.
+
+use crate::args::{AgentRunArgs, PlaceArgs, Wanted, WishArgs};
+use belljar_agent::adapter::ModelName;
+use belljar_agent::budget::RunBudget;
+use belljar_agent::run::{Agent, RunRequest};
+use belljar_agent::{input, provider};
+use belljar_engine::config::{LlmFlags, Note, WebSearch};
+use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_sys::rustix::stdio::stdin;
+use belljar_sys::rustix::termios::isatty;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+/// The run that was asked for, and what a person should be told of it.
+pub(super) fn of_run(options: AgentRunArgs) -> Result<(RunRequest, Vec<Note>), SandboxError> {
+    let AgentRunArgs { agent, prompt, prompt_file, wish, json: _, place } = options;
+    let agent = Agent::named(&agent)?;
+    let prompt = the_prompt(prompt, prompt_file.as_deref())?;
+    request(agent, prompt, wish, place)
+}
+
+/// The same, with a prompt that is known.
+pub(super) fn request(
+    agent: Agent,
+    prompt: String,
+    wish: WishArgs,
+    place: PlaceArgs,
+) -> Result<(RunRequest, Vec<Note>), SandboxError> {
+    let WishArgs { model, effort, context, budget } = wish;
+    let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
+    let wanted = place.wanted()?;
+    let web_search = wanted.secrets.web_search.is_some();
+    let (sandbox, notes) = spec(place, wanted, &agent, model.as_ref(), budget)?;
+    let time = [budget.time, sandbox.limits.wall_time].into_iter().flatten().min();
+    let request =
+        RunRequest { agent, prompt, model, effort, web_search, context, time, path: search_path(), sandbox };
+    Ok((request, notes))
+}
+
+/// The place for an agent: as it was asked for, with a route to its model.
+pub(super) fn spec(
+    place: PlaceArgs,
+    mut wanted: Wanted,
+    agent: &Agent,
+    model: Option<&ModelName>,
+    budget: RunBudget,
+) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+    // Agents search by themselves; a key of yours is one way more.
+    if wanted.secrets.web_search == Some(WebSearch::Detect) {
+        wanted.secrets.web_search = Some(WebSearch::IfKept);
+    }
+    wanted.llm.budget = wanted.llm.budget.strictest(budget.model);
+    place.spec_with(wanted, |flags, layers| {
+        let is_configured = layers.route(&LlmFlags::default())?.is_some();
+        provider::server(flags, is_configured, model, agent)
+    })
+}
+
+/// Where agents are looked for.
+pub(super) fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_default()
+}
+
+/// From exactly one place.
+fn the_prompt(given: Option<OsString>, file: Option<&Path>) -> Result<String, SandboxError> {
+    let from_stdin = || input::prompt_from(std::io::stdin().lock(), "standard input");
+    match (given, file) {
+        (Some(given), _) => input::prompt(given.into_vec(), "`--prompt`"),
+        (None, Some(file)) if file.as_os_str() == OsStr::new("-") => from_stdin(),
+        (None, Some(file)) => input::prompt_file(file),
+        (None, None) if isatty(stdin()) => {
+            Err(SandboxError::policy("no_prompt", "nobody says what the agent should do").hint(
+                "add `--prompt TEXT` or `--prompt-file FILE`, or write it to standard input; `belljar agent shell` opens a \
+                 conversation",
+            ))
+        }
+        (None, None) => from_stdin(),
+    }
+}

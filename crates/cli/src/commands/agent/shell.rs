@@ -1,0 +1,44 @@
+//! `belljar agent shell`: an agent's own terminal interface, with everything set up.
+
+use super::super::block_on;
+use super::super::run::{in_sandbox, say_forwarded};
+use super::request;
+use crate::args::AgentShellArgs;
+use crate::failure::say_notes;
+use crate::foreground::terminal_size;
+use belljar_agent::input;
+use belljar_agent::run::{Agent, open};
+use belljar_engine::Engine;
+use belljar_spec::SandboxError;
+use std::os::unix::ffi::OsStringExt;
+
+pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
+    let AgentShellArgs { agent, prompt, wish, place } = options;
+    let agent = Agent::named(&agent)?;
+    if let Agent::Program(path) = &agent {
+        let message = format!(
+            "`{}` is a program of yours, and has no interface that belljar could open",
+            path.display()
+        );
+        return Err(SandboxError::policy("no_interface", message)
+            .hint("`belljar agent run` runs it; `belljar run -- PROGRAM` gives it your terminal"));
+    }
+    let Some(size) = terminal_size() else {
+        return Err(SandboxError::policy(
+            "no_terminal",
+            "an agent's interface needs a terminal, and there is none",
+        )
+        .hint("`belljar agent run` needs none"));
+    };
+    let prompt = match prompt {
+        Some(prompt) => input::prompt(prompt.into_vec(), "`--prompt`")?,
+        None => String::new(),
+    };
+    let timeout = place.timeout();
+    let (request, notes) = request::request(agent, prompt, wish, place)?;
+    say_notes(&notes);
+    say_forwarded(&request.sandbox);
+    let timeout = request.time.or(timeout);
+    let (sandbox, command) = block_on(open(&Engine::new(), &request))?;
+    in_sandbox(&sandbox, command, size, timeout)
+}

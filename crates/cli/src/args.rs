@@ -1,5 +1,6 @@
 //! The words that belljar understands.
 
+mod agent;
 mod credentials;
 mod layers;
 mod llm;
@@ -9,9 +10,13 @@ mod secrets;
 mod settings;
 mod workspace;
 
+pub(crate) use agent::{
+    AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
+    WishArgs,
+};
 pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, ListArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
-pub(crate) use place::{PlaceArgs, workspace};
+pub(crate) use place::{PlaceArgs, Wanted, workspace};
 pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
@@ -58,6 +63,7 @@ impl Args {
             Some(Command::Discard(options)) => options.json,
             Some(Command::List(options)) => options.json,
             Some(Command::Audit(options)) => options.wants_json(),
+            Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Publish(options)) => options.json,
             Some(Command::Trust(options)) => options.json,
             Some(Command::Secrets { command }) => command.wants_json(),
@@ -96,6 +102,17 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Open a shell in a sandbox of the current folder
     Shell(ShellArgs),
+    /// Run Claude Code, Codex, opencode, pi, Gemini or an agent of your own in a sandbox
+    #[command(after_help = "Examples:\n  \
+        belljar agent list\n  \
+        belljar agent run claude --prompt 'fix the failing test'\n  \
+        belljar agent shell claude\n  \
+        belljar agent logs -f\n  \
+        belljar agent phases release.toml --overlay")]
+    Agent {
+        #[command(subcommand)]
+        command: AgentCommand,
+    },
     /// Show what a sandbox changed beside its folder
     #[command(
         after_help = "A sandbox started with `--overlay` leaves the folder untouched: its changes are in a layer, to be \
@@ -306,4 +323,15 @@ pub(crate) enum Tty {
     Always,
     /// No
     Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_two_words_of_a_command_are_the_same() {
+        Args::command().debug_assert();
+    }
 }

@@ -49,6 +49,8 @@ pub(crate) fn exit_code(error: &SandboxError) -> u8 {
     }
 }
 
+/// What was asked for was tried, and did not come out.
+pub(crate) const UNSUCCESSFUL: u8 = 1;
 /// It ran longer than it may.
 pub(crate) const TIMED_OUT: u8 = 124;
 /// belljar itself failed.

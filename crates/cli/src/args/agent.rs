@@ -132,7 +132,7 @@ pub(crate) struct WishArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) context: Vec<PathBuf>,
     /// How much may be used: `usd=5`, `tokens=2m`, `calls=100`, `turns=30`, `time=10m`, or several of them with commas
-    #[arg(long, value_name = "BUDGET")]
+    #[arg(id = "run_budget", long = "budget", value_name = "BUDGET")]
     pub(crate) budget: Option<RunBudget>,
 }
 

@@ -4,9 +4,10 @@ use super::credentials::{self, CredentialArgs};
 use super::workspace::WorkspaceArgs;
 use super::{EgressArgs, LlmArgs};
 use crate::failure::say_notes;
-use belljar_engine::config::CredentialFlags;
+use belljar_engine::config::{CredentialFlags, EgressFlags, LlmFlags, LlmLayers, Note};
 use belljar_engine::vault::HostSecrets;
 use belljar_engine::{config, machine};
+use belljar_spec::egress::Mode;
 use belljar_spec::secret::SecretName;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Compare, Cpus, EnvName, LimitsSpec, Nesting, Permission,
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Everything that is said of a sandbox.
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Debug, Default, Clone, ClapArgs)]
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     sandbox: SandboxArgs,
@@ -48,13 +49,42 @@ impl PlaceArgs {
 
     /// The sandbox that was asked for, with what configuration says of it.
     pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
-        let PlaceArgs { sandbox, workspace: changes, egress, secrets, llm, limits } = self;
+        let wanted = self.wanted()?;
+        let (spec, notes) = self.spec_with(wanted, |llm, _| Ok(llm))?;
+        say_notes(&notes);
+        Ok(spec)
+    }
+
+    /// What of it a command may have more to say about.
+    pub(crate) fn wanted(&self) -> Result<Wanted, SandboxError> {
+        Ok(Wanted {
+            egress: self.egress.clone().flags(),
+            secrets: self.secrets.clone().flags(),
+            llm: self.llm.clone().flags()?,
+        })
+    }
+
+    /// The mode, where files say one that is wider than the default, and nobody asked for that.
+    pub(crate) fn unopened_mode(&self) -> Result<Option<Mode>, SandboxError> {
+        let workspace = workspace(self.sandbox.workspace.clone())?;
+        let loaded = config::load(Some(&workspace), EgressFlags::default())?;
+        Ok(loaded.policy.filter(|policy| policy.mode == Mode::Open).map(|_| Mode::Strict))
+    }
+
+    /// The sandbox with what the command made of `wanted`, and what a person should know. `route` has the last word on the
+    /// route to a model, when files have been read.
+    pub(crate) fn spec_with(
+        self,
+        wanted: Wanted,
+        route: impl FnOnce(LlmFlags, &LlmLayers) -> Result<LlmFlags, SandboxError>,
+    ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
+        let PlaceArgs { sandbox, workspace: changes, limits, .. } = self;
+        let Wanted { egress, mut secrets, llm } = wanted;
         let workspace = workspace(sandbox.workspace)?;
-        let mut egress = config::load(Some(&workspace), egress.flags())?;
+        let mut egress = config::load(Some(&workspace), egress)?;
         let protected =
             egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
         let pushes = egress.pushes(&changes.push);
-        let mut secrets = secrets.flags();
         let mut env = Vec::new();
         for variable in &sandbox.env {
             match variable_of(variable)? {
@@ -65,10 +95,9 @@ impl PlaceArgs {
         if secrets != CredentialFlags::default() {
             egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
         }
-        say_notes(&egress.notes);
-        let llm = egress.llm.route(&llm.flags()?)?;
+        let llm = egress.llm.route(&route(llm, &egress.llm)?)?;
         let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-        Ok(SandboxSpec {
+        let spec = SandboxSpec {
             id: None,
             backend: sandbox.backend,
             at_least: sandbox.at_least,
@@ -105,11 +134,19 @@ impl PlaceArgs {
             github: egress.github,
             forwarded: egress.forwarded,
             llm: llm.map(|llm| llm.route),
-        })
+        };
+        Ok((spec, egress.notes))
     }
 }
 
-#[derive(Debug, Default, ClapArgs)]
+/// What was said of a sandbox that is more than a value: files have a say in it.
+pub(crate) struct Wanted {
+    pub(crate) egress: EgressFlags,
+    pub(crate) secrets: CredentialFlags,
+    pub(crate) llm: LlmFlags,
+}
+
+#[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
     /// The wall: auto, native, bwrap, container or host (no wall)
@@ -147,7 +184,7 @@ enum Where {
     Same,
 }
 
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
     /// How long the command may run: `90s`, `10m` [default: 1h for run, none for shell]

@@ -4,6 +4,8 @@ mod list;
 mod sentence;
 mod verify;
 
+pub(super) use sentence::{moment, printable};
+
 use crate::args::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs};
 use belljar_audit::{AuditError, LogFile, Reader, Record};
 use belljar_spec::SandboxError;

@@ -9,10 +9,18 @@ use std::path::Path;
 
 /// Says where changes are, if they are anywhere but in the folder.
 pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
-    match sandbox.changes().transpose()? {
-        None | Some(Changes::None) => {}
-        Some(Changes::Folder(left)) => {
-            for one in &left {
+    if let Some(changes) = sandbox.changes().transpose()? {
+        say_of(&changes);
+    }
+    Ok(())
+}
+
+/// The same, of a workspace that is in order.
+pub(super) fn say_of(changes: &Changes) {
+    match changes {
+        Changes::None => {}
+        Changes::Folder(left) => {
+            for one in left {
                 eprintln!(
                     "belljar: look at `{}` before you use git here: {}",
                     shown(&one.path),
@@ -20,20 +28,20 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
                 );
             }
         }
-        Some(Changes::Layer { id, summary }) => {
+        Changes::Layer { id, summary } => {
             eprintln!("belljar: the folder is as it was; {} kept in layer {id}", counted(summary.files()));
             eprintln!(
                 "  hint: `belljar diff {id}` shows them, `belljar apply {id}` takes them, `belljar discard {id}` throws them away"
             );
         }
-        Some(Changes::Shelf { branch, pushed: true, .. }) => {
+        Changes::Shelf { branch, pushed: true, .. } => {
             eprintln!("belljar: branch {branch} is up to date with what was committed inside");
         }
-        Some(Changes::Shelf { shelf, branch, pushed: false }) => {
+        Changes::Shelf { shelf, branch, pushed: false } => {
             eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {shelf}");
             eprintln!("  hint: `belljar run --branch {branch} -- git push` brings them here");
         }
-        Some(Changes::Clone { id, url, collected }) => {
+        Changes::Clone { id, url, collected } => {
             let commits = counted_as(collected.count, "commit");
             eprintln!("belljar: {commits} on branch {} of {url}", collected.branch);
             for commit in &collected.commits {
@@ -46,7 +54,6 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
             eprintln!("  hint: `belljar publish {id}` pushes them, `belljar discard {id}` throws them away");
         }
     }
-    Ok(())
 }
 
 /// Says what should be known before anything runs.

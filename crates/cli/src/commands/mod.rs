@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod agent;
 pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;

@@ -9,7 +9,8 @@ pub(super) fn say(sandbox: &Sandbox) {
     }
 }
 
-fn line(totals: &LlmTotals) -> Option<String> {
+/// What was used, if anything was asked.
+pub(super) fn line(totals: &LlmTotals) -> Option<String> {
     if totals.calls == 0 && totals.refused == 0 {
         return None;
     }
@@ -32,7 +33,7 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
 }
 
 /// `34,567`.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

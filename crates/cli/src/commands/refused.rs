@@ -1,11 +1,11 @@
 //! One line at the end of a run: what it could not reach, and what would allow it.
 
-use belljar_engine::{Refused, RefusedReport, Sandbox};
-use belljar_spec::SandboxId;
+use belljar_engine::{RefusedReport, Sandbox};
+use std::fmt::Display;
 
 /// Says it, if there is something to say.
 pub(super) fn say(sandbox: &Sandbox) {
-    if let Some(line) = line(sandbox.id(), &sandbox.refused()) {
+    if let Some(line) = line(sandbox.id(), &report(sandbox)) {
         eprintln!("{line}");
     }
 }
@@ -15,16 +15,17 @@ pub(super) fn report(sandbox: &Sandbox) -> Vec<RefusedReport> {
     sandbox.refused().into_iter().map(RefusedReport::from).collect()
 }
 
-fn line(sandbox: SandboxId, refused: &[Refused]) -> Option<String> {
+/// What was refused to a sandbox, in a line.
+pub(super) fn line(sandbox: impl Display, refused: &[RefusedReport]) -> Option<String> {
     if refused.is_empty() {
         return None;
     }
-    let mut shown: Vec<String> = refused.iter().take(SHOWN).map(|one| one.refusal.to_string()).collect();
+    let mut shown: Vec<String> = refused.iter().take(SHOWN).map(|one| one.sentence.clone()).collect();
     if refused.len() > SHOWN {
         shown.push(format!("and {} more (`belljar audit show {sandbox}`)", refused.len() - SHOWN));
     }
     let mut remedies: Vec<String> = Vec::new();
-    for remedy in refused.iter().take(SHOWN).filter_map(|one| one.refusal.remedy()) {
+    for remedy in refused.iter().take(SHOWN).filter_map(|one| one.remedy.clone()) {
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
@@ -46,11 +47,13 @@ const SHOWN: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_engine::Refused;
+    use belljar_spec::SandboxId;
     use belljar_spec::egress::{HostName, Reason, Refusal};
 
-    fn refused(name: &str, port: Option<u16>) -> Refused {
+    fn refused(name: &str, port: Option<u16>) -> RefusedReport {
         let name: HostName = name.parse().expect("a name");
-        Refused { refusal: Refusal::new(name, port, Reason::NameNotAllowed), times: 2 }
+        Refused { refusal: Refusal::new(name, port, Reason::NameNotAllowed), times: 2 }.into()
     }
 
     #[test]
@@ -69,7 +72,7 @@ mod tests {
     #[test]
     fn many_refusals_are_still_one_line() {
         let id = SandboxId::from_random([1; 8]);
-        let many: Vec<Refused> =
+        let many: Vec<RefusedReport> =
             (0..100).map(|number| refused(&format!("n{number}.example"), None)).collect();
         let line = line(id, &many).expect("a line");
         assert!(line.contains("and 95 more (`belljar audit show "), "{line}");

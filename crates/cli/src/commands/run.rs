@@ -86,6 +86,29 @@ pub(super) fn in_foreground(
     announce: impl FnOnce(&Sandbox) -> Option<Duration>,
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
+    give_terminal(&mut command, size);
+    let sandbox = Engine::new().create_running(spec, &command)?;
+    let timeout = announce(&sandbox);
+    let cap = sandbox.limits().output.value;
+    let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
+    over(&sandbox, ended, timeout)
+}
+
+/// The same, in a sandbox that is there.
+pub(super) fn in_sandbox(
+    sandbox: &Sandbox,
+    mut command: Command,
+    size: WindowSize,
+    timeout: Option<Duration>,
+) -> Result<u8, SandboxError> {
+    command.stdin = Stdin::Stream;
+    give_terminal(&mut command, Some(size));
+    let cap = sandbox.limits().output.value;
+    let ended = block_on(async { attend(sandbox.spawn(&command).await?, true, timeout, cap).await });
+    over(sandbox, ended, timeout)
+}
+
+fn give_terminal(command: &mut Command, size: Option<WindowSize>) {
     command.terminal = size;
     if size.is_some()
         && let (Ok(name), Some(value)) = ("TERM".parse::<EnvName>(), std::env::var_os("TERM"))
@@ -93,16 +116,20 @@ pub(super) fn in_foreground(
     {
         command.env.push((name, value));
     }
-    let sandbox = Engine::new().create_running(spec, &command)?;
-    let timeout = announce(&sandbox);
-    let cap = sandbox.limits().output.value;
-    let ended = block_on(async { attend(sandbox.first_command()?, size.is_some(), timeout, cap).await });
+}
+
+/// Says what came of a sandbox, and takes it away.
+fn over(
+    sandbox: &Sandbox,
+    ended: Result<Ended, SandboxError>,
+    timeout: Option<Duration>,
+) -> Result<u8, SandboxError> {
     let code = ended.and_then(|ended| say_end(&ended, timeout));
-    refused::say(&sandbox);
+    refused::say(sandbox);
     sandbox.abandon();
     // Now everything that was on its way is counted.
-    model::say(&sandbox);
-    changes::say(&sandbox)?;
+    model::say(sandbox);
+    changes::say(sandbox)?;
     code
 }
 

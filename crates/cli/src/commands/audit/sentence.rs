@@ -26,12 +26,12 @@ pub(super) fn of(record: &Record) -> String {
 }
 
 /// `2026-11-15T06:00:00.123456Z` as `2026-11-15 06:00:00.123`.
-pub(super) fn moment(time: &str) -> String {
+pub(in crate::commands) fn moment(time: &str) -> String {
     time.chars().take(23).map(|character| if character == 'T' { ' ' } else { character }).collect()
 }
 
 /// What a file says, fit for a terminal. Letters stay, quotes and escapes too; what cannot be seen is escaped.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::commands) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

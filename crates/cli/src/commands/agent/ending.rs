@@ -66,7 +66,9 @@ fn say_reason(result: &RunResult) {
     for line in said.iter().skip(said.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {
         eprintln!("  stderr: {line}");
     }
-    eprintln!("belljar: {} ran for {long}: {turns}", shown(&result.agent));
+    if result.attempts > 0 {
+        eprintln!("belljar: {} ran for {long}: {turns}", shown(&result.agent));
+    }
 }
 
 /// What was changed in the folder itself.

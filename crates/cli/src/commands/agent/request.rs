@@ -65,7 +65,12 @@ pub(super) fn search_path() -> OsString {
 
 /// From exactly one place.
 fn the_prompt(given: Option<OsString>, file: Option<&Path>) -> Result<String, SandboxError> {
-    let from_stdin = || input::prompt_from(std::io::stdin().lock(), "standard input");
+    let from_stdin = || {
+        input::prompt_from(std::io::stdin().lock(), "standard input").map_err(|error| match error.code {
+            "prompt_empty" => error.hint("write it there, or add `--prompt TEXT` or `--prompt-file FILE`"),
+            _ => error,
+        })
+    };
     match (given, file) {
         (Some(given), _) => input::prompt(given.into_vec(), "`--prompt`"),
         (None, Some(file)) if file.as_os_str() == OsStr::new("-") => from_stdin(),

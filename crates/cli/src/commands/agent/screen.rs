@@ -3,7 +3,8 @@
 //!
 //! Whoever writes is a thread of its own: a terminal that was stopped, or a slow reader, holds up neither the run nor ctrl-C.
 
-use super::sentence::{Detail, Told, Tone, cut, of, seconds, step_name, visible, wants_colours};
+use super::sentence::{Detail, Told, Tone, cut, of, step_name, visible, wants_colours};
+use crate::commands::model::counted;
 use belljar_agent::entry::{Block, Entry, Line, StepState, System};
 use belljar_sys::rustix::stdio::stderr;
 use belljar_sys::rustix::termios::isatty;
@@ -143,13 +144,15 @@ impl Screen {
         if self.doing.is_empty() {
             return;
         }
-        let tools = match self.tools {
-            0 => String::new(),
-            1 => ", 1 tool call".into(),
-            many => format!(", {many} tool calls"),
-        };
-        let long = seconds(self.since.elapsed().as_millis() as u64 / 1000 * 1000);
-        let text = fitting(&format!("  {} ({long}{tools})", self.doing), columns());
+        let mut text = format!("  {}", self.doing);
+        let whole_seconds = self.since.elapsed().as_secs();
+        if whole_seconds > 0 {
+            text.push_str(&format!(", {}", clock(whole_seconds)));
+        }
+        if self.tools > 0 {
+            text.push_str(&format!(", {}", counted(self.tools, "tool call")));
+        }
+        let text = fitting(&text, columns());
         self.put(format!("\r{}{REST_OF_LINE}", Tone::Quiet.paint(&text, colours)));
         self.status = true;
     }
@@ -238,6 +241,14 @@ fn fitting(text: &str, columns: usize) -> String {
     if count < text.chars().count() { cut(&text, count) } else { text }
 }
 
+/// `9 s`, `12 min 3 s`.
+fn clock(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        _ => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
 fn columns() -> usize {
     match terminal::size(stderr()) {
         Ok((_, columns)) if columns > 0 => usize::from(columns),
@@ -317,8 +328,8 @@ mod tests {
     fn a_line_that_changes_is_gone_at_the_end() {
         let text =
             shown(Form::Terminal { colours: false }, &[step("agent", "started"), calls("ls"), result("")]);
-        assert!(text.contains("\r  agent (0 ms)\x1b[K\r\x1b[K  tool      Bash: ls\n"), "{text:?}");
-        assert!(text.contains("agent (0 ms, 1 tool call)") && text.ends_with("\r\x1b[K"), "{text:?}");
+        assert!(text.contains("\r  agent\x1b[K\r\x1b[K  tool      Bash: ls\n"), "{text:?}");
+        assert!(text.contains("agent, 1 tool call") && text.ends_with("\r\x1b[K"), "{text:?}");
     }
 
     #[test]

@@ -135,6 +135,10 @@ fn noticed(system: &System, detail: Detail) -> Option<Told> {
         System::Step { step, state, duration_ms, error } => {
             let name = step_name(*step);
             match (state, error) {
+                // Why is said at the end, with what to do.
+                (StepState::Failed, _) if !is_log => {
+                    Some(told(Tone::Trouble, "step", &format!("{name} failed"), detail))
+                }
                 (StepState::Failed, error) => {
                     let why = error.as_deref().unwrap_or("nobody says why");
                     Some(told(Tone::Trouble, "step", &format!("{name} failed: {why}"), detail))

@@ -16,7 +16,7 @@ use belljar_audit::Stamp;
 use belljar_spec::{SandboxError, SandboxId};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,7 +49,12 @@ impl<'w> Log<'w> {
     /// Makes the log of a run in the run's own directory, which is made as well if need be.
     pub fn create(directory: &Path, id: SandboxId, clock: Clock) -> Result<Log<'w>, LogError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|source| LogError::Directory { path: directory.into(), source })?;
+        let bad = |source| LogError::Directory { path: directory.into(), source };
+        made.map_err(bad)?;
+        // Who can put things there could have us write elsewhere, or read what was said.
+        for folder in [Some(directory), directory.parent()].into_iter().flatten() {
+            ours_alone(folder).map_err(bad)?;
+        }
         let path = directory.join(FILE);
         let failed = |source| LogError::Create { path: path.clone(), source };
         let mut options = OpenOptions::new();
@@ -179,6 +184,14 @@ impl Drop for Log<'_> {
     fn drop(&mut self) {
         // A process that is being started has it open too, for an instant. Closing alone would not let go then.
         let _ = self.file.unlock();
+    }
+}
+
+fn ours_alone(folder: &Path) -> io::Result<()> {
+    let (found, us) = (folder.symlink_metadata()?, std::fs::metadata("/proc/self")?);
+    match found.is_dir() && found.uid() == us.uid() && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{} is not ours alone", folder.display()))),
     }
 }
 

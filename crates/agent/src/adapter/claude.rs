@@ -74,6 +74,9 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
     if !task.web_search {
         setup = setup.args(["--disallowedTools", "WebSearch,WebFetch"]);
     }
+    // A folder's settings may name another model's server, and count for more than the environment; these count for more.
+    let route = json!({ "env": { "ANTHROPIC_BASE_URL": task.route, "ANTHROPIC_API_KEY": KEY } });
+    setup = setup.args(["--settings", &route.to_string()]);
     let settings = json!({
         "skipDangerousModePermissionPrompt": true,
         // Its makers are asked before each page otherwise.

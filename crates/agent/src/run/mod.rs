@@ -26,7 +26,7 @@ use crate::read;
 use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
-use belljar_engine::{Engine, LlmOutcome, RefusedReport, Sandbox, Stage, new_id};
+use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
 use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};
@@ -58,7 +58,7 @@ pub async fn run(
     request.sandbox.id = Some(id);
     request.sandbox.compare = Compare::Yes;
     let mut stop = std::pin::pin!(stop);
-    match make(engine, &request, &mut course).await {
+    match make(engine, &request, &mut course, stop.as_mut()).await {
         Err(stopped) => course.fail(stopped),
         Ok((ready, sandbox)) => {
             if let Err(stopped) = work(&ready, &request, &sandbox, &mut course, stop.as_mut()).await {
@@ -81,6 +81,11 @@ impl Stopped {
         Stopped { reason: StopReason::ErrorSandbox, error }
     }
 
+    fn cancelled() -> Stopped {
+        let error = SandboxError::runtime("cancelled", "the run was stopped before the agent was started");
+        Stopped { reason: StopReason::ErrorCancelled, error }
+    }
+
     fn start(error: SandboxError) -> Stopped {
         Stopped { reason: StopReason::ErrorStart, error }
     }
@@ -97,6 +102,7 @@ async fn make(
     engine: &Engine,
     request: &RunRequest,
     course: &mut Course<'_>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(Ready, Sandbox), Stopped> {
     course.begin(Step::Policy);
     let ready = ready(request).map_err(Stopped::start)?;
@@ -113,6 +119,8 @@ async fn make(
         tokio::select! {
             biased;
             Some(stage) = told.recv() => course.begin(step(stage)),
+            // What is being made is taken away by whoever makes it, as soon as it is there.
+            () = stop.as_mut() => return Err(Stopped::cancelled()),
             made = &mut making => break made,
         }
     };
@@ -213,7 +221,7 @@ async fn work(
     request: &RunRequest,
     sandbox: &Sandbox,
     course: &mut Course<'_>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
+    stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Stopped> {
     course.begin(Step::Context);
     let command = set_up(ready.adapter, &ready.found, request, sandbox, |adapter| adapter.headless)
@@ -222,24 +230,15 @@ async fn work(
     course.begin(Step::Agent);
     let time = request.time.unwrap_or(sandbox.limits().wall_time.value);
     let deadline = tokio::time::Instant::now() + time.min(FOR_EVER);
-    loop {
-        let stream = Stream::new((ready.adapter.parser)());
-        let attended = attend(sandbox, &command, stream, course, deadline, stop.as_mut())
-            .await
-            .map_err(Stopped::sandbox)?;
-        let (reason, error) = judged(&attended, sandbox);
-        course.attempted(reason, error, attended);
-        if !course.may_try_again(sandbox) {
-            return Ok(());
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            () = stop.as_mut() => return Ok(()),
-        }
-    }
+    let stream = Stream::new((ready.adapter.parser)());
+    let attended =
+        attend(sandbox, &command, stream, course, deadline, stop).await.map_err(Stopped::sandbox)?;
+    let (reason, error) = judged(ready.adapter, &attended, sandbox);
+    course.attended(reason, error, attended);
+    Ok(())
 }
 
-fn judged(attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
+fn judged(adapter: &Adapter, attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
     let facts = Facts {
         cancelled: attended.cancelled,
         timed_out: attended.timed_out,
@@ -249,6 +248,7 @@ fn judged(attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>
         limit: attended.output.limit,
         torn: attended.torn,
         calls: sandbox.llm_outcomes().unwrap_or_default(),
+        needs_model: adapter.name != adapter::program::PROGRAM.name,
         stderr: &attended.stderr,
     };
     judge(&facts, &attended.claims)
@@ -286,8 +286,8 @@ impl Course<'_> {
         }
     }
 
-    /// Notes how an attempt ended.
-    fn attempted(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
+    /// Notes how the agent ended.
+    fn attended(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
         let Attended { claims, output, stderr, elapsed, .. } = attended;
         let Claims { output: answer, .. } = &claims;
         self.result.output = answer.clone().unwrap_or_default();
@@ -298,38 +298,14 @@ impl Course<'_> {
         self.result.exit_code = output.exit_code;
         self.result.signal = output.signal;
         self.result.limit = output.limit;
-        self.result.agent_duration_ms += elapsed.as_millis() as u64;
-        self.result.attempts += 1;
+        self.result.agent_duration_ms = elapsed.as_millis() as u64;
         self.result.claims = claims;
         if !stderr.is_empty() {
             self.write(Entry::System(System::Stderr { text: stderr.clone() }));
         }
         self.result.stderr = stderr;
     }
-
-    /// Whether nothing was done yet, and another try could do it: the model never answered, and its server or the way to it
-    /// is what failed.
-    fn may_try_again(&mut self, sandbox: &Sandbox) -> bool {
-        let last = sandbox.llm_outcomes().and_then(|calls| calls.last);
-        let is_passing = match self.result.stop_reason {
-            StopReason::ErrorNetwork => true,
-            // A question that is wrong once is wrong twice.
-            StopReason::ErrorModel => !matches!(last, Some(LlmOutcome::Status { status: 400..500 })),
-            _ => false,
-        };
-        let nothing_done = sandbox.llm().is_none_or(|totals| totals.turns == 0) && !self.called_tools;
-        if !is_passing || !nothing_done || self.result.attempts > RETRIES {
-            return false;
-        }
-        let error = self.result.error.clone().unwrap_or_default();
-        let attempt = Some(u64::from(self.result.attempts));
-        self.write(Entry::System(System::Retry { attempt, error }));
-        true
-    }
 }
 
-/// Once more: agents try by themselves, too.
-const RETRIES: u32 = 1;
-const PAUSE: Duration = Duration::from_secs(1);
 /// A time that no clock overflows at.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

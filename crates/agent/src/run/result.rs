@@ -49,8 +49,6 @@ pub struct RunResult {
     pub exit_code: Option<i32>,
     pub signal: Option<String>,
     pub limit: Option<LimitHit>,
-    /// How often it was started: again only where nothing had been done yet.
-    pub attempts: u32,
     pub backend: Option<String>,
     /// All that the gateway counted.
     pub llm: Option<LlmTotals>,

@@ -66,7 +66,7 @@ fn say_reason(result: &RunResult) {
     for line in said.iter().skip(said.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {
         eprintln!("  stderr: {line}");
     }
-    if result.attempts > 0 {
+    if result.agent_duration_ms > 0 {
         eprintln!("belljar: {} ran for {long}: {turns}", shown(&result.agent));
     }
 }

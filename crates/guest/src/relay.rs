@@ -346,10 +346,14 @@ impl<'w> Relay<'w> {
         }
     }
 
-    /// The private filesystem, all of which is one: its temporary directory stands for it. Full is less than a page.
+    /// The private filesystem, all of which is one: its temporary directory stands for it. What found no room may give some
+    /// back as it ends, databases do; so a little that is free is full too.
     fn disk(&self) -> Disk {
         match statvfs("/tmp") {
-            Ok(tmp) if self.private && tmp.f_blocks > 0 && tmp.f_bavail == 0 => Disk::Full,
+            Ok(tmp) if self.private && tmp.f_blocks > 0 => {
+                let little = (tmp.f_blocks / 64).min(LITTLE / tmp.f_frsize.max(1));
+                if tmp.f_bavail <= little { Disk::Full } else { Disk::Free }
+            }
             _ => Disk::Free,
         }
     }
@@ -376,3 +380,6 @@ fn ending(status: i32) -> Ending {
         None => Ending::Exited(status.code().unwrap_or(0)),
     }
 }
+
+/// Of room for files, where a lot of it could be there.
+const LITTLE: u64 = 1024 * 1024;

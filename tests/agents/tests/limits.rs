@@ -1,14 +1,12 @@
 //! A run that may use no more: of its model, of time, of memory, of disk. It ends with the right reason, and what it had
 //! done by then is in the workspace.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_agent::stop::StopReason;
 use belljar_tests_agents::{Done, Job, for_agents};
 use belljar_tests_hosts::Step;
 
 for_agents! {
-    turns_run_out: claude codex pi gemini opencode;
+    turns_run_out: claude codex pi gemini;
     calls_run_out: codex;
     tokens_run_out: codex pi;
     money_runs_out: claude codex;
@@ -29,9 +27,11 @@ fn turns_run_out(agent: &str) {
     let job = endless(agent).args(["--budget", "turns=3"]);
     let done = ended(&job, StopReason::ErrorBudget);
     assert_eq!(done.summary.num_turns, 3);
-    assert_eq!(job.file("count.txt").as_deref(), Some("again\nagain\nagain\n"));
-    let used = job.model.used();
-    assert_eq!(done.tokens()[2], used.cache_read);
+    // Gemini asks a small model first which one to ask: that is a turn too.
+    let asked = job.model.asked();
+    let called = asked.iter().filter(|asked| asked.usage.is_some() && !asked.side).count();
+    assert_eq!(job.file("count.txt"), Some("again\n".repeat(called)));
+    assert_eq!(done.tokens()[2], job.model.used().cache_read);
 }
 
 fn calls_run_out(agent: &str) {
@@ -48,19 +48,19 @@ fn tokens_run_out(agent: &str) {
 }
 
 fn money_runs_out(agent: &str) {
-    let job = endless(agent).args(["--budget", "usd=0.25"]).config("[llm.price.\"*\"]\ninput = 1000.0\n");
-    // A tenth of a dollar and a bit for the fresh tokens of each turn.
+    let job = endless(agent).args(["--budget", "usd=0.25"]).config(PRICES);
     let done = ended(&job, StopReason::ErrorBudget);
-    let cost = done.summary.total_cost_usd.unwrap();
-    assert!(done.summary.num_turns >= 1 && cost >= 0.25, "{:#}", done.result);
-    assert_eq!(done.result["costUsd"].as_f64(), Some(cost));
+    // Dollars for a thousand tokens: 0.100 + 0.030 the first turn, 0.101 + 0.031 the second.
+    assert_eq!((done.summary.num_turns, done.summary.total_cost_usd), (2, Some(0.262)), "{:#}", done.result);
+    assert_eq!(done.result["costUsd"], 0.262);
 }
 
 fn time_runs_out(agent: &str) {
     let long = Step::run("echo again >> count.txt; sleep 1000");
-    let job = Job::script(agent, [long]).args(["--budget", "time=10s"]);
+    let job = Job::script(agent, [long]).args(["--budget", "time=15s"]);
     let done = ended(&job, StopReason::ErrorTimeout);
-    assert_eq!(done.summary.num_turns, 1);
+    // Codex goes back to its model when a command takes long.
+    assert!(done.summary.num_turns >= 1, "{:#}", done.result);
 }
 
 fn memory_runs_out(agent: &str) {
@@ -120,3 +120,7 @@ fn can_hold_memory() -> bool {
         std::fs::create_dir(&place).and_then(|()| std::fs::remove_dir(&place)).is_ok()
     })
 }
+
+/// What is written to a cache or read from it is free.
+const PRICES: &str =
+    "[llm.price.\"*\"]\ninput = 1000.0\noutput = 1000.0\ncache_read = 0.0\ncache_write = 0.0\n";

@@ -25,6 +25,8 @@ pub(crate) fn run(adapter: &Adapter, found: &Found, model: &str, folder: &Path) 
         std::fs::create_dir_all(path.parent().ok_or("a file without a folder")?)?;
         std::fs::write(path, content)?;
     }
+    let temporary = home.path().join("tmp");
+    std::fs::create_dir(&temporary)?;
     let usual = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(found.path.iter().cloned().chain(std::env::split_paths(&usual)))?;
     let mut child = Command::new(&setup.argv[0])
@@ -32,6 +34,8 @@ pub(crate) fn run(adapter: &Adapter, found: &Found, model: &str, folder: &Path) 
         .env_clear()
         .env("PATH", path)
         .env("HOME", home.path())
+        // As new as inside: node keeps what it compiled among temporary files, and would find it again.
+        .env("TMPDIR", &temporary)
         .envs(base(model))
         .envs(setup.env.iter().map(|(name, value)| (name.as_str(), value)))
         .current_dir(folder)

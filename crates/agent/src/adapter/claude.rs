@@ -89,3 +89,71 @@ const HELPERS: [&str; 4] = [
     "ANTHROPIC_DEFAULT_HAIKU_MODEL",
     "CLAUDE_CODE_SUBAGENT_MODEL",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, shown, task};
+
+    #[test]
+    fn a_run_reads_its_prompt_and_asks_nobody() {
+        let model = model("anthropic/claude-sonnet-4-5");
+        let task = Task { effort: Some(Effort::High), ..task(UpstreamKind::Anthropic, Some(&model)) };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model claude-sonnet-4-5 --effort high --disallowedTools WebSearch,WebFetch
+ANTHROPIC_BASE_URL=ROUTE
+ANTHROPIC_API_KEY=KEY
+IS_SANDBOX=1
+CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+CLAUDE_CODE_MAX_RETRIES=4
+~/.claude/settings.json: {"skipDangerousModePermissionPrompt":true,"skipWebFetchPreflight":true}
+<<< - fix it
+"#
+        );
+    }
+
+    #[test]
+    fn models_of_others_are_helpers_too() {
+        let model = model("openai/gpt-5");
+        let task = Task {
+            effort: Some(Effort::Off),
+            web_search: true,
+            prompt: None,
+            ..task(UpstreamKind::LiteLlm, Some(&model))
+        };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model gpt-5
+ANTHROPIC_BASE_URL=ROUTE
+ANTHROPIC_API_KEY=KEY
+IS_SANDBOX=1
+CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+CLAUDE_CODE_MAX_RETRIES=4
+CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS=1
+ANTHROPIC_DEFAULT_OPUS_MODEL=gpt-5
+ANTHROPIC_DEFAULT_SONNET_MODEL=gpt-5
+ANTHROPIC_DEFAULT_HAIKU_MODEL=gpt-5
+CLAUDE_CODE_SUBAGENT_MODEL=gpt-5
+CLAUDE_CODE_DISABLE_THINKING=1
+~/.claude/settings.json: {"skipDangerousModePermissionPrompt":true,"skipWebFetchPreflight":true}
+"#
+        );
+    }
+
+    #[test]
+    fn a_terminal_comes_up_ready() {
+        assert_eq!(
+            shown(&interactive(&task(UpstreamKind::Anthropic, None))),
+            r#"/opt/agent --dangerously-skip-permissions --disallowedTools WebSearch,WebFetch -- - fix it
+ANTHROPIC_BASE_URL=ROUTE
+ANTHROPIC_API_KEY=KEY
+IS_SANDBOX=1
+CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+CLAUDE_CODE_MAX_RETRIES=4
+~/.claude/settings.json: {"skipDangerousModePermissionPrompt":true,"skipWebFetchPreflight":true}
+~/.claude.json: {"customApiKeyResponses":{"approved":["-real-key-in-outside"],"rejected":[]},"hasCompletedOnboarding":true,"projects":{"/workspace":{"hasTrustDialogAccepted":true}},"theme":"dark"}
+"#
+        );
+    }
+}

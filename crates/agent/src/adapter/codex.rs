@@ -83,3 +83,76 @@ fn quoted(text: &str) -> String {
 }
 
 const WITHOUT_ASKING: &str = "--dangerously-bypass-approvals-and-sandbox";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, shown, task};
+
+    #[test]
+    fn a_run_has_a_provider_of_its_own() {
+        let model = model("openai/gpt-5");
+        let task = Task { effort: Some(Effort::Off), ..task(UpstreamKind::OpenAi, Some(&model)) };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5 -
+OPENAI_API_KEY=KEY
+~/.codex/config.toml: model_provider = "belljar"
+  check_for_update_on_startup = false
+  web_search = "disabled"
+  model_reasoning_effort = "none"
+
+  [model_providers.belljar]
+  name = "belljar"
+  base_url = "ROUTE/v1"
+  env_key = "OPENAI_API_KEY"
+  wire_api = "responses"
+  supports_websockets = false
+  request_max_retries = 3
+  stream_max_retries = 3
+
+  [analytics]
+  enabled = false
+
+  [features]
+  plugins = false
+  unbounded_connection_retries = false
+<<< - fix it
+"#
+        );
+    }
+
+    #[test]
+    fn a_terminal_comes_up_ready() {
+        let task =
+            Task { web_search: true, workspace: "/home/ann/a \"b\"", ..task(UpstreamKind::LiteLlm, None) };
+        assert_eq!(
+            shown(&interactive(&task)),
+            r#"/opt/agent --dangerously-bypass-approvals-and-sandbox -- - fix it
+OPENAI_API_KEY=KEY
+~/.codex/config.toml: model_provider = "belljar"
+  check_for_update_on_startup = false
+  web_search = "live"
+
+  [model_providers.belljar]
+  name = "belljar"
+  base_url = "ROUTE/v1"
+  env_key = "OPENAI_API_KEY"
+  wire_api = "responses"
+  supports_websockets = false
+  request_max_retries = 3
+  stream_max_retries = 3
+
+  [analytics]
+  enabled = false
+
+  [features]
+  plugins = false
+  unbounded_connection_retries = false
+
+  [projects."/home/ann/a \"b\""]
+  trust_level = "trusted"
+"#
+        );
+    }
+}

@@ -65,3 +65,47 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
 /// A tool that is denied is not even shown to the model.
 const NO_WEB: &str =
     "[[rule]]\ntoolName = [\"google_web_search\", \"web_fetch\"]\ndecision = \"deny\"\npriority = 999\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, shown, task};
+
+    #[test]
+    fn a_run_has_no_web_unless_it_may() {
+        let model = model("google/gemini-2.5-flash");
+        let task = task(UpstreamKind::Gemini, Some(&model));
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent --output-format stream-json --yolo --skip-trust -m gemini-2.5-flash
+GEMINI_API_KEY=KEY
+GOOGLE_GEMINI_BASE_URL=ROUTE
+GEMINI_CLI_NO_RELAUNCH=true
+~/.gemini/settings.json: {"context":{"fileName":["GEMINI.md","AGENTS.md"]},"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false,"maxAttempts":3},"privacy":{"usageStatisticsEnabled":false},"security":{"auth":{"selectedType":"gemini-api-key"}}}
+~/.gemini/policies/belljar.toml: [[rule]]
+  toolName = ["google_web_search", "web_fetch"]
+  decision = "deny"
+  priority = 999
+<<< - fix it
+"#
+        );
+        let files = headless(&Task { web_search: true, ..task }).files;
+        assert_eq!(files.len(), 1);
+    }
+
+    #[test]
+    fn a_terminal_comes_up_ready() {
+        assert_eq!(
+            shown(&interactive(&task(UpstreamKind::LiteLlm, None))),
+            r#"/opt/agent --yolo --skip-trust --prompt-interactive=- fix it
+GEMINI_API_KEY=KEY
+GOOGLE_GEMINI_BASE_URL=ROUTE
+~/.gemini/settings.json: {"context":{"fileName":["GEMINI.md","AGENTS.md"]},"general":{"enableAutoUpdate":false,"enableAutoUpdateNotification":false,"maxAttempts":3},"privacy":{"usageStatisticsEnabled":false},"security":{"auth":{"selectedType":"gemini-api-key"}}}
+~/.gemini/policies/belljar.toml: [[rule]]
+  toolName = ["google_web_search", "web_fetch"]
+  decision = "deny"
+  priority = 999
+"#
+        );
+    }
+}

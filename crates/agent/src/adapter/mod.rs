@@ -15,6 +15,8 @@ mod model;
 mod node;
 mod opencode;
 mod pi;
+#[cfg(test)]
+mod pinned;
 pub mod program;
 
 pub use effort::{Effort, EffortError};
@@ -111,16 +113,18 @@ pub fn named(name: &str) -> Result<&'static Adapter, SandboxError> {
         return Ok(known);
     }
     let names: Vec<&str> = ALL.iter().map(|known| known.name).collect();
-    let meant =
-        ALL.into_iter().find(|known| name.starts_with(known.name) || name == known.package).or_else(|| {
-            let distance = |known: &&Adapter| strsim::damerau_levenshtein(name, known.name);
-            ALL.into_iter().filter(|known| distance(known) <= known.name.len() / 3).min_by_key(distance)
-        });
+    // `claude-code`, and the like.
+    let longer = |known: &&Adapter| {
+        name.strip_prefix(known.name).is_some_and(|rest| !rest.starts_with(char::is_alphabetic))
+    };
+    let meant = ALL.into_iter().find(|known| longer(known) || name == known.package).or_else(|| {
+        let distance = |known: &&Adapter| strsim::damerau_levenshtein(name, known.name);
+        ALL.into_iter().filter(|known| distance(known) <= known.name.len() / 3).min_by_key(distance)
+    });
     let message = format!("there is no agent `{}`", Printable::from(name));
     let known = format!(
-        "the agents are {}; a program of your own is written with a slash: `./{}`",
-        names.join(", "),
-        "agent"
+        "the agents are {}; a program of your own is written with a slash: `./agent`",
+        names.join(", ")
     );
     Err(SandboxError::policy("agent_unknown", message).hint(match meant {
         Some(meant) => format!("did you mean `{}`? {known}", meant.name),
@@ -221,6 +225,7 @@ mod tests {
             ("open-code", Some("opencode")),
             ("gemni", Some("gemini")),
             ("aider", None),
+            ("pirate", None),
             ("p", None),
         ] {
             let hint = named(name).err().and_then(|error| error.hint).unwrap_or_default();

@@ -99,3 +99,72 @@ fn config(way: Way, task: &Task) -> String {
 }
 
 const FETCHED: &str = r#"{"packages":{"":{"dependencies":{"@opencode-ai/plugin":"*"}}}}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, short, shown, task};
+
+    #[test]
+    fn a_run_knows_one_provider() {
+        let model = model("anthropic/claude-sonnet-4-5");
+        let task = Task { effort: Some(Effort::Off), ..task(UpstreamKind::Anthropic, Some(&model)) };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent run --format json --auto --thinking --title belljar -m anthropic/claude-sonnet-4-5 --variant none
+OPENCODE_CONFIG_CONTENT={"autoupdate":false,"enabled_providers":["anthropic"],"provider":{"anthropic":{"models":{"claude-sonnet-4-5":{}},"options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}},"share":"disabled","tools":{"webfetch":false,"websearch":false}}
+OPENCODE_DISABLE_AUTOUPDATE=1
+OPENCODE_DISABLE_LSP_DOWNLOAD=1
+OPENCODE_DISABLE_MODELS_FETCH=1
+~/.config/opencode/node_modules/.package-lock.json: {}
+~/.config/opencode/package-lock.json: {"packages":{"":{"dependencies":{"@opencode-ai/plugin":"*"}}}}
+<<< - fix it
+"#
+        );
+    }
+
+    #[test]
+    fn providers_are_asked_in_the_servers_words() {
+        let config = |kind, name: Option<&str>| {
+            let model = name.map(model);
+            let task = Task { effort: Some(Effort::High), ..task(kind, model.as_ref()) };
+            let config: serde_json::Value =
+                serde_json::from_str(&super::config(Way::of(&task), &task)).unwrap();
+            (config["enabled_providers"][0].to_string(), config["provider"].to_string())
+        };
+        let settled = [
+            config(UpstreamKind::LiteLlm, None),
+            config(UpstreamKind::OpenAi, Some("openrouter/anthropic/claude-3")),
+            config(UpstreamKind::LiteLlm, Some("groq/openai/gpt-oss")),
+            config(UpstreamKind::Gemini, Some("gemini/gemini-2.5-flash")),
+            config(UpstreamKind::Anthropic, Some("mine/claude-x")),
+        ];
+        let settled = settled.map(|(name, settings)| format!("{name} {settings}\n")).concat();
+        assert_eq!(
+            short(&settled),
+            r#""anthropic" {"anthropic":{"options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}}
+"openrouter" {"openrouter":{"models":{"anthropic/claude-3":{"variants":{"high":{"reasoningEffort":"high"}}}},"options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}}
+"groq" {"groq":{"models":{"openai/gpt-oss":{"variants":{"high":{"reasoningEffort":"high"}}}},"npm":"@ai-sdk/openai-compatible","options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}}
+"google" {"google":{"models":{"gemini-2.5-flash":{}},"options":{"apiKey":"KEY","baseURL":"ROUTE/v1beta"}}}
+"mine" {"mine":{"models":{"claude-x":{}},"npm":"@ai-sdk/anthropic","options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}}
+"#
+        );
+    }
+
+    #[test]
+    fn a_terminal_takes_a_prompt_that_looks_like_an_option() {
+        let task = Task { web_search: true, ..task(UpstreamKind::OpenAi, None) };
+        assert_eq!(
+            shown(&interactive(&task)),
+            r#"/opt/agent --auto --prompt=- fix it
+OPENCODE_ENABLE_EXA=1
+OPENCODE_CONFIG_CONTENT={"autoupdate":false,"enabled_providers":["openai"],"provider":{"openai":{"options":{"apiKey":"KEY","baseURL":"ROUTE/v1"}}},"share":"disabled","tools":{"webfetch":true,"websearch":true}}
+OPENCODE_DISABLE_AUTOUPDATE=1
+OPENCODE_DISABLE_LSP_DOWNLOAD=1
+OPENCODE_DISABLE_MODELS_FETCH=1
+~/.config/opencode/node_modules/.package-lock.json: {}
+~/.config/opencode/package-lock.json: {"packages":{"":{"dependencies":{"@opencode-ai/plugin":"*"}}}}
+"#
+        );
+    }
+}

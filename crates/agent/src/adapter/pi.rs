@@ -77,3 +77,65 @@ const KEYS: [(&str, Dialect); 3] = [
     ("OPENAI_API_KEY", Dialect::Responses),
     ("GEMINI_API_KEY", Dialect::Generate),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, short, shown, task};
+
+    #[test]
+    fn a_run_has_one_key() {
+        let model = model("anthropic/claude-sonnet-4-5");
+        let task = Task { effort: Some(Effort::Minimal), ..task(UpstreamKind::LiteLlm, Some(&model)) };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent --mode json -p --model anthropic/claude-sonnet-4-5 --thinking minimal
+ANTHROPIC_API_KEY=KEY
+OPENAI_API_KEY=
+GEMINI_API_KEY=
+PI_OFFLINE=1
+~/.pi/agent/models.json: {"providers":{"anthropic":{"apiKey":"KEY","baseUrl":"ROUTE"}}}
+~/.pi/agent/settings.json: {"cacheWarming":"off","enableInstallTelemetry":false,"retry":{"baseDelayMs":1000,"maxRetries":3}}
+<<< - fix it
+"#
+        );
+    }
+
+    #[test]
+    fn providers_are_asked_in_the_servers_words() {
+        let models = |kind, name: Option<&str>| {
+            let model = name.map(model);
+            let task = Task { effort: Some(Effort::High), ..task(kind, model.as_ref()) };
+            super::models(Way::of(&task), &task) + "\n"
+        };
+        let settled = [
+            models(UpstreamKind::OpenAi, None),
+            models(UpstreamKind::OpenAi, Some("openrouter/anthropic/claude-3")),
+            models(UpstreamKind::Gemini, Some("gemini/gemini-2.5-flash")),
+            models(UpstreamKind::Anthropic, Some("mine/claude-x")),
+        ];
+        assert_eq!(
+            short(&settled.concat()),
+            r#"{"providers":{"openai":{"apiKey":"KEY","baseUrl":"ROUTE/v1"}}}
+{"providers":{"openrouter":{"api":"openai-completions","apiKey":"KEY","baseUrl":"ROUTE/v1","models":[{"id":"anthropic/claude-3","reasoning":true}]}}}
+{"providers":{"google":{"apiKey":"KEY","baseUrl":"ROUTE/v1beta"}}}
+{"providers":{"mine":{"api":"anthropic-messages","apiKey":"KEY","baseUrl":"ROUTE","models":[{"id":"claude-x","reasoning":true}]}}}
+"#
+        );
+    }
+
+    #[test]
+    fn a_terminal_comes_up_ready() {
+        assert_eq!(
+            shown(&interactive(&task(UpstreamKind::Gemini, None))),
+            r#"/opt/agent -- - fix it
+ANTHROPIC_API_KEY=
+OPENAI_API_KEY=
+GEMINI_API_KEY=KEY
+PI_OFFLINE=1
+~/.pi/agent/models.json: {"providers":{"google":{"apiKey":"KEY","baseUrl":"ROUTE/v1beta"}}}
+~/.pi/agent/settings.json: {"cacheWarming":"off","defaultProjectTrust":"always","enableInstallTelemetry":false,"retry":{"baseDelayMs":1000,"maxRetries":3}}
+"#
+        );
+    }
+}

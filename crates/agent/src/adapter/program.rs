@@ -76,3 +76,41 @@ fn headless(task: &Task) -> Setup {
 
 const MESSAGES: &str = ".belljar/messages.json";
 const CONTEXT: &str = ".belljar/context.md";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::pinned::{model, shown, task};
+
+    #[test]
+    fn a_program_finds_its_messages_and_its_model() {
+        let model = model("openai/gpt-5");
+        let task = Task { effort: Some(Effort::Low), ..task(UpstreamKind::OpenAi, Some(&model)) };
+        assert_eq!(
+            shown(&headless(&task)),
+            r#"/opt/agent
+BELLJAR_MESSAGES=/home/agent/.belljar/messages.json
+BELLJAR_CONTEXT=/home/agent/.belljar/context.md
+BELLJAR_WEB_SEARCH=0
+BELLJAR_MODEL=gpt-5
+BELLJAR_EFFORT=low
+~/.belljar/messages.json: [{"content":"- fix it","role":"user"}]
+"#
+        );
+    }
+
+    #[test]
+    fn a_program_is_of_the_workspace_or_of_the_host() {
+        let relative = found(Path::new("./agent")).unwrap();
+        assert_eq!((relative.program.as_path(), relative.needs.len()), (Path::new("./agent"), 0));
+        assert_eq!(found(Path::new("/usr/bin/env")).unwrap().needs.len(), 0);
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().canonicalize().unwrap().join("agent");
+        assert!(found(&program).unwrap_err().message.ends_with("does not exist"));
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        assert_eq!(found(&program).unwrap_err().hint.unwrap(), "make it executable: `chmod +x`");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(found(&program).unwrap().needs, [program]);
+        assert!(found(folder.path()).unwrap_err().message.ends_with("is not a file"));
+    }
+}

@@ -41,12 +41,14 @@ impl Etc {
 }
 
 fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {
+    // Some programs look for the shell here, and not in SHELL.
+    let shell = super::environment::shell();
     let files = [
         (
             "etc/passwd",
             format!(
                 "root:x:0:0:root:/root:/bin/sh\n\
-                 {USER}:x:{USER_ID}:{USER_ID}:{USER}:{HOME}:/bin/sh\n\
+                 {USER}:x:{USER_ID}:{USER_ID}:{USER}:{HOME}:{shell}\n\
                  nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
             ),
         ),

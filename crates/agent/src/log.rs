@@ -52,9 +52,7 @@ impl<'w> Log<'w> {
         let bad = |source| LogError::Directory { path: directory.into(), source };
         made.map_err(bad)?;
         // Who can put things there could have us write elsewhere, or read what was said.
-        for folder in [Some(directory), directory.parent()].into_iter().flatten() {
-            ours_alone(folder).map_err(bad)?;
-        }
+        keeps_others_out(directory).map_err(bad)?;
         let path = directory.join(FILE);
         let failed = |source| LogError::Create { path: path.clone(), source };
         let mut options = OpenOptions::new();
@@ -187,13 +185,25 @@ impl Drop for Log<'_> {
     }
 }
 
-fn ours_alone(folder: &Path) -> io::Result<()> {
-    let (found, us) = (folder.symlink_metadata()?, std::fs::metadata("/proc/self")?);
-    match found.is_dir() && found.uid() == us.uid() && found.mode() & 0o022 == 0 {
+fn keeps_others_out(directory: &Path) -> io::Result<()> {
+    let us = std::fs::metadata("/proc/self")?.uid();
+    let found = directory.symlink_metadata()?;
+    let is_ours = found.is_dir() && found.uid() == us && found.mode() & WRITABLE_BY_OTHERS == 0;
+    let above = match directory.parent() {
+        Some(above) => above.metadata()?,
+        None => return Ok(()),
+    };
+    let is_theirs_to_trust = above.uid() == us || above.uid() == 0;
+    let stays = above.mode() & WRITABLE_BY_OTHERS == 0 || above.mode() & STICKY != 0;
+    match is_ours && is_theirs_to_trust && stays {
         true => Ok(()),
-        false => Err(io::Error::other(format!("{} is not ours alone", folder.display()))),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "others could put things there")),
     }
 }
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// What is in such a folder stays where its owner put it.
+const STICKY: u32 = 0o1000;
 
 /// The time, as it is.
 pub fn clock() -> Clock {

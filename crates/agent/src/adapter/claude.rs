@@ -104,7 +104,7 @@ mod tests {
         let task = Task { effort: Some(Effort::High), ..task(UpstreamKind::Anthropic, Some(&model)) };
         assert_eq!(
             shown(&headless(&task)),
-            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model claude-sonnet-4-5 --effort high --disallowedTools WebSearch,WebFetch
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model claude-sonnet-4-5 --effort high --disallowedTools WebSearch,WebFetch --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}}
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1
@@ -127,7 +127,7 @@ CLAUDE_CODE_MAX_RETRIES=4
         };
         assert_eq!(
             shown(&headless(&task)),
-            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model gpt-5
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model gpt-5 --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}}
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1
@@ -148,7 +148,7 @@ CLAUDE_CODE_DISABLE_THINKING=1
     fn a_terminal_comes_up_ready() {
         assert_eq!(
             shown(&interactive(&task(UpstreamKind::Anthropic, None))),
-            r#"/opt/agent --dangerously-skip-permissions --disallowedTools WebSearch,WebFetch -- - fix it
+            r#"/opt/agent --dangerously-skip-permissions --disallowedTools WebSearch,WebFetch --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}} -- - fix it
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1

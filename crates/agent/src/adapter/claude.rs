@@ -23,7 +23,6 @@ pub(super) static CLAUDE: Adapter = Adapter {
     interactive,
     parser: parse::claude::parser,
     context: ".claude/CLAUDE.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {

@@ -60,6 +60,7 @@ impl<'w> Course<'w> {
             kind: None,
             claims: Claims::default(),
             stderr: String::new(),
+            not_kept: None,
         };
         let mut course = Course { log, since: now, step: None, result };
         let content = UserContent::Prompt(request.prompt.clone());
@@ -140,15 +141,15 @@ impl<'w> Course<'w> {
     }
 
     /// Writes the last line, and the result beside the log.
-    pub(super) fn finish(mut self, directory: &Path) -> Result<RunResult, SandboxError> {
+    pub(super) fn finish(mut self, directory: &Path) -> RunResult {
         self.done();
         self.result.duration_ms = self.since.elapsed().as_millis() as u64;
         self.write(Entry::Result(Box::new(self.result.summary())));
-        let kept = keep(directory, &self.result);
-        if let Some(failure) = self.log.failure() {
-            self.result.hint.get_or_insert_with(|| format!("the log is not whole: {failure}"));
-        }
-        kept.map(|()| self.result)
+        // The work is done, and its account is what the caller gets: where it cannot be kept, that is said beside it.
+        let kept = keep(directory, &self.result).err().map(|error| error.message);
+        let log = self.log.failure().map(|failure| format!("the log is not whole: {failure}"));
+        self.result.not_kept = kept.or(log);
+        self.result
     }
 
     fn say(&mut self, step: Step, state: StepState, duration_ms: Option<u64>, error: Option<String>) {

@@ -25,8 +25,6 @@ pub(super) struct Facts<'f> {
     pub(super) calls: LlmOutcomes,
     /// It is an agent that does nothing without its model.
     pub(super) needs_model: bool,
-    /// What it wrote to standard error: the end of it.
-    pub(super) stderr: &'f str,
 }
 
 /// Why it is over, and what went wrong in a sentence.
@@ -141,10 +139,12 @@ fn sentence(reason: StopReason, facts: &Facts<'_>, claims: &Claims) -> String {
         }
         StopReason::ErrorSandbox => "the sandbox broke".into(),
     };
-    let said =
-        claims.error.as_deref().or_else(|| facts.stderr.lines().rev().find(|line| !line.trim().is_empty()));
-    match said {
-        Some(said) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorStart) => {
+    // What the gateway answered comes back as the agent's error. It is our word, and says more.
+    if let Some((_, ours)) = claims.error.as_deref().and_then(|error| error.split_once("belljar: ")) {
+        return format!("{what}: {}", short(ours));
+    }
+    match &claims.error {
+        Some(said) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorTimeout) => {
             format!("{what}; the agent's words: {}", short(said))
         }
         _ => what,

@@ -67,7 +67,7 @@ pub async fn run(
             put_in_order(&sandbox, &mut course).await;
         }
     }
-    course.finish(&directory)
+    Ok(course.finish(&directory))
 }
 
 /// Why a run cannot go on.
@@ -124,6 +124,10 @@ async fn make(
             made = &mut making => break made,
         }
     };
+    // The step that an error came from is the last one that was told.
+    while let Ok(stage) = told.try_recv() {
+        course.begin(step(stage));
+    }
     let sandbox = made.map_err(Stopped::sandbox)?;
     course.made(&sandbox);
     Ok((ready, sandbox))
@@ -178,14 +182,7 @@ pub(crate) async fn set_up(
         route: &base,
         upstream: route.kind,
     });
-    // The folder's own file, where this agent looks only for one of another name.
-    let own = match adapter.folder_file {
-        "AGENTS.md" => None,
-        other if sandbox.exists(other).await? => None,
-        _ if sandbox.exists("AGENTS.md").await? => Some(format!("{}/AGENTS.md", sandbox.workspace())),
-        _ => None,
-    };
-    let text = context::context(&request.sandbox, sandbox.workspace(), own.as_deref(), &request.context);
+    let text = context::context(&request.sandbox, sandbox.workspace(), &request.context);
     let context = [(adapter.context.to_string(), text)];
     let told = context.iter().filter(|(path, _)| !path.is_empty());
     for (path, content) in setup.files.iter().chain(told) {
@@ -249,7 +246,6 @@ fn judged(adapter: &Adapter, attended: &Attended, sandbox: &Sandbox) -> (StopRea
         torn: attended.torn,
         calls: sandbox.llm_outcomes().unwrap_or_default(),
         needs_model: adapter.name != adapter::program::PROGRAM.name,
-        stderr: &attended.stderr,
     };
     judge(&facts, &attended.claims)
 }

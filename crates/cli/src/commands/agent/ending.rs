@@ -43,7 +43,10 @@ pub(super) fn say(result: &RunResult) {
     if let Some(changes) = &result.changes {
         changes::say_of(changes);
     }
-    eprintln!("belljar: `belljar agent logs {}` shows all of it", result.run_id);
+    match &result.not_kept {
+        Some(why) => eprintln!("belljar: this account is not kept: {}", shown(why)),
+        None => eprintln!("belljar: `belljar agent logs {}` shows all of it", result.run_id),
+    }
 }
 
 fn say_reason(result: &RunResult) {

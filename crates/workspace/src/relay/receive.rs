@@ -97,6 +97,13 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
         let _turn = terms.turn();
         let mut line = line.clone();
         if let Err(error) = receive(&mut line, terms, push, pack, &mut moves) {
+            // What git says of being ended is no word on the push.
+            let error = match terms.is_too_late() {
+                true => QuarantineError::Broken(io::Error::other(
+                    "the sandbox has ended, and it took too long to land",
+                )),
+                false => error,
+            };
             let refusal = error.refusal();
             if !matches!(error, QuarantineError::Refused(_)) {
                 terms.note(RelayEvent::Broken { why: described(&error) });

@@ -61,7 +61,7 @@ impl Relay {
         let stopped = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
             listeners,
-            terms: Arc::new(Terms { terms, turn: Mutex::new(()), leash: leash.clone() }),
+            terms: Arc::new(Terms { terms, turn: Mutex::new(0), leash: leash.clone() }),
             stop: Arc::new(OwnedFd::from(stopping)),
             stopped: stopped.clone(),
             places: Arc::default(),
@@ -94,8 +94,8 @@ impl Drop for Relay {
 /// The terms as connections share them.
 pub(super) struct Terms {
     terms: RelayTerms,
-    /// One push at a time: what unpacking may cost, it costs once.
-    turn: Mutex<()>,
+    /// One push at a time: what unpacking may cost, it costs once. And what all of them so far have cost the host's disk.
+    turn: Mutex<u64>,
     leash: Leash,
 }
 
@@ -105,7 +105,7 @@ impl Terms {
         self.leash.is_cut()
     }
 
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn turn(&self) -> MutexGuard<'_, u64> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

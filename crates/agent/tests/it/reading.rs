@@ -32,6 +32,7 @@ fn result(subtype: StopReason, result: &str) -> Entry {
         total_cache_creation_input_tokens: 2050,
         duration_ms: 7,
         claims: Claims { cost_usd: Some(0.5), ..Claims::default() },
+        more: serde_json::Map::new(),
     }))
 }
 

@@ -1,6 +1,7 @@
-//! A program of one's own that keeps a small contract: it finds the messages in the file that `BELLJAR_MESSAGES` names and
-//! its model in `BELLJAR_MODEL`, asks at `OPENAI_BASE_URL` or one of its siblings, and writes one JSON object:
-//! `{"payloads":[{"text":…}],"meta":{"durationMs":…,"error":null}}`. What it exits with is 0, or 1 with an error in `meta`.
+//! A program of one's own that keeps a small contract: it finds the messages in the file that `BELLJAR_MESSAGES` names, its
+//! model in `BELLJAR_MODEL`, and what it should know in the file that `BELLJAR_CONTEXT` names; asks at `OPENAI_BASE_URL` or one
+//! of its siblings; and writes one JSON object: `{"payloads":[{"text":…}],"meta":{"durationMs":…,"error":null}}`. What it exits
+//! with is 0, or 1 with an error in `meta`.
 
 use super::{Adapter, Effort, Found, Setup, Task};
 use crate::parse;
@@ -26,7 +27,7 @@ pub static PROGRAM: Adapter = Adapter {
     headless,
     interactive: headless,
     parser: parse::program::parser,
-    context: "",
+    context: CONTEXT,
     folder_file: "AGENTS.md",
 };
 
@@ -60,6 +61,7 @@ fn headless(task: &Task) -> Setup {
     let prompt = task.prompt.unwrap_or_default();
     let setup = Setup::new(task, &[])
         .env("BELLJAR_MESSAGES", format!("{}/{MESSAGES}", task.home))
+        .env("BELLJAR_CONTEXT", format!("{}/{CONTEXT}", task.home))
         .file(MESSAGES, json!([{ "role": "user", "content": prompt }]).to_string())
         .env("BELLJAR_WEB_SEARCH", if task.web_search { "1" } else { "0" });
     let setup = match task.model {
@@ -73,3 +75,4 @@ fn headless(task: &Task) -> Setup {
 }
 
 const MESSAGES: &str = ".belljar/messages.json";
+const CONTEXT: &str = ".belljar/context.md";

@@ -54,7 +54,7 @@ enum Search {
     By(String),
 }
 
-fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase>, SandboxError> {
+pub(super) fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase>, SandboxError> {
     let mut defaults: Table = text.parse(correction)?;
     let tables = std::mem::take(&mut defaults.phase);
     for (written, key) in
@@ -62,22 +62,21 @@ fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase>, SandboxE
     {
         if let Some(written) = written {
             let what = format!("`{key}` belongs to one phase");
-            return Err(fault(text, written, what).hint(format!("write it below `[[phase]]`")));
+            return Err(fault(text, written, what).hint("write it below `[[phase]]`"));
         }
     }
     if let Some(egress) = defaults.egress.as_ref().filter(|egress| egress.get_ref() == "open") {
         let what = "open egress is chosen by the phase that needs it, and is no default";
         return Err(fault(text, egress, what).hint("write `egress = \"open\"` below that `[[phase]]`"));
     }
-    let Some(first) = tables.first() else {
+    if tables.is_empty() {
         return Err(text.fault(0, "config_value", "there is no phase").hint(EXAMPLE));
-    };
+    }
     if let Some(inner) = tables.iter().find_map(|table| table.get_ref().phase.first()) {
         return Err(
             fault(text, inner, "a phase has no phases").hint("write `[[phase]]`, one after the other")
         );
     }
-    let _ = first;
     let mut phases: Vec<Phase> = Vec::new();
     for table in &tables {
         let reader =

@@ -10,6 +10,8 @@
 mod answers;
 mod file;
 mod sequence;
+#[cfg(test)]
+mod tests;
 
 pub use file::read;
 pub use sequence::{Audience, PhaseResult, PhasesResult, run_phases};

@@ -15,19 +15,19 @@ pub(crate) enum AgentCommand {
         of your own, written with a slash, that keeps the contract of docs/agents.md. The agent runs in a sandbox, without \
         questions. Its model is at the end of a route that counts every answer; the key never enters.\n\n\
         The prompt comes from --prompt, from --prompt-file, or from standard input. The answer goes to standard output, and what \
-        happens meanwhile to standard error. With --json each line of the log goes to standard output as it is written, and \
-        the last line is the whole result (`\"type\": \"run_result\"`). ctrl-C stops the agent and keeps its work; a second one stops \
-        at once.\n\n\
+        happens meanwhile to standard error. With --json each line of the log goes to standard output as it is written; the \
+        last one, of type `result`, says everything. ctrl-C stops the agent and keeps its work; a second one stops at once.\n\n\
+        With --web-search the agent may use its own search, too; without, it is switched off where the agent can do that.\n\n\
         Examples:\n  \
         belljar secrets set anthropic\n  \
         belljar agent run claude --prompt 'fix the failing test'\n  \
         belljar agent run codex --model openai/gpt-5 --effort high --prompt-file task.md --overlay\n  \
-        git diff | belljar agent run pi --model openrouter/anthropic/claude-sonnet-4.5 --context REVIEW.md\n  \
-        belljar agent run claude --branch fix/login --budget usd=5,turns=30,time=20m --prompt 'fix the login, commit, push'\n  \
-        belljar agent run opencode --llm http://127.0.0.1:4000 --llm-key secret:litellm --model litellm/claude --prompt hello\n  \
-        belljar agent run ./my-agent.py --model openai/gpt-5 --json --prompt hello | tail -n 1\n\n\
-        Exit codes: 0 the agent ended with an answer; 1 it did not; 124 it ran too long; 125 belljar failed; 126 refused;\n\
-        130 stopped by ctrl-C."
+        git diff | belljar agent run pi --model openai/gpt-5 --context REVIEW.md\n  \
+        belljar agent run claude --branch fix/login --budget usd=5,time=20m -p 'fix the login, push'\n  \
+        belljar agent run opencode --llm http://127.0.0.1:4000 -m litellm/claude --prompt hello\n  \
+        belljar agent run ./my-agent -m openai/gpt-5 --json --prompt hello | tail -n 1\n\n\
+        Exit codes: 0 it ended with an answer; 1 it did not; 124 it ran too long; 125 belljar failed;\n126 refused; 130 stopped \
+        by ctrl-C."
     )]
     Run(Box<AgentRunArgs>),
     /// Open an agent's own terminal interface in a sandbox, with everything set up

@@ -4,9 +4,10 @@
 use super::super::block_on;
 use super::screen::{Screen, Writing};
 use belljar_spec::SandboxError;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// A screen that several look at.
 #[derive(Clone)]
@@ -27,11 +28,11 @@ where
     W: Future<Output = Result<T, SandboxError>>,
 {
     let shared = Shared(Arc::new(Mutex::new(screen)));
-    let outcome = block_on(async {
-        let stop = Stop::catch(shared.clone());
-        tokio::spawn(at_once(Signals::catch()));
+    block_on(async {
+        let (tell, stop) = oneshot::channel();
+        tokio::spawn(listen(Signals::catch(), tell, Arc::downgrade(&shared.0)));
         let outcome = tokio::select! {
-            outcome = work(shared.clone(), stop) => outcome,
+            outcome = work(shared.clone(), Stop(stop)) => outcome,
             () = ticking(&shared) => unreachable!("it never ends"),
         };
         shared.lock().clear();
@@ -39,8 +40,7 @@ where
         // Nobody holds the screen any more: its writer ends with what it has.
         let _ = tokio::task::spawn_blocking(|| writing.wait()).await;
         outcome
-    });
-    outcome
+    })
 }
 
 async fn ticking(screen: &Shared) {
@@ -51,25 +51,26 @@ async fn ticking(screen: &Shared) {
 }
 
 /// Somebody wants it to end.
-pub(super) struct Stop {
-    signals: Signals,
-    screen: Shared,
-}
+pub(super) struct Stop(oneshot::Receiver<()>);
 
 impl Stop {
-    fn catch(screen: Shared) -> Stop {
-        Stop { signals: Signals::catch(), screen }
-    }
-
     /// Waits until somebody does.
-    pub(super) async fn wait(mut self) {
-        self.signals.next().await;
-        self.screen.lock().announce("stopping; what was done so far is kept (ctrl-C once more: at once)");
+    pub(super) async fn wait(self) {
+        if self.0.await.is_err() {
+            // Nobody listens any more, and so nobody will.
+            std::future::pending().await
+        }
     }
 }
 
-async fn at_once(mut signals: Signals) {
+/// Passes on the first one, and obeys the second one at once, whatever goes on by then. Does not hold the screen: that ends
+/// with the work.
+async fn listen(mut signals: Signals, tell: oneshot::Sender<()>, screen: Weak<Mutex<Screen>>) {
     signals.next().await;
+    if let Some(screen) = screen.upgrade() {
+        Shared(screen).lock().announce("stopping; what was done so far is kept (ctrl-C once more: at once)");
+    }
+    let _ = tell.send(());
     signals.next().await;
     // The sandbox ends with us, to its last process.
     eprintln!("\nbelljar: stopped at once");

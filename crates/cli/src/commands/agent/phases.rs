@@ -7,6 +7,7 @@ use super::sentence::seconds;
 use super::{ending, request, state};
 use crate::args::{AgentPhasesArgs, PlaceArgs};
 use crate::commands::model::counted;
+use crate::commands::refused;
 use crate::failure::say_notes;
 use belljar_agent::entry::Line;
 use belljar_agent::phases::{self, Audience, Phase, PhasesResult};
@@ -92,6 +93,9 @@ impl Audience for Teller {
     fn ended(&mut self, phase: &Phase, result: &RunResult) {
         let (mut screen, number) = (self.screen.lock(), self.last.unwrap_or_default());
         let state = if result.success { "done" } else { "failed" };
+        if let Some(line) = refused::line(&result.run_id, &result.refused) {
+            screen.announce(line.strip_prefix("belljar: ").unwrap_or(&line));
+        }
         screen.object(&json!({ "type": "phase", "phase": phase.name, "number": number, "state": state, "runId": result.run_id }));
     }
 }

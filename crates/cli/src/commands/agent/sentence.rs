@@ -181,7 +181,7 @@ fn ended(summary: &Summary) -> Told {
         + summary.total_output_tokens
         + summary.total_cache_read_input_tokens
         + summary.total_cache_creation_input_tokens;
-    let mut parts = vec![
+    let mut parts = [
         summary.subtype.to_string(),
         counted(summary.num_turns, "turn"),
         counted(tokens, "token"),

@@ -76,11 +76,11 @@ fn say_reason(result: &RunResult) {
 
 /// What was changed in the folder itself.
 fn touched(compared: &Compared) -> String {
-    let Compared::Touched(Touched { added, modified, deleted, paths }) = compared else {
+    let Compared::Touched(Touched { added, modified, deleted, paths, more }) = compared else {
         return "the folder has too many files to say what changed in it".into();
     };
     let all = added + modified + deleted;
-    if all == 0 {
+    if all == 0 && !more {
         return "nothing changed in the folder".into();
     }
     let one = |how: How| match how {
@@ -95,6 +95,9 @@ fn touched(compared: &Compared) -> String {
         .collect();
     if all > named.len() as u64 {
         named.push(format!("and {} more", all - named.len() as u64));
+    }
+    if *more {
+        named.push("more new files than are looked at".into());
     }
     format!("changed in the folder: {}", named.join(", "))
 }

@@ -27,6 +27,7 @@ use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
 use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
+use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};
@@ -129,6 +130,12 @@ async fn make(
         course.begin(step(stage));
     }
     let sandbox = made.map_err(Stopped::sandbox)?;
+    // A shell in an empty folder is of use; an agent there is paid for nothing.
+    if let (WorkspaceMode::Clone(_), Some(warning)) = (&request.sandbox.mode, sandbox.warning()) {
+        let error = SandboxError::unavailable("not_cloned", warning)
+            .hint("see that the address is right, and that it needs no key or has one");
+        return Err(Stopped::sandbox(error));
+    }
     course.made(&sandbox);
     Ok((ready, sandbox))
 }

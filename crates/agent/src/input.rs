@@ -1,5 +1,6 @@
 //! What an agent is given to read: its prompt, and what it should know beside it. Checked before anything is started.
 
+use crate::opened::{self, Named};
 use belljar_engine::layer::quote;
 use belljar_spec::SandboxError;
 use std::fs::File;
@@ -17,9 +18,15 @@ pub fn prompt(bytes: Vec<u8>, from: &str) -> Result<String, SandboxError> {
     Ok(text)
 }
 
-/// The same, from a file, or from whatever else can be read at that path.
+/// The same, from a file that a person named.
 pub fn prompt_file(path: &Path) -> Result<String, SandboxError> {
-    prompt(read(path, MAX_PROMPT)?, &format!("`{}`", shown(path)))
+    prompt_named(Named::ByPerson, path)
+}
+
+/// The same, from wherever it was named.
+pub(crate) fn prompt_named(named: Named<'_>, path: &Path) -> Result<String, SandboxError> {
+    let file = opened::file(named, path)?;
+    prompt(read(path, file, MAX_PROMPT)?, &format!("`{}`", shown(path)))
 }
 
 /// The same, from something that is open: standard input.
@@ -31,45 +38,40 @@ pub fn prompt_from(stream: impl Read, from: &str) -> Result<String, SandboxError
 /// Files, and those of folders that are meant to be read (`.md`, `.txt`, in the order of their names), each with its name.
 pub fn context(paths: &[PathBuf]) -> Result<Vec<(String, String)>, SandboxError> {
     let mut known = Vec::new();
-    let mut room = MAX_CONTEXT;
-    for path in paths {
-        for file in files(path)? {
-            let from = format!("`{}`", shown(&file));
-            let text = text(read(&file, MAX_CONTEXT)?, &from, MAX_CONTEXT, "a context")?;
-            room = room
-                .checked_sub(text.len() as u64)
-                .ok_or_else(|| too_large("all files of a context together", MAX_CONTEXT))?;
-            known.push((shown(&file), text));
-        }
-    }
+    paths.iter().try_for_each(|path| context_named(Named::ByPerson, path, &mut known))?;
     Ok(known)
 }
 
-fn files(path: &Path) -> Result<Vec<PathBuf>, SandboxError> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_path_buf()]);
-    }
-    let from = format!("`{}`", shown(path));
-    let failed = |error: io::Error| unreadable(&from, &error);
-    let mut files = Vec::new();
-    for entry in path.read_dir().map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        let is_text = file.extension().is_some_and(|end| TEXTS.iter().any(|text| end == *text));
-        if is_text && file.is_file() {
-            files.push(file);
+/// One more of them, from wherever it was named.
+pub(crate) fn context_named(
+    named: Named<'_>,
+    path: &Path,
+    known: &mut Vec<(String, String)>,
+) -> Result<(), SandboxError> {
+    let found = opened::each(named, path, &TEXTS, |path, file| {
+        let from = format!("`{}`", shown(path));
+        let text = text(read(path, file, MAX_CONTEXT)?, &from, MAX_CONTEXT, "a context")?;
+        known.push((shown(path), text));
+        match known.iter().map(|(_, text)| text.len() as u64).sum::<u64>() {
+            0..=MAX_CONTEXT => Ok(()),
+            _ => Err(too_large("all files of a context together", MAX_CONTEXT)),
         }
-    }
-    if files.is_empty() {
-        let message = format!("the folder {from} has no file that ends in .md or .txt");
+    })?;
+    if found == 0 {
+        let message = format!("the folder `{}` has no file that ends in .md or .txt", shown(path));
         return Err(SandboxError::policy("context_empty", message).hint("name the files themselves"));
     }
-    files.sort();
-    Ok(files)
+    Ok(())
 }
 
-fn read(path: &Path, most: u64) -> Result<Vec<u8>, SandboxError> {
-    let from = format!("`{}`", shown(path));
-    File::open(path).and_then(|file| bytes(file, most)).map_err(|error| unreadable(&from, &error))
+/// Text of a file that a person named, for what it is.
+pub(crate) fn named(path: &Path, most: u64, what: &str) -> Result<String, SandboxError> {
+    let file = opened::file(Named::ByPerson, path)?;
+    text(read(path, file, most)?, &format!("`{}`", shown(path)), most, what)
+}
+
+fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, SandboxError> {
+    bytes(file, most).map_err(|error| unreadable(&format!("`{}`", shown(path)), &error))
 }
 
 /// One more than may be, so that whoever looks sees that it is too much.
@@ -114,7 +116,10 @@ const TEXTS: [&str; 2] = ["md", "txt"];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_sys::rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     fn said(outcome: Result<impl std::fmt::Debug, SandboxError>) -> String {
         outcome.expect_err("it is not to be taken").to_string()
@@ -137,6 +142,40 @@ mod tests {
                 .starts_with("`\"/no/such\\nfile\"` cannot be read")
         );
         assert!(said(prompt_file(Path::new("/"))).starts_with("`/` cannot be read"));
+    }
+
+    #[test]
+    fn a_person_may_name_a_link_to_a_file_and_nothing_that_is_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("real.md"), "real").unwrap();
+        symlink(at("real.md"), at("link.md")).unwrap();
+        mknodat(CWD, at("pipe.md"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _socket = UnixListener::bind(at("socket.md")).unwrap();
+        assert_eq!(prompt_file(&at("link.md")).unwrap(), "real");
+        assert_eq!(context(&[at("link.md")]).unwrap()[0].1, "real");
+        for path in [at("pipe.md"), at("socket.md"), PathBuf::from("/dev/zero")] {
+            let refused = "cannot be read: it is not a regular file";
+            assert!(said(prompt_file(&path)).ends_with(refused), "{path:?}");
+            assert!(said(context(&[path.clone()])).ends_with(refused), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_of_context_leads_nowhere_else() {
+        let (folder, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(host.path().join("secret"), "secret").unwrap();
+        fs::write(folder.path().join("a.md"), "one").unwrap();
+        mknodat(CWD, folder.path().join("b.md"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(context(&[folder.path().to_path_buf()]).unwrap().len(), 1, "a pipe is no text");
+        symlink(host.path().join("secret"), folder.path().join("c.md")).unwrap();
+        let error = context(&[folder.path().to_path_buf()]).unwrap_err();
+        assert!(error.message.contains("/c.md` is a link"), "{error}");
+        assert!(error.hint.unwrap().contains("--context FILE"));
+        // The folder itself was named by a person.
+        fs::remove_file(folder.path().join("c.md")).unwrap();
+        symlink(folder.path(), host.path().join("folder")).unwrap();
+        assert_eq!(context(&[host.path().join("folder")]).unwrap()[0].1, "one");
     }
 
     #[test]

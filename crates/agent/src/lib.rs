@@ -46,6 +46,7 @@ pub mod heard;
 pub mod input;
 pub mod lines;
 pub mod log;
+mod opened;
 pub mod parse;
 pub mod phases;
 pub mod provider;

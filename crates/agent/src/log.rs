@@ -16,7 +16,7 @@ use belljar_audit::Stamp;
 use belljar_spec::{SandboxError, SandboxId};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,7 +49,10 @@ impl<'w> Log<'w> {
     /// Makes the log of a run in the run's own directory, which is made as well if need be.
     pub fn create(directory: &Path, id: SandboxId, clock: Clock) -> Result<Log<'w>, LogError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|source| LogError::Directory { path: directory.into(), source })?;
+        let bad = |source| LogError::Directory { path: directory.into(), source };
+        made.map_err(bad)?;
+        // Who can put things there could have us write elsewhere, or read what was said.
+        keeps_others_out(directory).map_err(bad)?;
         let path = directory.join(FILE);
         let failed = |source| LogError::Create { path: path.clone(), source };
         let mut options = OpenOptions::new();
@@ -181,6 +184,26 @@ impl Drop for Log<'_> {
         let _ = self.file.unlock();
     }
 }
+
+fn keeps_others_out(directory: &Path) -> io::Result<()> {
+    let us = std::fs::metadata("/proc/self")?.uid();
+    let found = directory.symlink_metadata()?;
+    let is_ours = found.is_dir() && found.uid() == us && found.mode() & WRITABLE_BY_OTHERS == 0;
+    let above = match directory.parent() {
+        Some(above) => above.metadata()?,
+        None => return Ok(()),
+    };
+    let is_theirs_to_trust = above.uid() == us || above.uid() == 0;
+    let stays = above.mode() & WRITABLE_BY_OTHERS == 0 || above.mode() & STICKY != 0;
+    match is_ours && is_theirs_to_trust && stays {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "others could put things there")),
+    }
+}
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// What is in such a folder stays where its owner put it.
+const STICKY: u32 = 0o1000;
 
 /// The time, as it is.
 pub fn clock() -> Clock {

@@ -9,7 +9,7 @@ use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::inert::Git;
 use belljar_workspace::quarantine::HostRepository;
-use belljar_workspace::relay::{Relay, RelayEvent, RelayTerms};
+use belljar_workspace::relay::{LANDING, Relay, RelayEvent, RelayTerms};
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Repository {
     }
 }
 
-/// Somebody who serves a repository. Dropped, nobody does, and a push that was landing has landed.
+/// Somebody who serves a repository. Dropped, nobody does, and a push that was landing has landed or was given up.
 pub(crate) struct Serving {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
@@ -66,7 +66,7 @@ pub(crate) fn serve(
             Box::new(move |event: RelayEvent| record(&recorder, event))
         };
         match open(&directory).and_then(|repository| {
-            let terms = RelayTerms { repository, policy, state, note };
+            let terms = RelayTerms { repository, policy, state, landing: LANDING, note };
             Relay::serve(listeners, terms).map_err(|error| error.to_string())
         }) {
             Ok(relay) => {

@@ -142,7 +142,11 @@ impl Workspace {
                 let why = clone.made.failed.as_ref()?;
                 Some(format!("the workspace is empty: {} could not be cloned: {why}", clone.made.url))
             }
-            What::Folder(_) | What::Layer(_) | What::Shelf(_) => None,
+            What::Shelf(made) => {
+                let trap = made.held_up.as_ref()?;
+                Some(format!("the worktree stays where it was, though the host went on: {trap}"))
+            }
+            What::Folder(_) | What::Layer(_) => None,
         }
     }
 

@@ -27,6 +27,8 @@ pub enum PushRefusal {
     WorkflowsUnknown,
     /// More bytes than policy has.
     Bytes { most: ByteSize },
+    /// More bytes than policy has for all pushes of a sandbox.
+    Total { most: ByteSize },
     /// More objects than policy has.
     Objects { most: u64 },
     /// The objects are not whole, not well formed or not there. Says what git said of them.
@@ -62,6 +64,7 @@ impl PushRefusal {
             PushRefusal::Workflows => "push_workflows",
             PushRefusal::WorkflowsUnknown => "push_workflows_unknown",
             PushRefusal::Bytes { .. } => "push_bytes",
+            PushRefusal::Total { .. } => "push_total",
             PushRefusal::Objects { .. } => "push_objects",
             PushRefusal::Pack { .. } => "push_pack",
             PushRefusal::Stale => "push_stale",
@@ -83,7 +86,7 @@ impl PushRefusal {
             PushRefusal::Delete => Some("[git] delete in belljar.toml"),
             PushRefusal::Force | PushRefusal::ForceUnknown => Some("[git] force in belljar.toml"),
             PushRefusal::Workflows | PushRefusal::WorkflowsUnknown => Some("[git] workflows in belljar.toml"),
-            PushRefusal::Bytes { .. } => Some("[git] bytes in belljar.toml"),
+            PushRefusal::Bytes { .. } | PushRefusal::Total { .. } => Some("[git] bytes in belljar.toml"),
             PushRefusal::Objects { .. } => Some("[git] objects in belljar.toml"),
             PushRefusal::NotABranch
             | PushRefusal::Pack { .. }
@@ -119,6 +122,7 @@ impl PushRefusal {
                 "cannot be shown to leave .github/workflows as it is".to_string()
             }
             PushRefusal::Bytes { most } => format!("larger than {most}"),
+            PushRefusal::Total { most } => format!("all pushes of this sandbox are larger than {most}"),
             PushRefusal::Objects { most } => format!("more than {most} objects"),
             PushRefusal::Pack { detail } => format!("bad pack: {detail}"),
             PushRefusal::Stale => "it moved meanwhile: fetch, then push again".to_string(),

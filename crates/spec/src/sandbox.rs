@@ -58,7 +58,7 @@ pub enum Compare {
     /// It is not, and costs nothing.
     #[default]
     No,
-    /// It is, at some milliseconds for a thousand files; one with very many is not compared.
+    /// It is, at some milliseconds for a thousand files; one with very many at first is not compared.
     Yes,
 }
 

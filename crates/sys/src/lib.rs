@@ -8,6 +8,7 @@ pub mod exec;
 pub mod launch;
 pub mod mount;
 pub mod net;
+pub mod orphan;
 pub mod passing;
 pub mod remove;
 pub mod seccomp;

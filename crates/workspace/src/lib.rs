@@ -17,6 +17,8 @@ mod remove;
 mod settings;
 pub mod shelf;
 pub mod touched;
+mod traps;
 
 pub use hold::Hold;
 pub use settings::HostFiles;
+pub use traps::{Trap, TrapKind};

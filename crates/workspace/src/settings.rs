@@ -115,7 +115,7 @@ fn include_condition(variable: &Variable) -> Option<&str> {
 }
 
 /// A small regular file; nothing is waited for.
-fn contents(file: &Path) -> Option<Vec<u8>> {
+pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
     if !file.metadata().ok()?.is_file() {
         return None;
     }

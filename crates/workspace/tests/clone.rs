@@ -17,6 +17,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 const ID: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const SECRET: &str = "ghp_s3cret/x+y";
@@ -263,6 +264,62 @@ fn nothing_of_a_clone_runs_and_no_link_of_it_is_followed() {
         .unwrap();
     assert!(matches!(collect(), Err(CloneError::Spoiled(_))));
     assert!(!canary.exists());
+}
+
+/// Each of them held git up until a deadline of minutes: at a pipe it waits, of a sparse file it reads every byte.
+#[test]
+fn nothing_that_an_agent_left_holds_up_who_collects() {
+    let pipe = |path: PathBuf| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    let endless = |path: PathBuf| fs::File::create(path).unwrap().set_len(1 << 42).unwrap();
+    let repository = |folder: PathBuf| {
+        fs::create_dir_all(folder.join(".git/objects")).unwrap();
+        fs::create_dir_all(folder.join(".git/refs")).unwrap();
+        pipe(folder.join(".git/HEAD"));
+    };
+    type Leave<'a> = &'a dyn Fn(&Path);
+    // What git looks at goes by the project's rules; where it cannot look, everything is named.
+    let cases: [(&str, Leave<'_>, &[&str]); 8] = [
+        ("nothing", &|_| {}, &[]),
+        (
+            "rules for files",
+            &|work| pipe(work.join("d/.gitattributes")),
+            &["d/.gitattributes", "d/file", "ignored"],
+        ),
+        ("rules for names", &|work| pipe(work.join("d/.gitignore")), &["d/.gitignore", "d/file", "ignored"]),
+        ("a pipe", &|work| pipe(work.join("pipe")), &["ignored", "pipe"]),
+        ("a committed file without end", &|work| endless(work.join("d/file")), &["d/file"]),
+        ("another file without end", &|work| endless(work.join("other")), &["other"]),
+        ("a repository", &|work| repository(work.join("new")), &["ignored", "new/.git/HEAD"]),
+        (
+            "a repository in a file's place",
+            &|work| {
+                fs::remove_file(work.join("d/file")).unwrap();
+                repository(work.join("d/file"));
+            },
+            &["d/file", "d/file/.git/HEAD", "ignored"],
+        ),
+    ];
+    for (what, leave, expected) in cases {
+        let machine = Machine::new();
+        let cloned = machine.make(&machine.spec());
+        let inside = inside(&cloned);
+        inside.commit(".gitignore", "ignored\n", "rules");
+        inside.commit("d/file", "file\n", "file");
+        inside.write("ignored", "x\n");
+        leave(&inside.folder);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (state, id) = (machine.state(), machine.id);
+        std::thread::spawn(move || {
+            let collected = clone::collect(&state, id, PushLimits::default()).unwrap();
+            let _ = sender.send(collected);
+        });
+        let collected = receiver.recv_timeout(Duration::from_secs(100)).unwrap_or_else(|_| panic!("{what}"));
+        let mut names: Vec<_> = collected.uncommitted.iter().map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!((names.as_slice(), collected.count), (expected, 2), "{what}");
+    }
 }
 
 #[test]

@@ -215,6 +215,25 @@ fn a_merge_has_the_workflows_of_a_side() {
     assert_eq!(world.seen(&base, &evil).follows, Seen::Yes);
 }
 
+/// Said in docs/git.md as what this does not hold: it is no new content, and from a push nobody sees which branch has it.
+#[test]
+fn what_the_server_has_passes_with_its_workflows() {
+    let world = World::new();
+    let old = world.head();
+    world.git(&["checkout", "-q", "-b", "somebody"]);
+    world.write(".github/workflows/ci.yml", "on: [push, pull_request]\n");
+    let theirs = world.commit();
+    // A branch is moved there, and nothing comes with it.
+    let empty = world.take(world.pack(&theirs, &[&theirs], &[])).unwrap();
+    assert_eq!((empty.wanted(), empty.facts(&update(&old, &theirs)).keeps_workflows), (vec![], Seen::Yes));
+    // Something is built on it.
+    world.write("src/main.rs", "more");
+    let mine = world.commit();
+    assert_eq!(world.seen(&theirs, &mine).keeps_workflows, Seen::Yes);
+    // As soon as the commit itself comes along, it is new.
+    assert_eq!(world.seen(&old, &mine).keeps_workflows, Seen::No);
+}
+
 #[test]
 fn going_back_or_aside_is_not_going_forward() {
     let world = World::new();

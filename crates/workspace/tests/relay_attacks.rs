@@ -315,6 +315,26 @@ fn too_much() {
 }
 
 #[test]
+fn many_pushes_do_not_fill_the_disk() {
+    let limits = PushLimits { bytes: ByteSize::bytes(20 << 10), objects: 100 };
+    let stage = Stage::with(RefPolicy { limits, ..policy() });
+    let clone = working(&stage);
+    // Each of them is allowed; ten times as much as one of them may have is not.
+    let mut landed = 0;
+    while try_push(&clone, &[&format!("HEAD:agent/{landed}")]).status.success() {
+        landed += 1;
+        assert!(landed < 100, "there is no end");
+    }
+    assert!(landed > 10, "{landed}");
+    clone.commit("work", "more\n", "more");
+    refused(&stage, &clone, &["agent/x"], "push_total", "all pushes of this sandbox are larger than 200k");
+    // Another sandbox begins anew.
+    let next = stage.landing(belljar_workspace::relay::LANDING);
+    clone.git(&["remote", "set-url", "host", &next.url()]);
+    push(&clone, &["agent/x"]);
+}
+
+#[test]
 fn objects_that_are_not_shown_cannot_be_had_by_name() {
     let stage = Stage::of(policy(), |folder| {
         let host = Repository::with_commit(folder);

@@ -6,8 +6,10 @@
 mod relay;
 mod repository;
 
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use belljar_workspace::quarantine::sweep;
-use relay::{policy, serve, try_push};
+use relay::{Raw, commands, indexer, policy, serve, try_push};
 use repository::{Repository, directory, git};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -114,6 +116,28 @@ fn leftovers(place: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+#[test]
+fn who_unpacks_dies_with_its_relay() {
+    let (_guard, place) = directory();
+    Repository::with_commit(&place.join("host"));
+    fs::create_dir(place.join("state")).unwrap();
+    let (mut child, address) = start(&place);
+    let mut raw = Raw::push(address.parse().unwrap());
+    let (zero, new) = ("0".repeat(40), "a".repeat(40));
+    raw.send(&commands(&[(zero, new, "refs/heads/agent/x")]));
+    // The beginning of a pack, and then nothing.
+    raw.send(b"PACK\0\0\0\x02\0\0\0\x03");
+    let process = indexer(&place.join("state"));
+    let handle = pidfd_open(process, PidfdFlags::empty()).unwrap();
+    // As one that computes: it does not notice that nobody sends any more.
+    kill_process(process, Signal::STOP).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
+    let _ = pidfd_send_signal(&handle, Signal::KILL);
+    assert_eq!(ended, Ok(1));
 }
 
 #[test]

@@ -11,6 +11,8 @@ use repository::{Repository, directory, git};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// A host with a repository, and a state directory.
 struct Machine {
@@ -307,7 +309,7 @@ fn a_kill_at_any_moment_is_made_good() {
     machine.host.git(&["commit", "-q", "-m", "many"]);
     machine.host.git(&["branch", "work"]);
     for round in 0..30_u64 {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "provisions_until_it_is_killed", "--ignored"])
             .env("KILLED_STATE", machine.state())
             .env("KILLED_HOST", &machine.host.folder)
@@ -544,13 +546,82 @@ fn a_pipe_in_the_way_stops_nobody() {
         let made = machine.provision("work");
         let pipe = made.git.common.join(path);
         let _ = fs::remove_file(&pipe);
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         fs::remove_dir_all(&made.folder).unwrap();
         drop(made);
         machine.host.git(&["checkout", "-q", "work"]);
         machine.host.commit("second", "2\n", "second");
         // It may say no; it may not wait.
         let _ = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
+    }
+}
+
+/// Each of them held git up until a deadline of minutes: at a pipe it waits, of a sparse file it reads every byte.
+#[test]
+fn nothing_that_an_agent_left_holds_up_the_next_start() {
+    let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let repository = |folder: &Path| {
+        for name in ["objects", "refs"] {
+            fs::create_dir_all(folder.join(".git").join(name)).unwrap();
+        }
+        pipe(&folder.join(".git/HEAD"));
+    };
+    let endless = |path: &Path| fs::File::create(path).unwrap().set_len(1 << 42).unwrap();
+    type Leave<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Leave<'_>, Option<&str>); 9] = [
+        ("nothing", &|_| {}, None),
+        (
+            "a pipe for rules",
+            &|tree| pipe(&tree.join("d/.gitattributes")),
+            Some("`d/.gitattributes` is a pipe"),
+        ),
+        ("a pipe for a file", &|tree| pipe(&tree.join("d/file")), Some("`d/file` is a pipe")),
+        ("a file without end", &|tree| endless(&tree.join("d/file")), Some("`d/file` is far too large")),
+        (
+            "rules without end",
+            &|tree| endless(&tree.join(".gitignore")),
+            Some("`.gitignore` is far too large"),
+        ),
+        ("a repository for a file", &|tree| repository(&tree.join("d/file")), None),
+        ("a repository for a submodule", &|tree| repository(&tree.join("module")), None),
+        (
+            "rules where a file comes to",
+            &|tree| pipe(&tree.join("new/.gitignore")),
+            Some("`new/.gitignore` is a pipe"),
+        ),
+        (
+            "a repository where a file comes to",
+            &|tree| repository(&tree.join("new/file")),
+            Some("`new/file/.git/HEAD` is a pipe"),
+        ),
+    ];
+    for (what, leave, held_up) in cases {
+        let machine = Machine::new();
+        machine.host.commit("d/file", "file\n", "file");
+        let first = machine.host.git(&["rev-parse", "HEAD"]);
+        machine.host.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{first},module")]);
+        machine.host.git(&["commit", "-q", "-m", "module"]);
+        machine.host.git(&["branch", "work"]);
+        let tree = machine.provision("work").folder;
+        fs::create_dir(tree.join("new")).unwrap();
+        let _ = fs::remove_file(tree.join("d/file"));
+        leave(&tree);
+        if !tree.join("d/file").exists() {
+            fs::write(tree.join("d/file"), "file\n").unwrap();
+        }
+        machine.host.git(&["checkout", "-q", "work"]);
+        machine.host.commit("new/file", "2\n", "second");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (state, folder) = (machine.state(), machine.host.folder.clone());
+        std::thread::spawn(move || {
+            let made = shelf::provision(&state, &folder, Some(&name("work"))).unwrap();
+            let _ = sender.send(made);
+        });
+        let made = receiver.recv_timeout(Duration::from_secs(100)).unwrap_or_else(|_| panic!("{what}"));
+        let forwarded = matches!(what, "nothing" | "a repository for a submodule");
+        let expected = if forwarded { Outcome::Forwarded } else { Outcome::Kept };
+        assert_eq!(made.outcome, expected, "{what}");
+        assert_eq!(made.held_up.map(|trap| trap.to_string()).as_deref(), held_up, "{what}");
     }
 }
 

@@ -399,11 +399,13 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
             path("kept", "modified"),
             path("new/file", "added"),
             path("new/folder", "added"),
-            path("repo/.git", "added"),
+            path("repo/.git/HEAD", "added"),
+            path("repo/.git/refs/heads", "added"),
+            path("repo/.git/refs/tags", "added"),
         ];
         let expected = match compare {
             Compare::Yes => {
-                serde_json::json!({ "touched": { "added": 3, "modified": 1, "deleted": 1, "paths": paths } })
+                serde_json::json!({ "touched": { "added": 5, "modified": 1, "deleted": 1, "paths": paths } })
             }
             Compare::No => serde_json::Value::Null,
         };

@@ -23,7 +23,6 @@ pub(super) static CLAUDE: Adapter = Adapter {
     interactive,
     parser: parse::claude::parser,
     context: ".claude/CLAUDE.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {
@@ -74,6 +73,9 @@ fn with_settings(setup: Setup, task: &Task) -> Setup {
     if !task.web_search {
         setup = setup.args(["--disallowedTools", "WebSearch,WebFetch"]);
     }
+    // A folder's settings may name another model's server, and count for more than the environment; these count for more.
+    let route = json!({ "env": { "ANTHROPIC_BASE_URL": task.route, "ANTHROPIC_API_KEY": KEY } });
+    setup = setup.args(["--settings", &route.to_string()]);
     let settings = json!({
         "skipDangerousModePermissionPrompt": true,
         // Its makers are asked before each page otherwise.
@@ -101,7 +103,7 @@ mod tests {
         let task = Task { effort: Some(Effort::High), ..task(UpstreamKind::Anthropic, Some(&model)) };
         assert_eq!(
             shown(&headless(&task)),
-            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model claude-sonnet-4-5 --effort high --disallowedTools WebSearch,WebFetch
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model claude-sonnet-4-5 --effort high --disallowedTools WebSearch,WebFetch --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}}
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1
@@ -124,7 +126,7 @@ CLAUDE_CODE_MAX_RETRIES=4
         };
         assert_eq!(
             shown(&headless(&task)),
-            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model gpt-5
+            r#"/opt/agent -p --output-format stream-json --verbose --dangerously-skip-permissions --model gpt-5 --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}}
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1
@@ -145,7 +147,7 @@ CLAUDE_CODE_DISABLE_THINKING=1
     fn a_terminal_comes_up_ready() {
         assert_eq!(
             shown(&interactive(&task(UpstreamKind::Anthropic, None))),
-            r#"/opt/agent --dangerously-skip-permissions --disallowedTools WebSearch,WebFetch -- - fix it
+            r#"/opt/agent --dangerously-skip-permissions --disallowedTools WebSearch,WebFetch --settings {"env":{"ANTHROPIC_API_KEY":"KEY","ANTHROPIC_BASE_URL":"ROUTE"}} -- - fix it
 ANTHROPIC_BASE_URL=ROUTE
 ANTHROPIC_API_KEY=KEY
 IS_SANDBOX=1

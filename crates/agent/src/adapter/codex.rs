@@ -23,7 +23,6 @@ pub(super) static CODEX: Adapter = Adapter {
     interactive,
     parser: parse::codex::parser,
     context: ".codex/AGENTS.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {

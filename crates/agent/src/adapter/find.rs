@@ -97,13 +97,13 @@ fn incomplete(adapter: &Adapter, root: &Path) -> SandboxError {
 }
 
 /// A package of npm.
-struct Package {
+pub(super) struct Package {
     root: PathBuf,
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 /// The package of that name that a file is in.
-fn package(file: &Path, name: &str) -> Option<Package> {
+pub(super) fn package(file: &Path, name: &str) -> Option<Package> {
     file.ancestors().skip(1).find_map(|root| {
         let text = read_some(&root.join("package.json"), MANIFEST)?;
         let manifest: Value = serde_json::from_slice(&text).ok()?;
@@ -150,7 +150,9 @@ fn is_elf(file: &Path) -> bool {
     read_some(file, 4).is_some_and(|start| start == b"\x7fELF")
 }
 
-fn read_some(file: &Path, limit: u64) -> Option<Vec<u8>> {
+pub(super) fn read_some(file: &Path, limit: u64) -> Option<Vec<u8>> {
+    // Of a pipe nobody would ever see the end.
+    fs::metadata(file).ok().filter(|found| found.is_file())?;
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(bytes)

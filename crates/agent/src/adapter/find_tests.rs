@@ -35,9 +35,13 @@ impl Machine {
         self.write(&format!("{root}/package.json"), manifest.as_bytes());
     }
 
-    /// A node that is no more than its version.
-    fn node(&self, path: &str, version: &str) {
-        self.write(path, format!("#!/bin/sh\necho v{version}\n").as_bytes());
+    /// A release of node that must not be run to be asked which it is.
+    fn node(&self, root: &str, version: (u32, u32)) {
+        let trap = self.root().join("was-run");
+        self.write(&format!("{root}/bin/node"), format!("#!/bin/sh\ntouch {}\n", trap.display()).as_bytes());
+        let header =
+            format!("#define NODE_MAJOR_VERSION {}\n#define NODE_MINOR_VERSION {}\n", version.0, version.1);
+        self.write(&format!("{root}/include/node/node_version.h"), header.as_bytes());
     }
 
     fn find(&self, agent: &str) -> Result<Found, SandboxError> {
@@ -170,12 +174,12 @@ fn an_agent_for_node_comes_with_a_node_that_is_new_enough() {
         .write("lib/node_modules/@earendil-works/pi-coding-agent/dist/cli.js", b"#!/usr/bin/env node\n");
     machine.link("bin/pi", "../lib/node_modules/@earendil-works/pi-coding-agent/dist/cli.js");
     let error = machine.find("pi").unwrap_err();
-    assert_eq!(error.message, "pi needs node 22.19 or newer, and there is no `node` on PATH that runs");
-    machine.node("bin/node", "20.20.2");
+    assert_eq!(error.message, "pi needs node 22.19 or newer, and there is no `node` on PATH");
+    machine.node(".", (20, 20));
     let error = machine.find("pi").unwrap_err();
     let node = machine.root().join("bin/node");
     assert_eq!(error.message, format!("pi needs node 22.19 or newer, and `{}` is 20.20", node.display()));
-    machine.node("node/24/bin/node", "24.1.0");
+    machine.node("node/24", (24, 1));
     let found = find(
         named("pi").unwrap(),
         &std::env::join_paths([machine.root().join("bin"), machine.root().join("node/24/bin")]).unwrap(),
@@ -187,6 +191,7 @@ fn an_agent_for_node_comes_with_a_node_that_is_new_enough() {
         (found.program, found.needs),
         (program, vec![machine.root().join("lib/node_modules"), folder])
     );
+    assert!(!machine.root().join("was-run").exists());
 }
 
 #[test]

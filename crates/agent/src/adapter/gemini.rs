@@ -20,7 +20,6 @@ pub(super) static GEMINI: Adapter = Adapter {
     interactive,
     parser: parse::gemini::parser,
     context: ".gemini/GEMINI.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {

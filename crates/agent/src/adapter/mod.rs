@@ -61,8 +61,6 @@ pub struct Adapter {
     pub parser: fn() -> Box<dyn Parser>,
     /// Where below the home it reads what it should know, whatever the folder.
     pub context: &'static str,
-    /// What it reads in the folder it works in.
-    pub folder_file: &'static str,
 }
 
 /// What it is to do, and where.

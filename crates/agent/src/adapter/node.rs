@@ -1,24 +1,25 @@
 //! The node that runs an agent: the first on PATH that is new enough.
 
-use super::{Adapter, find::on_path};
+use super::Adapter;
+use super::find::{on_path, package, read_some};
 use belljar_spec::SandboxError;
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The folder that has it, to be searched first inside.
 pub(super) fn find(adapter: &Adapter, path: &OsStr, oldest: (u32, u32)) -> Result<PathBuf, SandboxError> {
     let (major, minor) = oldest;
-    let mut older = None;
+    let (mut older, mut unknown) = (None, None);
     for place in on_path(path, "node") {
         match version(&place) {
             Some(version) if version >= oldest => return Ok(folder(&place)),
             Some(version) => older = older.or(Some((place, version))),
-            None => {}
+            None => unknown = unknown.or(Some(place)),
         }
+    }
+    // A distribution's own says nowhere which it is. If it is too old, the agent says so.
+    if let Some(place) = unknown {
+        return Ok(folder(&place));
     }
     let needed = if minor == 0 { major.to_string() } else { format!("{major}.{minor}") };
     let message = match older {
@@ -27,10 +28,7 @@ pub(super) fn find(adapter: &Adapter, path: &OsStr, oldest: (u32, u32)) -> Resul
             adapter.title,
             place.display()
         ),
-        None => format!(
-            "{} needs node {needed} or newer, and there is no `node` on PATH that runs",
-            adapter.title
-        ),
+        None => format!("{} needs node {needed} or newer, and there is no `node` on PATH", adapter.title),
     };
     Err(SandboxError::unavailable("agent_needs_node", message)
         .hint("`npm install -g node@24`, or https://nodejs.org; its folder goes into PATH"))
@@ -43,30 +41,31 @@ fn folder(place: &Path) -> PathBuf {
     named.parent().unwrap_or(Path::new("/")).to_path_buf()
 }
 
-/// What it says of itself; nothing if it does not say so soon.
+/// Which it is, by what lies beside it: the manifest of its package, or the header that every release has. A `node` on PATH is
+/// not run to be asked: the folder may be one that an agent has written to.
 fn version(node: &Path) -> Option<(u32, u32)> {
-    let mut asked = Command::new(node)
-        .arg("--version")
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let deadline = Instant::now() + PATIENCE;
-    while asked.try_wait().ok()?.is_none() {
-        if Instant::now() >= deadline {
-            let _ = asked.kill();
-            let _ = asked.wait();
-            return None;
+    let real = node.canonicalize().ok()?;
+    let packaged = package(&real, "node").and_then(|package| package.version);
+    let header = || {
+        let header = real.parent()?.parent()?.join("include/node/node_version.h");
+        String::from_utf8(read_some(&header, HEADER)?).ok()
+    };
+    match packaged {
+        Some(version) => {
+            let mut numbers = version.split('.');
+            Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
         }
-        sleep(Duration::from_millis(5));
+        None => {
+            let header = header()?;
+            let number = |name: &str| {
+                let line =
+                    header.lines().find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name))?;
+                line.trim().parse().ok()
+            };
+            Some((number("NODE_MAJOR_VERSION ")?, number("NODE_MINOR_VERSION ")?))
+        }
     }
-    let mut said = String::new();
-    asked.stdout.take()?.take(64).read_to_string(&mut said).ok()?;
-    let mut numbers = said.trim().strip_prefix('v')?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// It takes a twentieth of a second; on a machine with much to do, a hundred times that.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Far more than it has.
+const HEADER: u64 = 64 * 1024;

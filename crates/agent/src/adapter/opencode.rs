@@ -23,7 +23,6 @@ pub(super) static OPENCODE: Adapter = Adapter {
     interactive,
     parser: parse::opencode::parser,
     context: ".config/opencode/AGENTS.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {

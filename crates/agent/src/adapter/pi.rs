@@ -21,7 +21,6 @@ pub(super) static PI: Adapter = Adapter {
     interactive,
     parser: parse::pi::parser,
     context: ".pi/agent/AGENTS.md",
-    folder_file: "AGENTS.md",
 };
 
 fn headless(task: &Task) -> Setup {

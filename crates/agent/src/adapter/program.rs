@@ -28,7 +28,6 @@ pub static PROGRAM: Adapter = Adapter {
     interactive: headless,
     parser: parse::program::parser,
     context: CONTEXT,
-    folder_file: "AGENTS.md",
 };
 
 /// Where it is. A path that begins at the root is a program of the host; any other one is looked for in the workspace, as

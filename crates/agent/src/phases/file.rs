@@ -3,6 +3,7 @@
 
 use super::{Phase, answers};
 use crate::input;
+use crate::opened::Named;
 use crate::run::Agent;
 use belljar_engine::config::{EgressFlags, GitHubFlags, TomlText, WebSearch};
 use belljar_engine::layer::quote;
@@ -11,15 +12,17 @@ use belljar_spec::egress::{Mode, Rule, RuleSource};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use toml::Spanned;
 
-/// The phases of a file. What it names is looked for beside it.
+/// The phases of a file that a person named. What it names itself is looked for beneath its folder, and nowhere else: an agent
+/// that works there could have written it.
 pub fn read(path: &Path) -> Result<Vec<Phase>, SandboxError> {
-    let content = std::fs::read_to_string(path).map_err(|error| {
-        let message = format!("the phases `{}` cannot be read: {error}", shown(path));
-        SandboxError::policy("phases_unreadable", message).hint("name a file in TOML; docs/agents.md has one")
+    let content = input::named(path, MAX, "phases").map_err(|error| {
+        let message = format!("the phases are not read: {}", error.message);
+        let error = SandboxError { message, code: "phases_unreadable", ..error };
+        error.hint("name a file in TOML; docs/agents.md has one")
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     understand(&TomlText { name: &shown(path), content: &content }, folder)
@@ -152,7 +155,8 @@ impl Reader<'_> {
             (Some(prompt), None) => input::prompt(prompt.get_ref().clone().into_bytes(), "`prompt`")
                 .map_err(|error| self.moved(prompt, error)),
             (None, Some(file)) => {
-                input::prompt_file(&self.folder.join(file.get_ref())).map_err(|error| self.moved(file, error))
+                let named = Named::ByFileOf(self.folder);
+                input::prompt_named(named, file.get_ref().as_ref()).map_err(|error| self.moved(file, error))
             }
         }
     }
@@ -190,14 +194,12 @@ impl Reader<'_> {
     }
 
     fn context(&self) -> Result<Vec<(String, String)>, SandboxError> {
-        let Some(written) = self.own.context.as_ref().or(self.defaults.context.as_ref()) else {
-            return Ok(Vec::new());
-        };
-        let paths: Vec<PathBuf> = written.iter().map(|path| self.folder.join(path.get_ref())).collect();
-        input::context(&paths).map_err(|error| match written.first() {
-            Some(first) => self.moved(first, error),
-            None => error,
-        })
+        let mut known = Vec::new();
+        for path in self.own.context.as_ref().or(self.defaults.context.as_ref()).into_iter().flatten() {
+            input::context_named(Named::ByFileOf(self.folder), path.get_ref().as_ref(), &mut known)
+                .map_err(|error| self.moved(path, error))?;
+        }
+        Ok(known)
     }
 
     fn value<T: FromStr<Err: Display>>(
@@ -256,5 +258,7 @@ fn shown(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
 }
 
+/// Far more than anybody writes by hand.
+const MAX: u64 = 1 << 20;
 const EXAMPLE: &str =
     "a phase is `[[phase]]`, and below it `name`, `agent` and `prompt`; docs/agents.md has a whole file";

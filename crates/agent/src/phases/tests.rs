@@ -3,7 +3,10 @@ use super::*;
 use belljar_engine::config::TomlText;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
+use belljar_sys::rustix;
+use belljar_sys::rustix::fs::{CWD, FileType, mknodat};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 /// Phases of a file in a folder with a prompt and a note beside it.
 fn read(content: &str) -> Result<Vec<Phase>, SandboxError> {
@@ -125,4 +128,59 @@ fn what_is_wrong_is_said_with_its_line_and_what_to_write() {
         assert!(said.contains(hint), "{content}: {said}");
         assert!(!error.message.contains('\n'), "{content}: {}", error.message);
     }
+}
+
+#[test]
+fn what_a_file_names_lies_beneath_its_folder() {
+    let (folder, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| folder.path().join(name);
+    fs::write(host.path().join("secret.md"), "secret").unwrap();
+    fs::create_dir_all(at("in/folder")).unwrap();
+    fs::write(at("secret.md"), "secret").unwrap();
+    fs::write(at("in/folder/a.md"), "one").unwrap();
+    symlink(host.path(), at("in/out")).unwrap();
+    symlink(host.path().join("secret.md"), at("in/link.md")).unwrap();
+    mknodat(CWD, at("in/pipe.md"), FileType::Fifo, fs_mode(), 0).unwrap();
+    let read = |line: &str| {
+        let prompt = if line.starts_with("prompt_file") { "" } else { "prompt = \"x\"" };
+        let content = format!("[[phase]]\nname = \"a\"\nagent = \"pi\"\n{line}\n{prompt}");
+        fs::write(at("in/phases.toml"), content).unwrap();
+        super::read(&at("in/phases.toml"))
+    };
+    assert_eq!(read("prompt_file = \"./folder/a.md\"").unwrap()[0].prompt, "one");
+    assert_eq!(read("context = [\"folder\"]").unwrap()[0].context, [("folder/a.md".into(), "one".into())]);
+    let absolute = host.path().join("secret.md").display().to_string();
+    for (path, said) in [
+        (absolute.as_str(), "may lie outside of the folder"),
+        ("../secret.md", "may lie outside of the folder"),
+        ("folder/../../secret.md", "may lie outside of the folder"),
+        ("link.md", "leads over a link"),
+        ("out/secret.md", "leads over a link"),
+        ("pipe.md", "is not a regular file"),
+    ] {
+        for line in [format!("prompt_file = \"{path}\""), format!("context = [\"folder\", \"{path}\"]")] {
+            let error = read(&line).err().unwrap_or_else(|| panic!("{line} is read"));
+            assert!(
+                error.message.contains("phases.toml:4: ") && error.message.contains(said),
+                "{line}: {error}"
+            );
+            assert!(error.hint.is_some(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn phases_are_a_regular_file_of_a_sane_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("phases.toml");
+    mknodat(CWD, &path, FileType::Fifo, fs_mode(), 0).unwrap();
+    let said = |path| super::read(path).err().expect("it is not read").message;
+    assert!(said(&path).ends_with("it is not a regular file"), "{}", said(&path));
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(said(&path).ends_with("it may have 1 MiB"), "{}", said(&path));
+}
+
+fn fs_mode() -> rustix::fs::Mode {
+    rustix::fs::Mode::RWXU
 }

@@ -6,6 +6,7 @@
 
 use super::course::Course;
 use crate::claims::Claims;
+use crate::entry::{Entry, System};
 use crate::stream::Stream;
 use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running, Sandbox};
 use belljar_spec::{Command, LimitHit, SandboxError, Stdin};
@@ -44,7 +45,8 @@ pub(super) async fn attend(
     };
     let Running { mut events, inputs } = sandbox.spawn(&command).await?;
     let (say, said) = unbounded_channel();
-    let mut written = Written { room: sandbox.limits().output.value.as_u64(), stderr: Vec::new() };
+    let mut written =
+        Written { room: sandbox.limits().output.value.as_u64(), warned: false, stderr: Vec::new() };
     let watched = watch(&mut events, &mut stream, course, &mut written, &say, deadline, stop);
     let (output, cancelled, timed_out) = tokio::select! {
         outcome = watched => outcome?,
@@ -53,7 +55,7 @@ pub(super) async fn attend(
     let (rest, claims) = stream.end();
     rest.iter().for_each(|heard| course.heard(heard));
     let stderr = tail(&written.stderr);
-    let limit = output.limit.or((written.room == 0).then_some(LimitHit::OutputTruncated));
+    let limit = output.limit.or(written.warned.then_some(LimitHit::OutputTruncated));
     Ok(Attended {
         output: ExecOutput { limit, ..output },
         claims,
@@ -69,6 +71,8 @@ pub(super) async fn attend(
 struct Written {
     /// For standard output.
     room: u64,
+    /// It was said that there is no more.
+    warned: bool,
     stderr: Vec<u8>,
 }
 
@@ -95,18 +99,8 @@ async fn watch(
     loop {
         let until = ending.unwrap_or(deadline);
         tokio::select! {
+            // Time and ctrl-C first: an agent that never stops writing is ended like any other.
             biased;
-            event = events.next() => match event? {
-                Output::Stdout(bytes) => {
-                    let kept = usize::try_from(written.room).unwrap_or(usize::MAX).min(bytes.len());
-                    written.room -= kept as u64;
-                    for heard in stream.feed(&bytes[..kept]) {
-                        course.heard(&heard);
-                    }
-                }
-                Output::Stderr(bytes) => written.note(&bytes),
-                Output::Ended(output) => return Ok((output, cancelled, timed_out)),
-            },
             () = stop.as_mut(), if !cancelled && !timed_out => {
                 cancelled = true;
                 ending = Some(Instant::now() + GRACE);
@@ -127,6 +121,21 @@ async fn watch(
                     let message = "the agent was killed, and the sandbox does not say that it ended";
                     return Err(SandboxError::runtime("guest_silent", message));
                 }
+            },
+            event = events.next() => match event? {
+                Output::Stdout(bytes) => {
+                    let kept = usize::try_from(written.room).unwrap_or(usize::MAX).min(bytes.len());
+                    written.room -= kept as u64;
+                    if kept < bytes.len() && !std::mem::replace(&mut written.warned, true) {
+                        let text = "the agent wrote more than is kept: what comes after this is not in the log".into();
+                        course.write(Entry::System(System::Warning { text }));
+                    }
+                    for heard in stream.feed(&bytes[..kept]) {
+                        course.heard(&heard);
+                    }
+                }
+                Output::Stderr(bytes) => written.note(&bytes),
+                Output::Ended(output) => return Ok((output, cancelled, timed_out)),
             },
         }
     }

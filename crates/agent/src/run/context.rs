@@ -6,8 +6,8 @@ use belljar_spec::egress::Mode;
 use belljar_spec::workspace::WorkspaceMode;
 use std::fmt::Write;
 
-/// The text. `has_own` says that the folder has an AGENTS.md that this agent would not find by itself.
-pub(super) fn context(spec: &SandboxSpec, cwd: &str, own: Option<&str>, more: &[(String, String)]) -> String {
+/// The text.
+pub(super) fn context(spec: &SandboxSpec, cwd: &str, more: &[(String, String)]) -> String {
     let mut text = String::from("# Where you are\n\n");
     let _ = writeln!(
         text,
@@ -19,9 +19,6 @@ pub(super) fn context(spec: &SandboxSpec, cwd: &str, own: Option<&str>, more: &[
         "- Keys in your environment are placeholders. They work where they belong, and nowhere else.\n",
     );
     text.push_str("- `.git/hooks`, `.git/config` and other protected files cannot be changed: that is no error of yours.\n");
-    if let Some(own) = own {
-        let _ = write!(text, "\n@{own}\n");
-    }
     for (name, content) in more {
         let _ = write!(text, "\n<!-- {} -->\n{}\n", name.replace("--", "- -"), content.trim_end());
     }

@@ -3,13 +3,16 @@
 use super::{RunRequest, RunResult, Stopped};
 use crate::claims::Claims;
 use crate::entry::{Entry, Step, StepState, System, UserContent, UserMessage};
-use crate::heard::{Heard, Said};
+use crate::heard::Heard;
 use crate::log::Log;
 use crate::stop::StopReason;
 use belljar_engine::touched::Compared;
 use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
 use belljar_spec::{SandboxError, SandboxId};
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,8 +21,6 @@ pub(super) struct Course<'w> {
     since: Instant,
     step: Option<(Step, Instant)>,
     pub(super) result: RunResult,
-    /// The agent has called a tool: something may have been done.
-    pub(super) called_tools: bool,
 }
 
 impl<'w> Course<'w> {
@@ -49,7 +50,6 @@ impl<'w> Course<'w> {
             exit_code: None,
             signal: None,
             limit: None,
-            attempts: 0,
             backend: None,
             llm: None,
             calls: None,
@@ -60,8 +60,9 @@ impl<'w> Course<'w> {
             kind: None,
             claims: Claims::default(),
             stderr: String::new(),
+            not_kept: None,
         };
-        let mut course = Course { log, since: now, step: None, result, called_tools: false };
+        let mut course = Course { log, since: now, step: None, result };
         let content = UserContent::Prompt(request.prompt.clone());
         course.write(Entry::User { message: UserMessage { role: "user".into(), content } });
         course
@@ -72,9 +73,6 @@ impl<'w> Course<'w> {
     }
 
     pub(super) fn heard(&mut self, heard: &Heard) {
-        if let Heard::Message { blocks, .. } = heard {
-            self.called_tools |= blocks.iter().any(|block| matches!(block, Said::ToolUse { .. }));
-        }
         self.log.heard(heard);
     }
 
@@ -143,15 +141,15 @@ impl<'w> Course<'w> {
     }
 
     /// Writes the last line, and the result beside the log.
-    pub(super) fn finish(mut self, directory: &Path) -> Result<RunResult, SandboxError> {
+    pub(super) fn finish(mut self, directory: &Path) -> RunResult {
         self.done();
         self.result.duration_ms = self.since.elapsed().as_millis() as u64;
         self.write(Entry::Result(Box::new(self.result.summary())));
-        let kept = keep(directory, &self.result);
-        if let Some(failure) = self.log.failure() {
-            self.result.hint.get_or_insert_with(|| format!("the log is not whole: {failure}"));
-        }
-        kept.map(|()| self.result)
+        // The work is done, and its account is what the caller gets: where it cannot be kept, that is said beside it.
+        let kept = keep(directory, &self.result).err().map(|error| error.message);
+        let log = self.log.failure().map(|failure| format!("the log is not whole: {failure}"));
+        self.result.not_kept = kept.or(log);
+        self.result
     }
 
     fn say(&mut self, step: Step, state: StepState, duration_ms: Option<u64>, error: Option<String>) {
@@ -164,7 +162,10 @@ fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
     let text = serde_json::to_string_pretty(result)
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
     let (new, file) = (directory.join("result.json.new"), directory.join("result.json"));
-    let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, &file));
+    // A link of that name is somebody else's, and is not followed.
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    let written = made.and_then(|mut made| made.write_all((text + "\n").as_bytes()));
+    let written = written.and_then(|()| std::fs::rename(&new, &file));
     written.map_err(|error| {
         let message = format!("cannot write the result to {}: {error}", file.display());
         SandboxError::runtime("result_not_kept", message)

@@ -2,7 +2,7 @@
 //! says only fills in what they cannot know.
 //!
 //! ```text
-//! stopped by us > never started > killed > answered > what the gateway saw last > what the agent says > its exit code
+//! stopped by us > never started > killed > what the gateway saw last > answered > what the agent says > its exit code
 //! ```
 
 use crate::claims::{Claims, Ending};
@@ -23,8 +23,8 @@ pub(super) struct Facts<'f> {
     /// Its output broke off within a line.
     pub(super) torn: bool,
     pub(super) calls: LlmOutcomes,
-    /// What it wrote to standard error: the end of it.
-    pub(super) stderr: &'f str,
+    /// It is an agent that does nothing without its model.
+    pub(super) needs_model: bool,
 }
 
 /// Why it is over, and what went wrong in a sentence.
@@ -45,8 +45,10 @@ fn reason(facts: &Facts<'_>, claims: &Claims) -> StopReason {
     }
     let has_answer = claims.output.as_deref().is_some_and(|output| !output.trim().is_empty());
     let answered = claims.ending == Some(Ending::Answered);
-    // Some agents kill themselves when they are done; most say so before.
-    if answered && has_answer && facts.exit_code == Some(0) && !facts.torn {
+    let at_gateway = facts.calls.last.and_then(from_gateway);
+    // Whatever writes to the agent's output can say that it answered. The gateway saw its last call.
+    let fine = facts.exit_code == Some(0) && !facts.torn && at_gateway.is_none();
+    if answered && has_answer && fine && facts.asked() && facts.limit != Some(LimitHit::OutputTruncated) {
         return StopReason::Success;
     }
     match facts.limit {
@@ -58,11 +60,8 @@ fn reason(facts: &Facts<'_>, claims: &Claims) -> StopReason {
     if facts.signal.is_some() {
         return StopReason::ErrorKilled;
     }
-    match facts.calls.last.and_then(from_gateway) {
-        // It had an answer before something that it could do without failed: a title, a summary.
-        Some(_) if answered && has_answer => {}
-        Some(reason) => return reason,
-        None => {}
+    if let Some(reason) = at_gateway {
+        return reason;
     }
     match claims.ending {
         Some(Ending::Length) => StopReason::ErrorLength,
@@ -71,11 +70,20 @@ fn reason(facts: &Facts<'_>, claims: &Claims) -> StopReason {
         Some(Ending::Aborted) => StopReason::ErrorKilled,
         Some(Ending::Error) => StopReason::ErrorAgent,
         Some(Ending::OnTool) => StopReason::ErrorTruncated,
+        _ if facts.limit == Some(LimitHit::OutputTruncated) => StopReason::ErrorTruncated,
         None if facts.torn => StopReason::ErrorTruncated,
         _ if facts.exit_code != Some(0) => StopReason::ErrorExit,
         _ if claims.error.is_some() && !has_answer => StopReason::ErrorAgent,
         _ if claims.tool_failed && !has_answer => StopReason::ErrorTool,
         Some(Ending::Answered) | None => StopReason::Unknown,
+    }
+}
+
+impl Facts<'_> {
+    /// Whether its answer can have come from its model: from another one, that something inside played, it is none. A program
+    /// of one's own may do without.
+    fn asked(&self) -> bool {
+        self.calls.answered > 0 || !self.needs_model
     }
 }
 
@@ -100,6 +108,9 @@ fn from_gateway(last: LlmOutcome) -> Option<StopReason> {
 fn sentence(reason: StopReason, facts: &Facts<'_>, claims: &Claims) -> String {
     let what = match reason {
         StopReason::Success => return String::new(),
+        StopReason::Unknown if !facts.asked() => {
+            "the agent's answer is not its model's, which was never asked".into()
+        }
         StopReason::Unknown => "the agent ended without an answer".to_string(),
         StopReason::ErrorAgent => "the agent says that something went wrong".into(),
         StopReason::ErrorTool => "a tool failed, and the agent said nothing more".into(),
@@ -128,10 +139,12 @@ fn sentence(reason: StopReason, facts: &Facts<'_>, claims: &Claims) -> String {
         }
         StopReason::ErrorSandbox => "the sandbox broke".into(),
     };
-    let said =
-        claims.error.as_deref().or_else(|| facts.stderr.lines().rev().find(|line| !line.trim().is_empty()));
-    match said {
-        Some(said) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorStart) => {
+    // What the gateway answered comes back as the agent's error. It is our word, and says more.
+    if let Some((_, ours)) = claims.error.as_deref().and_then(|error| error.split_once("belljar: ")) {
+        return format!("{what}: {}", short(ours));
+    }
+    match &claims.error {
+        Some(said) if !matches!(reason, StopReason::ErrorCancelled | StopReason::ErrorTimeout) => {
             format!("{what}; the agent's words: {}", short(said))
         }
         _ => what,
@@ -180,9 +193,13 @@ mod tests {
     fn an_answer_is_a_success_only_with_a_clean_end() {
         let answer = says(Ending::Answered, "done");
         assert_eq!(judge(&ended(0), &answer), (StopReason::Success, None));
-        // A title that failed at the very end is nothing that was asked for.
-        let title = last(ended(0), LlmOutcome::Status { status: 500 });
-        assert_eq!(judge(&title, &answer).0, StopReason::Success);
+        // What a tool wrote to the agent's output is no answer while the last call failed.
+        let forged = last(ended(0), LlmOutcome::BudgetSpent);
+        assert_eq!(judge(&forged, &answer).0, StopReason::ErrorBudget);
+        let unasked = Facts { needs_model: true, ..ended(0) };
+        assert_eq!(judge(&unasked, &answer).0, StopReason::Unknown);
+        let cut = Facts { limit: Some(LimitHit::OutputTruncated), ..ended(0) };
+        assert_eq!(judge(&cut, &answer).0, StopReason::ErrorTruncated);
         assert_eq!(judge(&ended(1), &answer).0, StopReason::ErrorExit);
         assert_eq!(judge(&ended(0), &says(Ending::Answered, " \n")).0, StopReason::Unknown);
         let torn = Facts { torn: true, ..ended(0) };

@@ -26,7 +26,7 @@ use crate::read;
 use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
-use belljar_engine::{Engine, LlmOutcome, RefusedReport, Sandbox, Stage, new_id};
+use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
 use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};
@@ -58,7 +58,7 @@ pub async fn run(
     request.sandbox.id = Some(id);
     request.sandbox.compare = Compare::Yes;
     let mut stop = std::pin::pin!(stop);
-    match make(engine, &request, &mut course).await {
+    match make(engine, &request, &mut course, stop.as_mut()).await {
         Err(stopped) => course.fail(stopped),
         Ok((ready, sandbox)) => {
             if let Err(stopped) = work(&ready, &request, &sandbox, &mut course, stop.as_mut()).await {
@@ -67,7 +67,7 @@ pub async fn run(
             put_in_order(&sandbox, &mut course).await;
         }
     }
-    course.finish(&directory)
+    Ok(course.finish(&directory))
 }
 
 /// Why a run cannot go on.
@@ -79,6 +79,11 @@ struct Stopped {
 impl Stopped {
     fn sandbox(error: SandboxError) -> Stopped {
         Stopped { reason: StopReason::ErrorSandbox, error }
+    }
+
+    fn cancelled() -> Stopped {
+        let error = SandboxError::runtime("cancelled", "the run was stopped before the agent was started");
+        Stopped { reason: StopReason::ErrorCancelled, error }
     }
 
     fn start(error: SandboxError) -> Stopped {
@@ -97,6 +102,7 @@ async fn make(
     engine: &Engine,
     request: &RunRequest,
     course: &mut Course<'_>,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(Ready, Sandbox), Stopped> {
     course.begin(Step::Policy);
     let ready = ready(request).map_err(Stopped::start)?;
@@ -113,9 +119,15 @@ async fn make(
         tokio::select! {
             biased;
             Some(stage) = told.recv() => course.begin(step(stage)),
+            // What is being made is taken away by whoever makes it, as soon as it is there.
+            () = stop.as_mut() => return Err(Stopped::cancelled()),
             made = &mut making => break made,
         }
     };
+    // The step that an error came from is the last one that was told.
+    while let Ok(stage) = told.try_recv() {
+        course.begin(step(stage));
+    }
     let sandbox = made.map_err(Stopped::sandbox)?;
     course.made(&sandbox);
     Ok((ready, sandbox))
@@ -175,14 +187,7 @@ pub(crate) async fn set_up(
         route: &base,
         upstream: route.kind,
     });
-    // The folder's own file, where this agent looks only for one of another name.
-    let own = match adapter.folder_file {
-        "AGENTS.md" => None,
-        other if sandbox.exists(other).await? => None,
-        _ if sandbox.exists("AGENTS.md").await? => Some(format!("{}/AGENTS.md", sandbox.workspace())),
-        _ => None,
-    };
-    let text = context::context(&request.sandbox, sandbox.workspace(), own.as_deref(), &request.context);
+    let text = context::context(&request.sandbox, sandbox.workspace(), &request.context);
     let context = [(adapter.context.to_string(), text)];
     let told = context.iter().filter(|(path, _)| !path.is_empty());
     for (path, content) in setup.files.iter().chain(told) {
@@ -218,7 +223,7 @@ async fn work(
     request: &RunRequest,
     sandbox: &Sandbox,
     course: &mut Course<'_>,
-    mut stop: Pin<&mut impl Future<Output = ()>>,
+    stop: Pin<&mut impl Future<Output = ()>>,
 ) -> Result<(), Stopped> {
     course.begin(Step::Context);
     let command = set_up(ready.adapter, &ready.found, request, sandbox, |adapter| adapter.headless)
@@ -227,24 +232,15 @@ async fn work(
     course.begin(Step::Agent);
     let time = request.time.unwrap_or(sandbox.limits().wall_time.value);
     let deadline = tokio::time::Instant::now() + time.min(FOR_EVER);
-    loop {
-        let stream = Stream::new((ready.adapter.parser)());
-        let attended = attend(sandbox, &command, stream, course, deadline, stop.as_mut())
-            .await
-            .map_err(Stopped::sandbox)?;
-        let (reason, error) = judged(&attended, sandbox);
-        course.attempted(reason, error, attended);
-        if !course.may_try_again(sandbox) {
-            return Ok(());
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
-            () = stop.as_mut() => return Ok(()),
-        }
-    }
+    let stream = Stream::new((ready.adapter.parser)());
+    let attended =
+        attend(sandbox, &command, stream, course, deadline, stop).await.map_err(Stopped::sandbox)?;
+    let (reason, error) = judged(ready.adapter, &attended, sandbox);
+    course.attended(reason, error, attended);
+    Ok(())
 }
 
-fn judged(attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
+fn judged(adapter: &Adapter, attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
     let facts = Facts {
         cancelled: attended.cancelled,
         timed_out: attended.timed_out,
@@ -254,7 +250,7 @@ fn judged(attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>
         limit: attended.output.limit,
         torn: attended.torn,
         calls: sandbox.llm_outcomes().unwrap_or_default(),
-        stderr: &attended.stderr,
+        needs_model: adapter.name != adapter::program::PROGRAM.name,
     };
     judge(&facts, &attended.claims)
 }
@@ -291,8 +287,8 @@ impl Course<'_> {
         }
     }
 
-    /// Notes how an attempt ended.
-    fn attempted(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
+    /// Notes how the agent ended.
+    fn attended(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
         let Attended { claims, output, stderr, elapsed, .. } = attended;
         let Claims { output: answer, .. } = &claims;
         self.result.output = answer.clone().unwrap_or_default();
@@ -303,38 +299,14 @@ impl Course<'_> {
         self.result.exit_code = output.exit_code;
         self.result.signal = output.signal;
         self.result.limit = output.limit;
-        self.result.agent_duration_ms += elapsed.as_millis() as u64;
-        self.result.attempts += 1;
+        self.result.agent_duration_ms = elapsed.as_millis() as u64;
         self.result.claims = claims;
         if !stderr.is_empty() {
             self.write(Entry::System(System::Stderr { text: stderr.clone() }));
         }
         self.result.stderr = stderr;
     }
-
-    /// Whether nothing was done yet, and another try could do it: the model never answered, and its server or the way to it
-    /// is what failed.
-    fn may_try_again(&mut self, sandbox: &Sandbox) -> bool {
-        let last = sandbox.llm_outcomes().and_then(|calls| calls.last);
-        let is_passing = match self.result.stop_reason {
-            StopReason::ErrorNetwork => true,
-            // A question that is wrong once is wrong twice.
-            StopReason::ErrorModel => !matches!(last, Some(LlmOutcome::Status { status: 400..500 })),
-            _ => false,
-        };
-        let nothing_done = sandbox.llm().is_none_or(|totals| totals.turns == 0) && !self.called_tools;
-        if !is_passing || !nothing_done || self.result.attempts > RETRIES {
-            return false;
-        }
-        let error = self.result.error.clone().unwrap_or_default();
-        let attempt = Some(u64::from(self.result.attempts));
-        self.write(Entry::System(System::Retry { attempt, error }));
-        true
-    }
 }
 
-/// Once more: agents try by themselves, too.
-const RETRIES: u32 = 1;
-const PAUSE: Duration = Duration::from_secs(1);
 /// A time that no clock overflows at.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -49,8 +49,6 @@ pub struct RunResult {
     pub exit_code: Option<i32>,
     pub signal: Option<String>,
     pub limit: Option<LimitHit>,
-    /// How often it was started: again only where nothing had been done yet.
-    pub attempts: u32,
     pub backend: Option<String>,
     /// All that the gateway counted.
     pub llm: Option<LlmTotals>,
@@ -74,6 +72,9 @@ pub struct RunResult {
     /// What it wrote to standard error: the end of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stderr: String,
+    /// Why the log or the result beside it is not whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_kept: Option<String>,
 }
 
 impl RunResult {
@@ -121,19 +122,5 @@ impl RunResult {
     }
 }
 
-/// What the last line of a log has in its own words.
-const IN_SUMMARY: [&str; 13] = [
-    "success",
-    "stopReason",
-    "output",
-    "error",
-    "turns",
-    "costUsd",
-    "inputTokens",
-    "outputTokens",
-    "cacheReadInputTokens",
-    "cacheCreationInputTokens",
-    "durationMs",
-    "sessionId",
-    "claims",
-];
+/// What both shapes call by the same name.
+const IN_SUMMARY: [&str; 3] = ["error", "claims", "sessionId"];

@@ -90,7 +90,7 @@ pub(crate) struct AgentRunArgs {
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     /// What it should do
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "prompt_file", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
     /// A file that says what it should do; `-` is standard input
     #[arg(long, value_name = "FILE")]
@@ -110,7 +110,7 @@ pub(crate) struct AgentShellArgs {
     #[arg(value_name = "AGENT")]
     pub(crate) agent: String,
     /// What it should do first
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
     #[command(flatten)]
     pub(crate) wish: WishArgs,

@@ -29,6 +29,13 @@ pub struct PushLimits {
     pub objects: u64,
 }
 
+impl PushLimits {
+    /// How much all pushes of one sandbox may bring together to the repository on this machine, whose disk it is.
+    pub fn together(self) -> ByteSize {
+        ByteSize::bytes(self.bytes.as_u64().saturating_mul(TOGETHER))
+    }
+}
+
 impl RefPolicy {
     /// These branches and nothing else.
     pub fn only(branches: Vec<RefPattern>) -> RefPolicy {
@@ -97,6 +104,8 @@ impl PushRules {
     }
 }
 
+/// A sandbox that works for days pushes often, and seldom much.
+const TOGETHER: u64 = 10;
 /// Where others build on what arrives, and machines act on it.
 const DEFAULT_OVER_NETWORK: [&str; 3] = ["*", "!main", "!master"];
 

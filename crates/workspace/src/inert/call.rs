@@ -1,8 +1,10 @@
 //! One call of git.
 
+use super::leash::Leash;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, SETTINGS};
 use belljar_spec::egress::Printable;
+use belljar_sys::orphan;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -18,6 +20,16 @@ pub struct Call {
     limit: u64,
     patience: Duration,
     input: Option<Stdio>,
+    leash: Option<Leash>,
+    /// Whether it may be ended in the middle.
+    ends: Ends,
+}
+
+/// What a leash that is cut does to a call that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    WithLeash,
+    ByItself,
 }
 
 /// What a call gave.
@@ -41,10 +53,13 @@ pub enum GitError {
     TooSlow { words: String, seconds: u64 },
     #[error("`git {words}` printed more than {limit} bytes and was ended")]
     TooMuch { words: String, limit: u64 },
+    /// The leash that it was to be on is cut.
+    #[error("git was not started: nobody waits for it any more")]
+    Ended,
 }
 
 impl Call {
-    pub(super) fn new(program: &Path, repository: Option<&Path>) -> Call {
+    pub(super) fn new(program: &Path, repository: Option<&Path>, leash: Option<Leash>) -> Call {
         let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own, so that what git starts can be ended with it, and a Ctrl-C of ours does not reach it.
@@ -60,6 +75,8 @@ impl Call {
             limit: MOST_OUTPUT,
             patience: PATIENCE,
             input: None,
+            leash,
+            ends: Ends::WithLeash,
         };
         SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value))
     }
@@ -113,6 +130,18 @@ impl Call {
         self
     }
 
+    /// It is killed when this thread ends, even by a kill of the whole process: for what computes long without a word to us.
+    pub fn with_thread(mut self) -> Call {
+        orphan::kill_with_thread(&mut self.command);
+        self
+    }
+
+    /// Once it runs, no leash ends it: it is about to change something that should not be left half done.
+    pub fn to_its_end(mut self) -> Call {
+        self.ends = Ends::ByItself;
+        self
+    }
+
     /// How long it may take; without this, ten minutes. Not for `spawn`.
     pub fn patience(mut self, patience: Duration) -> Call {
         self.patience = patience;
@@ -134,7 +163,14 @@ impl Call {
     /// Starts it; streams are pipes, but for a given input. It ends when what is returned is dropped.
     pub fn spawn(mut self) -> Result<Running, GitError> {
         self.command.stdin(self.input.take().unwrap_or_else(Stdio::piped));
-        Ok(Running::new(self.command.spawn().map_err(GitError::Start)?))
+        if self.leash.as_ref().is_some_and(Leash::is_cut) {
+            return Err(GitError::Ended);
+        }
+        let mut running = Running::new(self.command.spawn().map_err(GitError::Start)?);
+        if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {
+            running.tie(leash)?;
+        }
+        Ok(running)
     }
 
     /// Runs it with this input, and gives what it gave, however it ended.

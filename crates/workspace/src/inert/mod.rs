@@ -7,13 +7,16 @@
 //! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
 //! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
 //!
-//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it.
+//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it. Those of
+//! one purpose can be ended together, by a [`Leash`].
 
 mod call;
+mod leash;
 mod running;
 mod settings;
 
 pub use call::{Call, Finished, GitError, PLAIN_DIFF};
+pub use leash::Leash;
 pub use running::Running;
 pub use settings::other_side;
 
@@ -23,6 +26,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Git {
     program: PathBuf,
+    leash: Option<Leash>,
 }
 
 impl Git {
@@ -30,17 +34,22 @@ impl Git {
     pub fn find() -> Result<Git, GitError> {
         let places = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
         let program = places.into_iter().map(PathBuf::from).find(|path| path.is_file());
-        Ok(Git { program: program.ok_or(GitError::Missing)? })
+        Ok(Git { program: program.ok_or(GitError::Missing)?, leash: None })
+    }
+
+    /// The same, on a leash: every call of it.
+    pub fn on_leash(&self, leash: &Leash) -> Git {
+        Git { program: self.program.clone(), leash: Some(leash.clone()) }
     }
 
     /// A call on a repository: `directory` is its git directory, and a repository of the host's or of ours. Never one whose
     /// config an agent could write: its objects are read from a repository of ours.
     pub fn on(&self, directory: &Path) -> Call {
-        Call::new(&self.program, Some(directory))
+        Call::new(&self.program, Some(directory), self.leash.clone())
     }
 
     /// A call without a repository. It runs in `/`, so that no repository is found by looking upward.
     pub fn anywhere(&self) -> Call {
-        Call::new(&self.program, None)
+        Call::new(&self.program, None, self.leash.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! A git that runs, and surely ends.
 
 use super::call::{Finished, GitError};
+use super::leash::{Leash, Tie};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
@@ -12,11 +13,18 @@ use std::time::{Duration, Instant};
 /// A git that runs. Dropping it ends it and all that it started, and leaves no zombie.
 pub struct Running {
     child: Child,
+    _tie: Option<Tie>,
 }
 
 impl Running {
     pub(super) fn new(child: Child) -> Running {
-        Running { child }
+        Running { child, _tie: None }
+    }
+
+    /// Puts it on a leash.
+    pub(super) fn tie(&mut self, leash: &Leash) -> Result<(), GitError> {
+        self._tie = Some(leash.hold(&self.child)?);
+        Ok(())
     }
 
     /// Ends it and all that it started.

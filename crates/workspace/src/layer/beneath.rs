@@ -51,7 +51,7 @@ impl Beneath {
     }
 
     /// What is there, if something is.
-    pub(super) fn stat(&self, path: &RelPath) -> io::Result<Option<Stat>> {
+    pub(crate) fn stat(&self, path: &RelPath) -> io::Result<Option<Stat>> {
         match self.anchor(path.parent()) {
             Ok(parent) => stat_at(&parent, path.name()),
             Err(error) if is_absent(&error) => Ok(None),

@@ -225,6 +225,7 @@ fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushR
         .env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
         .config("core.bigFileThreshold", BIG)
         .patience(PATIENCE)
+        .with_thread()
         .input(pack);
     let finished = call.run().map_err(|error| refusal(&error))?;
     // What is wrong with an object is said before the last word.
@@ -246,7 +247,7 @@ fn refusal(error: &GitError) -> PushRefusal {
         GitError::TooMuch { .. } => {
             PushRefusal::Pack { detail: "there is too much in it to look at".to_string() }
         }
-        GitError::Missing | GitError::Start(_) | GitError::Failed { .. } => {
+        GitError::Missing | GitError::Start(_) | GitError::Failed { .. } | GitError::Ended => {
             PushRefusal::Failed { detail: error.to_string() }
         }
     }

@@ -1,4 +1,7 @@
 //! What lies at `.github/workflows` in a tree.
+//!
+//! Only new commits are judged. What the server has is its own: which of its branches has a commit, if any, is not to be seen
+//! from a push, and an old place of the branch is no measure, since taking over what `main` has by now is everyday work.
 
 use super::objects::{DOT_GITHUB, Entry, Objects, WORKFLOWS};
 use belljar_git::judge::Seen;

@@ -3,7 +3,7 @@
 
 use super::linked::first_line;
 use super::shields::{Missing, Shields};
-use crate::settings::{path_of, plain};
+use crate::settings::{contents, path_of, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use std::fs;
@@ -103,7 +103,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
 /// A submodule's work tree has a file that names its git directory, which could be made to name another.
 fn work_tree(shields: &mut Shields, module: &str) -> Result<(), SandboxError> {
     let module = shields.root().join(module);
-    let config = fs::read(module.join("config")).unwrap_or_default();
+    let config = contents(&module.join("config")).unwrap_or_default();
     let named = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
     let place = named.and_then(|variable| Some(plain(&module.join(variable.text()?))));
     let file = place.as_ref().and_then(|place| place.strip_prefix(shields.root()).ok()?.to_str());

@@ -2,7 +2,7 @@
 //! folder in turn: a file that an agent wrote could name any directory.
 
 use super::git_dir::is_one;
-use crate::settings::{path_of, plain};
+use crate::settings::{contents, path_of, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use std::fs;
@@ -50,7 +50,7 @@ fn submodule(folder: &Path, git_dir: PathBuf) -> Result<Linked, &'static str> {
     if !is_one(&git_dir) {
         return Err("what it names is no git directory");
     }
-    let config = fs::read(git_dir.join("config")).unwrap_or_default();
+    let config = contents(&git_dir.join("config")).unwrap_or_default();
     let worktree = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
     let worktree = worktree.and_then(|variable| variable.value).map(|value| git_dir.join(path_of(&value)));
     if worktree.and_then(|path| path.canonicalize().ok()).as_deref() != Some(folder) {

@@ -296,6 +296,22 @@ fn submodules_are_held_and_can_be_worked_in() {
     assert_eq!(what(&git.shields, "HEAD"), None, "it is ours");
 }
 
+/// An agent can make a git directory below `modules`; who opens a pipe waits for its other end.
+#[test]
+fn a_pipe_for_a_submodules_config_holds_nobody_up() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["init", "-q", "--bare", "main/.git/modules/planted"]);
+    let config = place.path("main/.git/modules/planted/config");
+    fs::remove_file(&config).unwrap();
+    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let folder = place.path("main");
+    std::thread::spawn(move || sender.send(view(&folder, &[]).map(|view| view.shields)));
+    let shields = receiver.recv_timeout(Duration::from_secs(100)).expect("it waits").unwrap();
+    assert_eq!(what(&shields, ".git/modules/planted/config"), Some(Existing));
+}
+
 #[test]
 fn a_git_directory_that_is_not_ours_is_refused() {
     let place = Place::new();

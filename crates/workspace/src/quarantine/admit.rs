@@ -48,6 +48,16 @@ impl Quarantine {
         Ok(admitted)
     }
 
+    /// What the host's disk has to bear of all this.
+    pub fn cost(&self, taken: Option<&Taken>, landings: &[Landing]) -> u64 {
+        let name = taken.and_then(|taken| taken.name.as_ref());
+        let files = MOVED.iter().filter_map(|extension| {
+            let path = self.packs().join(format!("{}.{extension}", name?));
+            Some(path.metadata().ok()?.len())
+        });
+        files.sum::<u64>().saturating_add(REF.saturating_mul(landings.len() as u64))
+    }
+
     /// As git's own receive-pack: a repack that runs meanwhile leaves a pack with a `.keep` alone.
     fn keep(&self, pack: &Moving, owner: Owner) -> Result<Option<PathBuf>, QuarantineError> {
         let path = pack.file("keep");
@@ -88,6 +98,9 @@ impl Owner {
         geteuid().is_root() && self.user != 0
     }
 }
+
+/// A ref is a file and has a log, however short they are.
+const REF: u64 = 8 << 10;
 
 /// Under its last name a file is always whole.
 fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The repository on the host's side: what is read of it.
 
 use super::QuarantineError;
-use crate::inert::{Call, Git};
+use crate::inert::{Call, Git, Leash};
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::HashSet;
 use std::fs;
@@ -59,6 +59,11 @@ impl HostRepository {
         let about = fs::metadata(&objects).map_err(QuarantineError::file("look at", &objects))?;
         let owner = Owner { user: about.uid(), group: about.gid() };
         Ok(HostRepository { git: git.clone(), directory: common, objects, format, owner })
+    }
+
+    /// The same, with every git for it on a leash.
+    pub(crate) fn on_leash(self, leash: &Leash) -> HostRepository {
+        HostRepository { git: self.git.on_leash(leash), ..self }
     }
 
     /// Which hash names its objects.

@@ -7,7 +7,7 @@ use belljar_spec::git::PushLimits;
 use belljar_sys::rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ChildStderr;
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Who sends a pack.
 pub trait Incoming {
     /// Some bytes (none at the end), or nothing as soon as there is something to read on `other`. An error if nobody says
-    /// anything for so long.
+    /// anything for so long; [`ErrorKind::ConnectionAborted`] if nobody is listened to any more.
     fn read_unless(
         &mut self,
         buffer: &mut [u8],
@@ -48,11 +48,18 @@ impl Quarantine {
         let mut indexer = Indexer::start(self, limits)?;
         let mut total = begin.len() as u64;
         let mut is_taking = indexer.write(&begin);
+        let mut over = None;
         while is_taking {
-            match incoming.read_unless(&mut buffer, indexer.said(), QUIET).map_err(QuarantineError::Broken)? {
+            match incoming.read_unless(&mut buffer, indexer.said(), QUIET) {
                 // It has said which pack it is, or why it is none; or will now, that nothing more comes.
-                None | Some(0) => break,
-                Some(count) => {
+                Ok(None | Some(0)) => break,
+                // Is it whole? git says at once if it is not.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {
+                    over = Some(error);
+                    break;
+                }
+                Err(error) => return Err(QuarantineError::Broken(error)),
+                Ok(Some(count)) => {
                     total += count as u64;
                     if total > limits.bytes.as_u64() {
                         return Err(QuarantineError::Refused(PushRefusal::Bytes { most: limits.bytes }));
@@ -61,7 +68,7 @@ impl Quarantine {
                 }
             }
         }
-        let name = indexer.finish()?;
+        let name = indexer.finish().map_err(|error| over.map_or(error, QuarantineError::Broken))?;
         let objects = self.objects_of(&name, limits)?;
         Ok(Taken { name: (!objects.is_empty()).then_some(name), objects })
     }
@@ -133,7 +140,7 @@ impl Indexer {
     fn start(quarantine: &Quarantine, limits: PushLimits) -> Result<Indexer, QuarantineError> {
         let most = format!("--max-input-size={}", limits.bytes.as_u64());
         let call = quarantine.call().args(["index-pack", "--stdin", "--strict", "--threads=1"]).arg(most);
-        let mut running = call.spawn()?;
+        let mut running = call.with_thread().spawn()?;
         quarantine.note_indexer(running.id())?;
         // Before it has read a byte of what an agent made.
         hold_down(&running, limits).map_err(QuarantineError::file("limit git on", &quarantine.directory))?;

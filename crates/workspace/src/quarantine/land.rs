@@ -35,7 +35,9 @@ impl HostRepository {
             ])
             .env("GIT_COMMITTER_NAME", "belljar")
             .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
-            .config("core.fsync", "all");
+            .config("core.fsync", "all")
+            // Ended in the middle, it would leave locks behind, or some refs moved that we say did not.
+            .to_its_end();
         if self.owner.is_another() {
             call = call.as_user(self.owner.user, self.owner.group);
         }

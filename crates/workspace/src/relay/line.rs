@@ -121,7 +121,7 @@ impl Line {
         }
         let mut ready = polled.iter().map(|file| !file.revents().is_empty());
         match ready.next() {
-            Some(true) => Err(io::Error::new(ErrorKind::ConnectionAborted, "the relay ends")),
+            Some(true) => Err(io::Error::new(ErrorKind::ConnectionAborted, "the sandbox has ended")),
             _ => Ok(ready.collect()),
         }
     }

@@ -19,4 +19,4 @@ mod upload;
 mod verdict;
 
 pub use event::RelayEvent;
-pub use server::{Relay, RelayTerms};
+pub use server::{LANDING, Relay, RelayTerms};

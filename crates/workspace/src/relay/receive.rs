@@ -9,7 +9,7 @@ use belljar_git::advertisement::{Advertised, Advertisement};
 use belljar_git::judge;
 use belljar_git::push::{Collect, Push, Update};
 use belljar_git::report::{Arrived, Band, Outcome, Report, side_band};
-use belljar_git::{RefName, pkt};
+use belljar_git::{PushRefusal, RefName, pkt};
 use std::io;
 use std::time::Duration;
 
@@ -94,9 +94,16 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     let mut unpack = Ok(());
     if moves.any() {
         // What one push may cost is not to be had eight times at once.
-        let _turn = terms.turn();
+        let mut landed = terms.turn();
         let mut line = line.clone();
-        if let Err(error) = receive(&mut line, terms, push, pack, &mut moves) {
+        if let Err(error) = receive(&mut line, terms, push, pack, &mut moves, &mut landed) {
+            // What git says of being ended is no word on the push.
+            let error = match terms.is_too_late() {
+                true => QuarantineError::Broken(io::Error::other(
+                    "the sandbox has ended, and it took too long to land",
+                )),
+                false => error,
+            };
             let refusal = error.refusal();
             if !matches!(error, QuarantineError::Refused(_)) {
                 terms.note(RelayEvent::Broken { why: described(&error) });
@@ -129,13 +136,14 @@ fn answer(line: &Line, terms: &Terms, push: &Push, pack: &[u8]) -> Report {
     Report { unpack, outcomes, progress }
 }
 
-/// From the pack to refs that moved. An error means that nothing did.
+/// From the pack to refs that moved; `landed` is what has come to the host so far. An error means that nothing did.
 fn receive(
     line: &mut Line,
     terms: &Terms,
     push: &Push,
     pack: &[u8],
     moves: &mut Moves,
+    landed: &mut u64,
 ) -> Result<(), QuarantineError> {
     let host = &terms.repository;
     let quarantine = Quarantine::create(&terms.state, host)?;
@@ -153,6 +161,12 @@ fn receive(
     if landings.is_empty() {
         return Ok(());
     }
+    let most = terms.policy.limits.together();
+    let with_this = landed.saturating_add(quarantine.cost(taken.as_ref(), &landings));
+    if with_this > most.as_u64() {
+        return Err(QuarantineError::Refused(PushRefusal::Total { most }));
+    }
+    *landed = with_this;
     let _admitted = quarantine.admit(taken.as_ref(), host, &landings)?;
     // Looking takes a while, in which the host's owner may have begun to work on one of them.
     moves.leave(&host.busy_branches()?);

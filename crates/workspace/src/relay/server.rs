@@ -3,16 +3,19 @@
 use super::line::Line;
 use super::places::Places;
 use super::{RelayEvent, receive, upload};
+use crate::inert::Leash;
 use crate::quarantine::{HostRepository, QuarantineError, sweep};
 use belljar_git::daemon::{self, Service};
 use belljar_git::pkt;
 use belljar_spec::git::RefPolicy;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -23,22 +26,31 @@ pub struct RelayTerms {
     pub policy: RefPolicy,
     /// Where quarantines are made: belljar's state directory.
     pub state: PathBuf,
+    /// How long a push that has come whole may take to land when the relay ends; usually [`LANDING`].
+    pub landing: Duration,
     /// Told what happens, from several threads.
     pub note: Box<dyn Fn(RelayEvent) + Send + Sync>,
 }
 
-/// A relay at work. Dropped, it takes no more connections, ends those that it has, and waits for what is being moved.
+/// A relay at work. Dropped, it takes no more connections, gives up what has not come whole, and waits for what has, but
+/// not for ever.
 #[derive(Debug)]
 pub struct Relay {
     stop: Option<io::PipeWriter>,
     stopped: Arc<AtomicBool>,
     acceptor: Option<JoinHandle<()>>,
+    /// Nothing ever comes of it; its other end is gone with the last connection.
+    ended: Receiver<Infallible>,
+    landing: Duration,
+    leash: Leash,
 }
 
 impl Relay {
     /// Serves these sockets, which listen already. Sweeps first what an earlier relay left that was killed.
-    pub fn serve(listeners: Vec<OwnedFd>, terms: RelayTerms) -> Result<Relay, QuarantineError> {
+    pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
+        let (landing, leash) = (terms.landing, Leash::default());
+        terms.repository = terms.repository.on_leash(&leash);
         let state = terms.state.clone();
         let failed = || QuarantineError::file("serve a repository with quarantines in", &state);
         let (stopping, stop) = io::pipe().map_err(failed())?;
@@ -49,14 +61,19 @@ impl Relay {
         let stopped = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
             listeners,
-            terms: Arc::new(Terms { terms, turn: Mutex::new(()) }),
+            terms: Arc::new(Terms { terms, turn: Mutex::new(0), leash: leash.clone() }),
             stop: Arc::new(OwnedFd::from(stopping)),
             stopped: stopped.clone(),
             places: Arc::default(),
         };
         let thread = thread::Builder::new().name("git-relay".to_string());
-        let acceptor = thread.spawn(move || acceptor.run()).map_err(failed())?;
-        Ok(Relay { stop: Some(stop), stopped, acceptor: Some(acceptor) })
+        let (ending, ended) = channel();
+        let run = move || {
+            acceptor.run();
+            drop::<Sender<Infallible>>(ending);
+        };
+        let acceptor = thread.spawn(run).map_err(failed())?;
+        Ok(Relay { stop: Some(stop), stopped, acceptor: Some(acceptor), ended, landing, leash })
     }
 }
 
@@ -65,6 +82,9 @@ impl Drop for Relay {
         self.stopped.store(true, Ordering::Release);
         // Everybody who waits sees the other end of it closed.
         drop(self.stop.take());
+        if self.ended.recv_timeout(self.landing) == Err(RecvTimeoutError::Timeout) {
+            self.leash.cut();
+        }
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
@@ -74,12 +94,18 @@ impl Drop for Relay {
 /// The terms as connections share them.
 pub(super) struct Terms {
     terms: RelayTerms,
-    /// One push at a time: what unpacking may cost, it costs once.
-    turn: Mutex<()>,
+    /// One push at a time: what unpacking may cost, it costs once. And what all of them so far have cost the host's disk.
+    turn: Mutex<u64>,
+    leash: Leash,
 }
 
 impl Terms {
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    /// Whether it has taken too long, and the sandbox is gone.
+    pub(super) fn is_too_late(&self) -> bool {
+        self.leash.is_cut()
+    }
+
+    pub(super) fn turn(&self) -> MutexGuard<'_, u64> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -173,6 +199,9 @@ fn one(line: &Line, terms: &Terms) {
     }
 }
 
+/// What a push that has come whole may take to land after its sandbox has ended. An honest one of the largest size takes
+/// less; somebody waits for it at a prompt.
+pub const LANDING: Duration = Duration::from_secs(30);
 /// The repository's name: there is only one.
 const PATH: &str = "/repo";
 /// The whole of a connection: a clone of a large repository onto a slow disk.

@@ -16,6 +16,7 @@ pub use host::HostWorktree;
 use crate::foreign::{Foreign, ForeignError};
 use crate::hold::Hold;
 use crate::inert::Git;
+use crate::traps::Trap;
 use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
@@ -23,7 +24,7 @@ use belljar_spec::workspace::LinkedGit;
 use place::{Place, tree_name};
 use std::fs;
 use std::path::{Path, PathBuf};
-use tree::Tree;
+use tree::{Provided, Tree};
 
 /// A worktree that is ready to be worked in.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Provisioned {
     /// The host's git directory, for the relay.
     pub host: PathBuf,
     pub outcome: Outcome,
+    /// What an agent left in it that keeps it from following the host: git must not open it.
+    pub held_up: Option<Trap>,
     /// As long as it is there, the worktree is neither moved nor removed.
     pub hold: Hold,
 }
@@ -107,14 +110,14 @@ pub fn provision(
     };
     let name = tree_name(&branch);
     let tree = Tree { git: &git, place: &place, lock: &lock, host: &host, branch: &branch, name };
-    let (outcome, commit) = tree.provide()?;
+    let Provided { outcome, commit, held_up } = tree.provide()?;
     place.clear();
     let mark = place.mark(&tree.name);
     let hold = Hold::together(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
     let (shelf, folder) = (place.name(), tree.folder());
     let HostWorktree { below, common, .. } = host;
-    Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, hold })
+    Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, held_up, hold })
 }
 
 /// Everything that is kept.

@@ -16,9 +16,12 @@ use super::{Outcome, ShelfError, spoiled};
 use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::hold::Hold;
 use crate::inert::{Call, Git};
+use crate::layer::RelPath;
+use crate::traps::{self, Found, Ground, Trap};
 use belljar_git::ObjectId;
 use belljar_spec::git::{BranchName, PushLimits};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +35,24 @@ pub(super) struct Tree<'a> {
     pub(super) name: String,
 }
 
+/// What came of it.
+pub(super) struct Provided {
+    pub(super) outcome: Outcome,
+    /// Where the branch stands.
+    pub(super) commit: Option<ObjectId>,
+    /// What kept it from going where the host is.
+    pub(super) held_up: Option<Trap>,
+}
+
+/// Whether a worktree can go on to where the host is.
+enum Way {
+    Clear,
+    /// There is work in it, or the host went elsewhere.
+    Blocked,
+    /// Git must not come near it.
+    HeldUp(Trap),
+}
+
 /// What belljar knows of a worktree; no sandbox sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Mark {
@@ -41,8 +62,8 @@ pub(super) struct Mark {
 }
 
 impl Tree<'_> {
-    /// Makes the worktree, or mends or forwards the one that is there. Where the branch stands is given too.
-    pub(super) fn provide(&self) -> Result<(Outcome, Option<ObjectId>), ShelfError> {
+    /// Makes the worktree, or mends or forwards the one that is there.
+    pub(super) fn provide(&self) -> Result<Provided, ShelfError> {
         let marks = self.place.mark(&self.name);
         fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
         let alone = Hold::alone(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
@@ -54,22 +75,26 @@ impl Tree<'_> {
         let has_files = self.folder().join(".git").symlink_metadata().is_ok();
         let mark = self.mark();
         if has_admin && has_files && mark.is_some() {
-            let Some(_alone) = alone else { return Ok((Outcome::Kept, on_shelf)) };
+            let kept = |commit| Provided { outcome: Outcome::Kept, commit, held_up: None };
+            let forwarded = |commit| Provided { outcome: Outcome::Forwarded, commit, held_up: None };
+            let Some(_alone) = alone else { return Ok(kept(on_shelf)) };
             if let Some((from, to)) = mark.and_then(|mark| mark.forwarding) {
                 let to = self.finish_forward(&from, &to)?;
-                return Ok((Outcome::Forwarded, to.or(on_shelf)));
+                return Ok(forwarded(to.or(on_shelf)));
             }
-            return match (&on_shelf, &on_host) {
-                (Some(from), Some(to)) if from != to && self.forward(&repo, from, to)? => {
-                    Ok((Outcome::Forwarded, Some(to.clone())))
-                }
-                _ => Ok((Outcome::Kept, on_shelf)),
+            return match (&on_shelf, on_host) {
+                (Some(from), Some(to)) if *from != to => Ok(match self.forward(&repo, from, &to)? {
+                    Way::Clear => forwarded(Some(to)),
+                    Way::Blocked => kept(on_shelf),
+                    Way::HeldUp(trap) => Provided { held_up: Some(trap), ..kept(on_shelf) },
+                }),
+                _ => Ok(kept(on_shelf)),
             };
         }
         let start = on_shelf.clone().or(on_host).or_else(|| self.default_start(&checkout));
         let outcome = if has_admin || on_shelf.is_some() { Outcome::Mended } else { Outcome::Made };
         self.make(&repo, start.as_ref(), on_shelf.is_none())?;
-        Ok((outcome, start))
+        Ok(Provided { outcome, commit: start, held_up: None })
     }
 
     pub(super) fn folder(&self) -> PathBuf {
@@ -194,24 +219,48 @@ impl Tree<'_> {
     }
 
     /// Has the host gone on from where the worktree is, and is there nothing in it that could be lost?
-    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
+    fn can_forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ShelfError> {
         let ours = self.place.ours();
         // A commit that follows on the host has all that it follows from on the host.
         let follows = self.git.on(&ours).args(["merge-base", "--is-ancestor", from.as_str(), to.as_str()]);
         if follows.run()?.code != Some(0) {
-            return Ok(false);
+            return Ok(Way::Blocked);
         }
         let own = self.own();
         let busy = IN_THE_MIDDLE.iter().any(|name| repo.has(&format!("{own}/{name}")));
         let on_branch = repo.head(&own).is_ok_and(|head| head == Head::Branch(self.branch.clone()));
         if busy || !on_branch {
-            return Ok(false);
+            return Ok(Way::Blocked);
         }
-        self.is_clean(repo, from)
+        // Would something that an agent left hold git up, here or where files of the new commit go?
+        let folder = self.folder();
+        let committed = |commit| traps::committed(self.git.on(&self.place.ours()), commit);
+        let (before, after) = (committed(from)?, committed(to)?);
+        let mut ground = Ground::at(&folder).map_err(ShelfError::io(&folder))?;
+        let mut apart = Vec::new();
+        for file in &before {
+            match ground.find(file) {
+                Found::Comparable => {}
+                Found::Apart => apart.push(&file.path),
+                Found::Different => return Ok(Way::Blocked),
+                Found::Trapped(trap) => return Ok(Way::HeldUp(trap)),
+            }
+        }
+        let known: HashSet<_> = before.iter().collect();
+        for file in after.iter().filter(|file| !known.contains(file)) {
+            if let Some(trap) = ground.trap_on_the_way_to(file) {
+                return Ok(Way::HeldUp(trap));
+            }
+            // Somebody works in a submodule that is another one now.
+            if ground.has_repository(&file.path) {
+                return Ok(Way::Blocked);
+            }
+        }
+        Ok(if self.is_clean(repo, from, &apart)? { Way::Clear } else { Way::Blocked })
     }
 
     /// Is everything as committed? Leaves an index of ours with what it saw of the files.
-    fn is_clean(&self, repo: &Foreign, commit: &ObjectId) -> Result<bool, ShelfError> {
+    fn is_clean(&self, repo: &Foreign, commit: &ObjectId, apart: &[&RelPath]) -> Result<bool, ShelfError> {
         let (folder, index) = (self.folder(), self.fresh_index());
         // What is added and not committed: the agent's index, read from a copy.
         match repo.read(&format!("{}/index", self.own()), MOST_OF_AN_INDEX) {
@@ -225,27 +274,44 @@ impl Tree<'_> {
         // What is changed and not added: the files, beside an index of ours.
         let index = self.fresh_index();
         self.on_files(&folder, &index).args(["read-tree", commit.as_str()]).output()?;
+        self.assume(&index, "--assume-unchanged", apart)?;
         self.on_files(&folder, &index).args(["update-index", "-q", "--refresh"]).run()?;
         let words = ["diff-files", "--quiet", "--no-ext-diff", "--ignore-submodules=all"];
-        Ok(self.on_files(&folder, &index).args(words).run()?.code == Some(0))
+        let is_clean = self.on_files(&folder, &index).args(words).run()?.code == Some(0);
+        self.assume(&index, "--no-assume-unchanged", apart)?;
+        Ok(is_clean)
+    }
+
+    /// Whether git looks at these at all.
+    fn assume(&self, index: &Path, how: &str, paths: &[&RelPath]) -> Result<(), ShelfError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let list: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        // Its input is a list, and so not the lock: there is nothing here that could be left half done.
+        let ours = self.git.on(&self.place.ours()).env("GIT_INDEX_FILE", index);
+        let call = ours.env("GIT_WORK_TREE", self.folder()).in_directory(&self.folder());
+        call.args(["update-index", how, "-z", "--stdin"]).output_with(&list)?;
+        Ok(())
     }
 
     /// Brings files, index and branch to a commit of the host's, if nothing can be lost by that.
-    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<bool, ShelfError> {
-        if !self.can_forward(repo, from, to)? {
-            return Ok(false);
+    fn forward(&self, repo: &Foreign, from: &ObjectId, to: &ObjectId) -> Result<Way, ShelfError> {
+        match self.can_forward(repo, from, to)? {
+            Way::Clear => {}
+            other => return Ok(other),
         }
         let (folder, index) = (self.folder(), self.index());
         // Files that git does not know and would have to overwrite: it refuses, here before anything is done.
         let try_it = self.on_files(&folder, &index).args(["read-tree", "-m", "-u", "--dry-run"]);
         if try_it.args([from.as_str(), to.as_str()]).run()?.code != Some(0) {
-            return Ok(false);
+            return Ok(Way::Blocked);
         }
         self.write_mark(Some((from, to)))?;
         let words = ["read-tree", "-m", "-u", from.as_str(), to.as_str()];
         self.on_files(&folder, &index).args(words).output()?;
         self.settle(to, &index)?;
-        Ok(true)
+        Ok(Way::Clear)
     }
 
     /// We died while forwarding. Nobody has worked there since, and before it nothing was changed.

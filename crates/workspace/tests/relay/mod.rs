@@ -6,9 +6,10 @@
 use crate::repository::{Repository, directory, git};
 use belljar_git::pkt;
 use belljar_spec::git::RefPolicy;
+use belljar_sys::rustix::process::Pid;
 use belljar_workspace::inert::Git;
 use belljar_workspace::quarantine::HostRepository;
-use belljar_workspace::relay::{Relay, RelayEvent, RelayTerms};
+use belljar_workspace::relay::{LANDING, Relay, RelayEvent, RelayTerms};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
@@ -54,6 +55,14 @@ impl Stage {
         let events = Arc::new(Mutex::new(Vec::new()));
         let (address, relay) = serve(&which(&host), &place.join("state"), policy, events.clone());
         Stage { host, place, address, events, relay: Some(relay), _place: guard }
+    }
+
+    /// The same, by another relay that waits so long for what lands when it ends.
+    pub fn landing(mut self, landing: Duration) -> Stage {
+        let (directory, state) = (self.host.git_directory(), self.place.join("state"));
+        let (address, relay) = serve_with(&directory, &state, policy(), self.events.clone(), landing);
+        (self.address, self.relay) = (address, Some(relay));
+        self
     }
 
     pub fn url(&self) -> String {
@@ -120,11 +129,21 @@ pub fn serve(
     policy: RefPolicy,
     events: Arc<Mutex<Vec<RelayEvent>>>,
 ) -> (SocketAddr, Relay) {
+    serve_with(directory, state, policy, events, LANDING)
+}
+
+fn serve_with(
+    directory: &Path,
+    state: &Path,
+    policy: RefPolicy,
+    events: Arc<Mutex<Vec<RelayEvent>>>,
+    landing: Duration,
+) -> (SocketAddr, Relay) {
     let repository = HostRepository::open(&Git::find().unwrap(), directory).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let note = Box::new(move |event| events.lock().unwrap().push(event));
-    let terms = RelayTerms { repository, policy, state: state.to_path_buf(), note };
+    let terms = RelayTerms { repository, policy, state: state.to_path_buf(), landing, note };
     (address, Relay::serve(vec![listener.into()], terms).unwrap())
 }
 
@@ -234,6 +253,20 @@ impl Raw {
         let _ = self.socket.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// The process that unpacks a push, once it is there.
+pub fn indexer(state: &Path) -> Pid {
+    for _ in 0..2000 {
+        let quarantines = fs::read_dir(state.join("quarantine")).into_iter().flatten().flatten();
+        let noted = quarantines.filter_map(|entry| fs::read_to_string(entry.path().join("indexer")).ok());
+        let numbers = noted.filter_map(|text| text.split_once(' ')?.0.parse().ok());
+        if let Some(process) = numbers.filter_map(Pid::from_raw).next() {
+            return process;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nobody unpacks");
 }
 
 /// The commands of a push as git writes them, up to the pack.

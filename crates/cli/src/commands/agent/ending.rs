@@ -43,7 +43,10 @@ pub(super) fn say(result: &RunResult) {
     if let Some(changes) = &result.changes {
         changes::say_of(changes);
     }
-    eprintln!("belljar: `belljar agent logs {}` shows all of it", result.run_id);
+    match &result.not_kept {
+        Some(why) => eprintln!("belljar: this account is not kept: {}", shown(why)),
+        None => eprintln!("belljar: `belljar agent logs {}` shows all of it", result.run_id),
+    }
 }
 
 fn say_reason(result: &RunResult) {
@@ -66,18 +69,18 @@ fn say_reason(result: &RunResult) {
     for line in said.iter().skip(said.len().saturating_sub(SHOWN)).filter(|line| !line.is_empty()) {
         eprintln!("  stderr: {line}");
     }
-    if result.attempts > 0 {
+    if result.agent_duration_ms > 0 {
         eprintln!("belljar: {} ran for {long}: {turns}", shown(&result.agent));
     }
 }
 
 /// What was changed in the folder itself.
 fn touched(compared: &Compared) -> String {
-    let Compared::Touched(Touched { added, modified, deleted, paths }) = compared else {
+    let Compared::Touched(Touched { added, modified, deleted, paths, more }) = compared else {
         return "the folder has too many files to say what changed in it".into();
     };
     let all = added + modified + deleted;
-    if all == 0 {
+    if all == 0 && !more {
         return "nothing changed in the folder".into();
     }
     let one = |how: How| match how {
@@ -92,6 +95,9 @@ fn touched(compared: &Compared) -> String {
         .collect();
     if all > named.len() as u64 {
         named.push(format!("and {} more", all - named.len() as u64));
+    }
+    if *more {
+        named.push("more new files than are looked at".into());
     }
     format!("changed in the folder: {}", named.join(", "))
 }

@@ -163,6 +163,8 @@ fn noticed(system: &System, detail: Detail) -> Option<Told> {
             let number = attempt.map(|attempt| format!("{attempt}: ")).unwrap_or_default();
             Some(told(Tone::Trouble, "again", &format!("{number}{error}"), detail))
         }
+        // Events that nobody knows are for those who look closely.
+        System::Output { text } if text.starts_with('{') && !is_log => None,
         System::Output { text } => Some(told(Tone::Quiet, "prints", text, detail)),
         System::OrphanResult { content, .. } => {
             is_log.then(|| told(Tone::Quiet, "gave", &format!("(nobody asked) {content}"), detail))

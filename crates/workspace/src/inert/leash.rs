@@ -1,0 +1,91 @@
+//! A hold on every git that works for somebody, for when that one cannot wait any longer.
+
+use super::call::GitError;
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::HashMap;
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A hold on every git that was started with it. Whoever waits for one of them goes on when the leash is cut: they have
+/// ended, and no other starts.
+#[derive(Debug, Clone, Default)]
+pub struct Leash {
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    is_cut: bool,
+    next: u64,
+    /// By handles: a number could be another process' by the time it is used.
+    processes: HashMap<u64, OwnedFd>,
+}
+
+/// One git on a leash, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Tie {
+    leash: Leash,
+    number: u64,
+}
+
+impl Leash {
+    /// Ends them all.
+    pub fn cut(&self) {
+        let mut held = self.held();
+        held.is_cut = true;
+        let processes: Vec<OwnedFd> = held.processes.drain().map(|(_, process)| process).collect();
+        drop(held);
+        // Asked like this, git takes its locks and unfinished files away; one that does not listen is not asked twice.
+        for process in &processes {
+            let _ = pidfd_send_signal(process, Signal::TERM);
+        }
+        let until = Instant::now() + MOMENT;
+        for process in &processes {
+            if !has_ended(process, until) {
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+        }
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.held().is_cut
+    }
+
+    /// Takes hold of one that was just started, and not waited for. If it is too late for that, it should end.
+    pub(super) fn hold(&self, child: &Child) -> Result<Tie, GitError> {
+        let process = Pid::from_raw(child.id().cast_signed()).ok_or(GitError::Ended)?;
+        let process =
+            pidfd_open(process, PidfdFlags::empty()).map_err(|error| GitError::Start(error.into()))?;
+        let mut held = self.held();
+        if held.is_cut {
+            return Err(GitError::Ended);
+        }
+        let number = held.next;
+        held.next += 1;
+        held.processes.insert(number, process);
+        Ok(Tie { leash: self.clone(), number })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Tie {
+    fn drop(&mut self) {
+        self.leash.held().processes.remove(&self.number);
+    }
+}
+
+/// Waits for that until then.
+fn has_ended(process: &OwnedFd, until: Instant) -> bool {
+    let mut files = [PollFd::new(process, PollFlags::IN)];
+    let Ok(left) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else { return false };
+    poll(&mut files, Some(&left)).is_ok_and(|ready| ready > 0)
+}
+
+/// To remove a few files.
+const MOMENT: Duration = Duration::from_secs(1);

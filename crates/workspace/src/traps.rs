@@ -1,0 +1,348 @@
+//! Files that would hold git up in a worktree that an agent worked in.
+//!
+//! git opens what it finds: a pipe in the place of `.gitattributes`, or of `HEAD` in a folder that looks like a repository,
+//! keeps it waiting for ever, and a sparse file of terabytes in the place of a small one keeps it reading. So the worktree is
+//! looked at first, by names, kinds and sizes; nothing is opened but directories. Nobody works in it meanwhile. Asked by
+//! shelves and clones before they let git compare.
+
+use crate::inert::{Call, GitError};
+use crate::layer::beneath::{self, Beneath};
+use crate::layer::{Kind, RelPath, Stat};
+use belljar_git::ObjectId;
+use belljar_spec::egress::Printable;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Something that would hold git up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trap {
+    pub path: RelPath,
+    pub why: TrapKind,
+}
+
+/// Why it would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrapKind {
+    Pipe,
+    Device,
+    TooLarge,
+    /// Below this folder there are more files than are looked at.
+    TooMany,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = Printable::new(self.path.as_bytes());
+        match self.why {
+            TrapKind::Pipe => write!(f, "`{path}` is a pipe"),
+            TrapKind::Device => write!(f, "`{path}` is a device"),
+            TrapKind::TooLarge => write!(f, "`{path}` is far too large"),
+            TrapKind::TooMany => write!(f, "`{path}` has too many files in it"),
+        }
+    }
+}
+
+/// A file of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Committed {
+    pub(crate) path: RelPath,
+    what: What,
+    id: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    File { size: u64 },
+    Link,
+    Repository,
+}
+
+/// All files of a commit, asked of the repository that the call is on.
+pub(crate) fn committed(call: Call, commit: &ObjectId) -> Result<Vec<Committed>, GitError> {
+    let list = call.args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit.as_str()]).output()?;
+    Ok(list.split(|byte| *byte == 0).filter_map(one).collect())
+}
+
+/// `mode kind id size`, a tab, and the path.
+fn one(line: &[u8]) -> Option<Committed> {
+    let (about, path) = line.split_at(line.iter().position(|byte| *byte == b'\t')?);
+    let mut words = std::str::from_utf8(about).ok()?.split_ascii_whitespace();
+    let (mode, id, size) = (words.next()?, words.nth(1)?, words.next()?);
+    let what = match (mode, size.parse()) {
+        ("160000", _) => What::Repository,
+        ("120000", _) => What::Link,
+        (_, Ok(size)) => What::File { size },
+        (_, Err(_)) => return None,
+    };
+    Some(Committed { path: RelPath::child(b"", &path[1..]), what, id: id.to_string() })
+}
+
+/// How a committed file is in a worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// As much as names and sizes say, it may be the same: git can compare it.
+    Comparable,
+    /// Surely another, or gone.
+    Different,
+    /// A repository of its own, whose files are not compared.
+    Apart,
+    /// Git must not come near it.
+    Trapped(Trap),
+}
+
+/// A worktree, looked at.
+pub(crate) struct Ground {
+    root: Beneath,
+    /// What git would meet in a folder, or above it, that reads a file of it.
+    folders: HashMap<Vec<u8>, Option<Trap>>,
+}
+
+impl Ground {
+    pub(crate) fn at(folder: &Path) -> io::Result<Ground> {
+        Ok(Ground { root: Beneath::open(folder)?, folders: HashMap::new() })
+    }
+
+    /// How a committed file is here.
+    pub(crate) fn find(&mut self, file: &Committed) -> Found {
+        if let Some(trap) = self.rules(file.path.parent()) {
+            return Found::Trapped(trap);
+        }
+        let most = match file.what {
+            What::Repository => return Found::Apart,
+            What::File { size } => size.saturating_mul(GROWTH).saturating_add(SLACK),
+            What::Link => u64::MAX,
+        };
+        let Some(stat) = self.stat(&file.path) else { return Found::Different };
+        match (trap(file.path.clone(), &stat, most), file.what, stat.kind) {
+            (Some(trap), ..) => Found::Trapped(trap),
+            (None, What::File { .. }, Kind::File) | (None, What::Link, Kind::Link) => Found::Comparable,
+            // A folder in its place may look like a repository, and then git would read its `HEAD`.
+            (None, ..) => Found::Different,
+        }
+    }
+
+    /// What git would meet that writes a file: in the folders on the way, and in one in its place.
+    pub(crate) fn trap_on_the_way_to(&mut self, file: &Committed) -> Option<Trap> {
+        if let Some(trap) = self.rules(file.path.parent()) {
+            return Some(trap);
+        }
+        match self.stat(&file.path)?.kind {
+            Kind::Directory => self.search(file.path.as_bytes()),
+            Kind::File | Kind::Link | Kind::Fifo | Kind::Socket | Kind::Device => None,
+        }
+    }
+
+    /// Whether a folder there looks like a repository: git would read of it.
+    pub(crate) fn has_repository(&self, folder: &RelPath) -> bool {
+        self.stat(&RelPath::child(folder.as_bytes(), b".git")).is_some()
+    }
+
+    /// What git would meet that looks through all of it.
+    pub(crate) fn trap_anywhere(&self) -> Option<Trap> {
+        self.search(b"")
+    }
+
+    /// Files that are not among these, up to so many.
+    pub(crate) fn others(&self, known: &HashSet<&RelPath>, most: usize) -> Vec<RelPath> {
+        let mut others = Vec::new();
+        let _ = self.walk(b"", &mut |path, stat| {
+            if stat.kind != Kind::Directory && !known.contains(&path) {
+                others.push(path);
+            }
+            match others.len() < most {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        });
+        others
+    }
+
+    /// What holds git up that reads its rules for a folder: those of every folder above it count.
+    fn rules(&mut self, folder: &[u8]) -> Option<Trap> {
+        if let Some(known) = self.folders.get(folder) {
+            return known.clone();
+        }
+        let above = match folder.iter().rposition(|byte| *byte == b'/') {
+            Some(end) => self.rules(&folder[..end]),
+            None if folder.is_empty() => None,
+            None => self.rules(b""),
+        };
+        let here = || {
+            RULES.iter().find_map(|name| {
+                let path = RelPath::child(folder, name);
+                let stat = self.stat(&path)?;
+                trap(path, &stat, MOST_OF_RULES)
+            })
+        };
+        let found = above.or_else(here);
+        self.folders.insert(folder.to_vec(), found.clone());
+        found
+    }
+
+    fn search(&self, folder: &[u8]) -> Option<Trap> {
+        let walked = self.walk(folder, &mut |path, stat| {
+            let most = match path.name() {
+                name if RULES.contains(&name) => MOST_OF_RULES,
+                // Where a folder that looks like a repository says that its other half is.
+                b"commondir" => MOST_OF_A_LINE,
+                _ => u64::MAX,
+            };
+            trap(path, &stat, most).map_or(ControlFlow::Continue(()), ControlFlow::Break)
+        });
+        match walked {
+            Walked::Whole => None,
+            Walked::Until(trap) => Some(trap),
+            Walked::TooMuch => {
+                let folder = if folder.is_empty() { b"." } else { folder };
+                Some(Trap { path: RelPath::child(b"", folder), why: TrapKind::TooMany })
+            }
+        }
+    }
+
+    /// Everything below a folder. What cannot be read, git cannot read either.
+    fn walk<T>(&self, folder: &[u8], visit: &mut dyn FnMut(RelPath, Stat) -> ControlFlow<T>) -> Walked<T> {
+        let mut left = MOST_SEEN;
+        let mut waiting = vec![folder.to_vec()];
+        while let Some(folder) = waiting.pop() {
+            let Ok(directory) = self.root.directory(&folder) else { continue };
+            let Ok(names) = beneath::some_names(&directory, left) else { continue };
+            let Some(names) = names else { return Walked::TooMuch };
+            left -= names.len();
+            for name in names {
+                // The git directory itself: nobody starts git on that.
+                if folder.is_empty() && name == b".git" {
+                    continue;
+                }
+                let Ok(Some(stat)) = beneath::stat_at(&directory, &name) else { continue };
+                let path = RelPath::child(&folder, &name);
+                if stat.kind == Kind::Directory {
+                    waiting.push(path.as_bytes().to_vec());
+                }
+                if let ControlFlow::Break(found) = visit(path, stat) {
+                    return Walked::Until(found);
+                }
+            }
+        }
+        Walked::Whole
+    }
+
+    fn stat(&self, path: &RelPath) -> Option<Stat> {
+        self.root.stat(path).ok()?
+    }
+}
+
+enum Walked<T> {
+    Whole,
+    Until(T),
+    TooMuch,
+}
+
+/// Whether this would hold up who opens it, and reads no more than so much of it.
+fn trap(path: RelPath, stat: &Stat, most: u64) -> Option<Trap> {
+    let why = match stat.kind {
+        Kind::Fifo => TrapKind::Pipe,
+        Kind::Device => TrapKind::Device,
+        Kind::File if stat.size > most => TrapKind::TooLarge,
+        // A link is not followed, and opening a socket fails at once.
+        Kind::File | Kind::Link | Kind::Directory | Kind::Socket => return None,
+    };
+    Some(Trap { path, why })
+}
+
+/// What git reads in every folder on its way.
+const RULES: [&[u8]; 2] = [b".gitattributes", b".gitignore"];
+/// More rules than anybody wrote by hand.
+const MOST_OF_RULES: u64 = 16 << 20;
+/// A path and little else.
+const MOST_OF_A_LINE: u64 = 64 << 10;
+/// A file may be larger than what was committed of it: line ends have two bytes, other encodings four for one, and `$Id$` becomes
+/// twelve times itself. One that is larger still was changed.
+const GROWTH: u64 = 16;
+const SLACK: u64 = 64 << 10;
+/// The largest of repositories, with what was built in them.
+const MOST_SEEN: usize = 2_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::process::Command;
+
+    fn file(path: &str, size: u64) -> Committed {
+        let path = RelPath::understand(path.as_ref()).unwrap();
+        Committed { path, what: What::File { size }, id: String::new() }
+    }
+
+    fn pipe(path: &Path) {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    #[test]
+    fn a_file_is_held_against_what_was_committed_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for folder in ["folder", "rules/below", "large"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for (name, size) in [("same", 5), ("longer", 50), ("endless", 1 << 42), ("rules/below/same", 5)] {
+            File::create(at(name)).unwrap().set_len(size).unwrap();
+        }
+        for name in ["pipe", "rules/.gitattributes"] {
+            pipe(&at(name));
+        }
+        File::create(at("large/.gitignore")).unwrap().set_len(1 << 42).unwrap();
+        std::os::unix::fs::symlink("same", at("link")).unwrap();
+        std::os::unix::fs::symlink("/", at("away")).unwrap();
+        let mut ground = Ground::at(place.path()).unwrap();
+        let mut found = |name: &str| match ground.find(&file(name, 5)) {
+            Found::Trapped(trap) => trap.to_string(),
+            other => format!("{other:?}"),
+        };
+        for (name, expected) in [
+            ("same", "Comparable"),
+            ("longer", "Comparable"),
+            ("missing", "Different"),
+            ("missing/below", "Different"),
+            ("folder", "Different"),
+            ("link", "Different"),
+            ("away/etc/passwd", "Different"),
+            ("pipe", "`pipe` is a pipe"),
+            ("endless", "`endless` is far too large"),
+            ("rules/below/same", "`rules/.gitattributes` is a pipe"),
+            ("large/missing", "`large/.gitignore` is far too large"),
+        ] {
+            assert_eq!(found(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn traps_are_found_at_any_depth() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for folder in [".git", "a/b/c/.git", "sub"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        pipe(&at(".git/HEAD"));
+        fs::write(at("sub/file"), "x").unwrap();
+        std::os::unix::net::UnixListener::bind(at("sub/socket")).unwrap();
+        let ground = Ground::at(place.path()).unwrap();
+        assert_eq!(
+            ground.trap_anywhere(),
+            None,
+            "what is in the git directory is nothing that git meets here"
+        );
+        File::create(at("a/b/c/.git/commondir")).unwrap().set_len(1 << 42).unwrap();
+        let found = |ground: &Ground| ground.trap_anywhere().unwrap().to_string();
+        assert_eq!(found(&ground), "`a/b/c/.git/commondir` is far too large");
+        fs::remove_file(at("a/b/c/.git/commondir")).unwrap();
+        pipe(&at("a/b/c/.git/HEAD"));
+        assert_eq!(found(&ground), "`a/b/c/.git/HEAD` is a pipe");
+        let known = file("sub/file", 1);
+        let others = ground.others(&HashSet::from([&known.path]), 10);
+        let names: Vec<_> = others.iter().map(|path| String::from_utf8_lossy(path.as_bytes())).collect();
+        assert_eq!(names, ["sub/socket", "a/b/c/.git/HEAD"]);
+    }
+}

@@ -125,11 +125,19 @@ impl Job {
     /// Starts it.
     pub fn start(&self) -> Started<'_> {
         let into = |name: &str| File::create(self.home.path().join(name)).unwrap();
+        let mut command = self.command("run");
+        command.arg("--json").stdin(Stdio::null()).stdout(into("stdout")).stderr(into("stderr"));
+        Started { job: self, child: command.spawn().unwrap() }
+    }
+
+    /// `belljar agent run`, or another word in its place, with all that this job is about.
+    pub fn command(&self, word: &str) -> Command {
         let folder = |name: &str| self.home.path().join(name);
-        let child = Command::new(belljar())
-            .args(["agent", "run", &self.agent, "--prompt", &self.prompt, "--workspace"])
+        let mut command = Command::new(belljar());
+        command
+            .args(["agent", word, &self.agent, "--prompt", &self.prompt, "--workspace"])
             .arg(self.work())
-            .args(["--backend", "native", "--egress", "strict", "--json"])
+            .args(["--backend", "native", "--egress", "strict"])
             .args(["--llm", &self.url, "--llm-key", "env:THE_KEY"])
             .args(&self.args)
             .current_dir(self.home.path())
@@ -137,13 +145,8 @@ impl Job {
             .envs([("THE_KEY", KEY), ("LANG", "C.UTF-8"), ("USER", "person"), ("SHELL", "/bin/sh")])
             .env("PATH", path())
             .envs([("HOME", folder("home")), ("TMPDIR", folder("tmp"))])
-            .envs([("XDG_STATE_HOME", folder("state")), ("XDG_CONFIG_HOME", folder("config"))])
-            .stdin(Stdio::null())
-            .stdout(into("stdout"))
-            .stderr(into("stderr"))
-            .spawn()
-            .unwrap();
-        Started { job: self, child }
+            .envs([("XDG_STATE_HOME", folder("state")), ("XDG_CONFIG_HOME", folder("config"))]);
+        command
     }
 
     pub(crate) fn said(&self, name: &str) -> String {

@@ -4,7 +4,7 @@
 use super::{Phase, answers};
 use crate::entry::Line;
 use crate::log::Watcher;
-use crate::run::{RunRequest, RunResult, run};
+use crate::run::{RunRequest, RunResult, check, run};
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{SandboxError, SandboxSpec};
@@ -59,6 +59,14 @@ pub async fn run_phases(
     audience: &mut dyn Audience,
     stop: impl Future<Output = ()>,
 ) -> Result<PhasesResult, SandboxError> {
+    for (phase, place) in &phases {
+        // A phase that cannot run is known before one is paid for.
+        let could_run = request(phase, place.clone(), path, &[]).and_then(|request| check(&request));
+        could_run.map_err(|error| SandboxError {
+            message: format!("phase `{}`: {}", phase.name, error.message),
+            ..error
+        })?;
+    }
     let since = Instant::now();
     let mut stop = std::pin::pin!(stop);
     let mut done: Vec<PhaseResult> = Vec::new();

@@ -148,6 +148,11 @@ fn step(stage: Stage) -> Step {
     }
 }
 
+/// Whether it could run here, as far as that can be known before anything is made.
+pub(crate) fn check(request: &RunRequest) -> Result<(), SandboxError> {
+    ready(request).map(|_| ())
+}
+
 fn ready(request: &RunRequest) -> Result<Ready, SandboxError> {
     let (adapter, found) = match &request.agent {
         Agent::Known(adapter) => (*adapter, adapter::find(adapter, &request.path)?),

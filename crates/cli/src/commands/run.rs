@@ -23,10 +23,7 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     command.max_output = options.place.output();
     command.timeout = options.place.timeout();
     let spec = options.place.spec()?;
-    say_forwarded(&spec);
-    if spec.nesting == Nesting::Allowed {
-        eprintln!("belljar: user namespaces are allowed inside (--nested)");
-    }
+    say_loosened(&spec);
     if options.json {
         return block_on(async {
             let sandbox = Engine::new().create_blocking(&spec)?;
@@ -47,8 +44,8 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
     })
 }
 
-/// Whoever lets a secret in sees that it happens.
-pub(super) fn say_forwarded(spec: &SandboxSpec) {
+/// Whoever lets a secret in, or widens what can be attacked, sees that it happens.
+pub(super) fn say_loosened(spec: &SandboxSpec) {
     for one in &spec.forwarded {
         eprintln!(
             "belljar: the real value of `{}` is inside, in {} (--forward-secret)",
@@ -57,6 +54,9 @@ pub(super) fn say_forwarded(spec: &SandboxSpec) {
     }
     if spec.github.as_ref().is_some_and(|grant| grant.danger_forward_key) {
         eprintln!("belljar: the private key of the GitHub App is inside (--danger-forward-app-key)");
+    }
+    if spec.nesting == Nesting::Allowed {
+        eprintln!("belljar: user namespaces are allowed inside (--nested)");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `belljar shell`: a shell in a sandbox.
 
-use super::run::{in_foreground, say_forwarded, warn_of_weak_wall};
+use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
 use crate::args::ShellArgs;
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
@@ -9,7 +9,7 @@ use belljar_spec::{Command, SandboxError};
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
     let timeout = options.place.timeout();
     let spec = options.place.spec()?;
-    say_forwarded(&spec);
+    say_loosened(&spec);
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
     // Commands from a pipe need no prompt.

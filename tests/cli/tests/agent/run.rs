@@ -223,7 +223,7 @@ fn start(home: &Home, url: &str) -> Child {
     let words = home.agent(url, "./stubborn", &["--prompt", "x"]);
     let mut command = home.command(&words);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    while home.file("work.txt").is_none() {
+    while home.file("work.txt").as_deref() != Some("kept\n") {
         std::thread::sleep(Duration::from_millis(10));
     }
     child

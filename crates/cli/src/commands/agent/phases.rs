@@ -1,6 +1,6 @@
 //! `belljar agent phases`: several agents in sequence over one folder.
 
-use super::super::run::say_forwarded;
+use super::super::run::say_loosened;
 use super::attend::{Shared, attended};
 use super::screen::Screen;
 use super::sentence::seconds;
@@ -31,7 +31,7 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
     notes.sort_by(|one, other| one.message.cmp(&other.message));
     notes.dedup();
     say_notes(&notes);
-    made.iter().take(1).for_each(|(_, spec)| say_forwarded(spec));
+    made.iter().take(1).for_each(|(_, spec)| say_loosened(spec));
     let (state, path) = (state()?, request::search_path());
     let screen = if as_lines { Screen::for_programs() } else { Screen::for_people() };
     let result = attended(screen, |screen, stop| async move {

@@ -1,6 +1,6 @@
 //! `belljar agent run`: a prompt and a folder in; an answer, changes and a bill out.
 
-use super::super::run::say_forwarded;
+use super::super::run::say_loosened;
 use super::attend::attended;
 use super::screen::Screen;
 use super::{ending, request, state};
@@ -15,7 +15,7 @@ pub(super) fn run(options: AgentRunArgs) -> Result<u8, SandboxError> {
     let as_lines = options.json;
     let (request, notes) = request::of_run(options)?;
     say_notes(&notes);
-    say_forwarded(&request.sandbox);
+    say_loosened(&request.sandbox);
     let state = state()?;
     let screen = if as_lines { Screen::for_programs() } else { Screen::for_people() };
     let result = attended(screen, |screen, stop| async move {

@@ -55,7 +55,8 @@ impl Writing {
 impl Screen {
     /// For a person, on standard error.
     pub(super) fn for_people() -> (Screen, Writing) {
-        let form = match isatty(stderr()) {
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let form = match isatty(stderr()) && !is_dumb {
             true => Form::Terminal { colours: wants_colours() },
             false => Form::Plain,
         };
@@ -194,7 +195,10 @@ impl Screen {
 
     fn say(&mut self, told: &Told) {
         self.clear();
+        // What somebody says is for reading, and goes on in the next line of the terminal.
+        let is_prose = matches!(told.word, "says" | "error" | "warning");
         let (colours, width) = match self.form {
+            Form::Terminal { colours } if is_prose => (colours, usize::MAX),
             Form::Terminal { colours } => (colours, columns()),
             Form::Plain | Form::Raw => (false, usize::MAX),
         };

@@ -1,7 +1,7 @@
 //! `belljar agent shell`: an agent's own terminal interface, with everything set up.
 
 use super::super::block_on;
-use super::super::run::{in_sandbox, say_forwarded};
+use super::super::run::{in_sandbox, say_loosened};
 use super::request;
 use crate::args::AgentShellArgs;
 use crate::failure::say_notes;
@@ -37,7 +37,7 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
     let timeout = place.timeout();
     let (request, notes) = request::request(agent, prompt, wish, place)?;
     say_notes(&notes);
-    say_forwarded(&request.sandbox);
+    say_loosened(&request.sandbox);
     let timeout = request.time.or(timeout);
     let (sandbox, command) = block_on(open(&Engine::new(), &request))?;
     in_sandbox(&sandbox, command, size, timeout)

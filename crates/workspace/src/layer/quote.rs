@@ -16,10 +16,12 @@ pub(super) fn prefixed(prefix: &str, bytes: &[u8]) -> Vec<u8> {
     name(&[prefix.as_bytes(), bytes].concat()).into_bytes()
 }
 
-/// Whether a terminal would obey it instead of showing it: controls, and what turns text around (`trojan source`).
+/// Whether a terminal would obey it instead of showing it: controls, what turns text around (`trojan source`), and what
+/// nobody sees, in which text hides.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A line of a file as a terminal may see it: controls are shown, not obeyed. Tabs stay.
@@ -107,5 +109,11 @@ mod tests {
     fn contents_cannot_speak_to_the_terminal() {
         let seen = visible(b"a\t\x1b]0;x\x07\r\x7f\x9b1m\xc2\x9b \xe2\x80\xae.");
         assert_eq!(seen, "a\t^[]0;x^G^M^?<9B>1m<U+009B> <U+202E>.");
+        for hidden in
+            ['\u{ad}', '\u{61c}', '\u{180e}', '\u{3164}', '\u{fff9}', '\u{fffb}', '\u{e0000}', '\u{e007f}']
+        {
+            let seen = visible(hidden.to_string().as_bytes());
+            assert_eq!(seen, format!("<U+{:04X}>", u32::from(hidden)));
+        }
     }
 }

@@ -8,4 +8,5 @@ mod hostile;
 mod logs;
 mod phases;
 mod run;
+mod unread;
 mod words;

@@ -138,3 +138,20 @@ fn open_egress_is_chosen_by_a_phase_and_by_nothing_else() {
     }
     assert_eq!(home.file("open.txt").unwrap(), "0\n1\n", "none of these ran anything");
 }
+
+#[test]
+fn phases_in_the_workspace_cannot_be_rewritten() {
+    let home = Home::new();
+    let phases = "agent = \"./mine\"\nmodel = \"openai/gpt-5\"\n\
+        [[phase]]\nname = \"a\"\nprompt = \"x\"\nallow = [\"allowed.example\"]\n[[phase]]\nname = \"b\"\nprompt = \"x\"\n";
+    fs::create_dir(home.path("work/ci")).unwrap();
+    fs::write(home.path("work/ci/phases.toml"), phases).unwrap();
+    let script = "echo evil >> ci/phases.toml; rm -f ci/phases.toml; mv ci/phases.toml ci/old; mv ci old";
+    home.program("mine", &format!("{script}\n{}", answer("done")));
+    let url = home.model.url();
+    let run = home.run(&["agent", "phases", "ci/phases.toml", "--llm", &url, "--llm-key", "env:MODEL_KEY"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(home.file("ci/phases.toml").as_deref(), Some(phases));
+    assert!(run.stderr.contains("belljar: phase a opens egress to allowed.example\n"), "{}", run.stderr);
+    assert!(!run.stderr.contains("phase b opens"), "{}", run.stderr);
+}

@@ -3,6 +3,7 @@
 
 use super::super::block_on;
 use super::screen::{Screen, Writing};
+use crate::failure::exit_code;
 use belljar_spec::SandboxError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -28,19 +29,25 @@ where
     W: Future<Output = Result<T, SandboxError>>,
 {
     let shared = Shared(Arc::new(Mutex::new(screen)));
-    block_on(async {
-        let (tell, stop) = oneshot::channel();
-        tokio::spawn(listen(Signals::catch(), tell, Arc::downgrade(&shared.0)));
-        let outcome = tokio::select! {
+    let (tell, stop) = oneshot::channel();
+    let weak = Arc::downgrade(&shared.0);
+    // A thread of its own, to the end of the program: it obeys whatever else is waited for.
+    std::thread::spawn(|| block_on(async { Ok(listen(Signals::catch(), tell, weak).await) }));
+    let outcome = block_on(async {
+        tokio::select! {
             outcome = work(shared.clone(), Stop(stop)) => outcome,
             () = ticking(&shared) => unreachable!("it never ends"),
-        };
-        shared.lock().clear();
-        drop(shared);
-        // Nobody holds the screen any more: its writer ends with what it has.
-        let _ = tokio::task::spawn_blocking(|| writing.wait()).await;
-        outcome
-    })
+        }
+    });
+    shared.lock().clear();
+    drop(shared);
+    // Nobody holds the screen any more: its writer ends with what it has.
+    let is_read = writing.wait();
+    match outcome {
+        // Saying it would wait for ever.
+        Err(error) if !is_read => std::process::exit(i32::from(exit_code(&error))),
+        outcome => outcome,
+    }
 }
 
 async fn ticking(screen: &Shared) {
@@ -67,14 +74,24 @@ impl Stop {
 /// with the work.
 async fn listen(mut signals: Signals, tell: oneshot::Sender<()>, screen: Weak<Mutex<Screen>>) {
     signals.next().await;
-    if let Some(screen) = screen.upgrade() {
-        Shared(screen).lock().announce("stopping; what was done so far is kept (ctrl-C once more: at once)");
+    // Once the work is over there is nothing left to stop but us.
+    if announced(&screen, "stopping; what was done so far is kept (ctrl-C once more: at once)") {
+        let _ = tell.send(());
+        signals.next().await;
+        if announced(&screen, "stopped at once") {
+            // Others write it, if somebody reads.
+            tokio::time::sleep(A_MOMENT).await;
+        }
     }
-    let _ = tell.send(());
-    signals.next().await;
     // The sandbox ends with us, to its last process.
-    eprintln!("\nbelljar: stopped at once");
     std::process::exit(i32::from(CANCELLED));
+}
+
+/// Says it if there is a screen. Never waits for whoever reads.
+fn announced(screen: &Weak<Mutex<Screen>>, text: &str) -> bool {
+    let Some(screen) = screen.upgrade() else { return false };
+    Shared(screen).lock().announce(text);
+    true
 }
 
 /// Those that ask a program to end.
@@ -110,4 +127,5 @@ async fn one(signals: &mut Option<Signal>) {
 
 /// As a shell says it of a program that ctrl-C ended.
 pub(super) const CANCELLED: u8 = 130;
+const A_MOMENT: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use super::super::{changes, model, print, refused};
 use super::attend::CANCELLED;
-use super::sentence::{seconds, step_name, visible};
+use super::sentence::{seconds, step_name, visible, whole};
 use crate::failure::{self, FAILED, REFUSED, TIMED_OUT};
 use belljar_agent::entry::Step;
 use belljar_agent::run::RunResult;
@@ -19,7 +19,7 @@ pub(super) fn answer(result: &RunResult) -> Result<(), SandboxError> {
         return Ok(());
     }
     let mut text = match isatty(stdout()) {
-        true => visible(&result.output, usize::MAX).join("\n"),
+        true => whole(&result.output),
         false => result.output.clone(),
     };
     if !text.ends_with('\n') {

@@ -2,7 +2,7 @@
 
 use super::super::run::say_loosened;
 use super::attend::{Shared, attended};
-use super::screen::Screen;
+use super::screen::{Screen, say_patiently};
 use super::sentence::seconds;
 use super::{ending, request, state};
 use crate::args::{AgentPhasesArgs, PlaceArgs};
@@ -13,10 +13,13 @@ use belljar_agent::entry::Line;
 use belljar_agent::phases::{self, Audience, Phase, PhasesResult};
 use belljar_agent::run::RunResult;
 use belljar_engine::Engine;
-use belljar_engine::config::{EgressFlags, Note};
+use belljar_engine::config::{EgressFlags, Note, WebSearch};
+use belljar_engine::layer::quote;
 use belljar_spec::egress::Mode;
+use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{SandboxError, SandboxSpec};
 use serde_json::{Value, json};
+use std::path::{Component, Path};
 
 pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
     let AgentPhasesArgs { file, json: as_lines, place } = options;
@@ -24,7 +27,10 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
     // All of them before the first: what is wrong with the last one is said before anything is paid for.
     let mut made: Vec<(Phase, SandboxSpec)> = Vec::new();
     for phase in phases::read(&file)? {
-        let (spec, said) = spec(&place, &phase)?;
+        let (mut spec, said) = spec(&place, &phase)?;
+        if let Some(folder) = &spec.workspace {
+            spec.protected.extend(held(&file, folder)?);
+        }
         notes.extend(said);
         made.push((phase, spec));
     }
@@ -42,9 +48,12 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
     if !as_lines {
         if let Some(last) = last {
             ending::answer(last)?;
-            ending::say(last);
         }
-        say(&result);
+        let result = result.clone();
+        say_patiently(move || {
+            result.phases.last().iter().for_each(|last| ending::say(&last.result));
+            say(&result);
+        });
     } else {
         super::super::print(format!("{}\n", object(&result)).as_bytes())?;
     }
@@ -69,6 +78,56 @@ fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), Sa
     request::spec(place.clone(), wanted, &phase.agent, phase.model.as_ref(), phase.budget)
 }
 
+/// The file itself, if it lies in the folder that agents work in: one of them could write into it what the next call reads and
+/// opens. Every spelling of it counts; a link among them is refused later on.
+fn held(file: &Path, workspace: &Path) -> Result<Vec<ProtectedPath>, SandboxError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let spellings = [
+        std::path::absolute(file).ok(),
+        folder.canonicalize().ok().zip(file.file_name()).map(|(folder, name)| folder.join(name)),
+        file.canonicalize().ok(),
+    ];
+    let roots = [workspace.canonicalize().ok(), std::path::absolute(workspace).ok()];
+    let mut held = Vec::new();
+    for path in spellings.iter().flatten() {
+        for below in roots.iter().flatten().filter_map(|root| path.strip_prefix(root).ok()) {
+            // The same place has another spelling.
+            if below.components().any(|part| part == Component::ParentDir) {
+                continue;
+            }
+            let text = below.to_str().unwrap_or("\0");
+            held.push(text.parse::<ProtectedPath>().map_err(|error| {
+                SandboxError::policy("phases_unprotected", error.to_string())
+                    .hint("give the file of phases a name in UTF-8, or keep it outside of the workspace")
+            })?);
+        }
+    }
+    held.sort();
+    held.dedup();
+    Ok(held)
+}
+
+/// What a phase opens by itself, if anything.
+fn opened(phase: &Phase) -> Option<String> {
+    fn list<T: ToString>(what: &str, all: &[T]) -> Option<String> {
+        let all: Vec<String> = all.iter().map(T::to_string).collect();
+        (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
+    }
+    let EgressFlags { mode, allow, groups } = &phase.egress;
+    let search = phase.web_search.as_ref().map(|search| match search {
+        WebSearch::Named(name) => format!("web search by {name}"),
+        WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),
+    });
+    let github = phase.github.as_ref().map(|github| {
+        let repositories = list(" for ", &github.repositories).unwrap_or_default();
+        format!("GitHub {}{repositories}", github.profile)
+    });
+    let open = (*mode == Some(Mode::Open)).then(|| "egress to every public host".to_string());
+    let parts = [open, github, search, list("groups ", groups), list("egress to ", allow)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| quote::visible(parts.join("; ").as_bytes()))
+}
+
 /// Tells whoever looks.
 struct Teller {
     screen: Shared,
@@ -78,10 +137,14 @@ struct Teller {
 impl Audience for Teller {
     fn begins(&mut self, phase: &Phase, number: usize, all: usize) {
         let mut screen = self.screen.lock();
+        let opened = opened(phase);
         screen.announce(&format!("phase {number} of {all}: {}", phase.name));
-        screen.object(
-            &json!({ "type": "phase", "phase": phase.name, "number": number, "of": all, "state": "started" }),
-        );
+        if let Some(opened) = &opened {
+            screen.announce(&format!("phase {} opens {opened}", phase.name));
+        }
+        screen.object(&json!({
+            "type": "phase", "phase": phase.name, "number": number, "of": all, "state": "started", "opens": opened,
+        }));
         screen.expect_answer(number == all);
         self.last = Some(number);
     }

@@ -2,7 +2,7 @@
 
 use super::super::run::say_loosened;
 use super::attend::attended;
-use super::screen::Screen;
+use super::screen::{Screen, say_patiently};
 use super::{ending, request, state};
 use crate::args::AgentRunArgs;
 use crate::failure::say_notes;
@@ -24,7 +24,8 @@ pub(super) fn run(options: AgentRunArgs) -> Result<u8, SandboxError> {
     })?;
     if !as_lines {
         ending::answer(&result)?;
-        ending::say(&result);
+        let result = result.clone();
+        say_patiently(move || ending::say(&result));
     }
     Ok(ending::exit_code(&result))
 }

@@ -10,9 +10,8 @@ use belljar_sys::rustix::stdio::stderr;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal;
 use std::io::{self, Write};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Where lines of a run go, as they are written.
 pub(super) struct Screen {
@@ -43,13 +42,38 @@ enum Form {
 }
 
 /// The thread that writes. It ends when its screen is gone.
-pub(super) struct Writing(JoinHandle<()>);
+pub(super) struct Writing {
+    /// Hears of each piece that was written, and of the end.
+    progress: Receiver<()>,
+    /// How long nothing may be written. What a program asked for is waited for, as ever.
+    patience: Option<Duration>,
+}
 
 impl Writing {
-    /// Waits until everything is written.
-    pub(super) fn wait(self) {
-        let _ = self.0.join();
+    /// Waits until everything is written. Says whether it was: somebody may have stopped reading.
+    pub(super) fn wait(self) -> bool {
+        loop {
+            let heard = match self.patience {
+                Some(patience) => self.progress.recv_timeout(patience),
+                None => self.progress.recv().map_err(RecvTimeoutError::from),
+            };
+            match heard {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
     }
+}
+
+/// Says something on standard error when all is over; not for ever, if nobody reads it.
+pub(super) fn say_patiently(say: impl FnOnce() + Send + 'static) {
+    let (done, progress) = channel();
+    std::thread::spawn(move || {
+        let _done = done;
+        say();
+    });
+    Writing { progress, patience: Some(PATIENCE) }.wait();
 }
 
 impl Screen {
@@ -60,17 +84,23 @@ impl Screen {
             true => Form::Terminal { colours: wants_colours() },
             false => Form::Plain,
         };
-        Screen::new(form, |from| write_all(from, io::stderr()))
+        Screen::new(form, Some(PATIENCE), |from, wrote| write_all(from, io::stderr(), wrote))
     }
 
     /// For a program, on standard output.
     pub(super) fn for_programs() -> (Screen, Writing) {
-        Screen::new(Form::Raw, |from| write_all(from, io::stdout()))
+        Screen::new(Form::Raw, None, |from, wrote| write_all(from, io::stdout(), wrote))
     }
 
-    fn new(form: Form, write: impl FnOnce(Receiver<Vec<u8>>) + Send + 'static) -> (Screen, Writing) {
+    fn new(
+        form: Form,
+        patience: Option<Duration>,
+        write: impl FnOnce(Receiver<Vec<u8>>, Sender<()>) + Send + 'static,
+    ) -> (Screen, Writing) {
         let (out, from) = channel();
-        let writing = Writing(std::thread::spawn(move || write(from)));
+        let (wrote, progress) = channel();
+        std::thread::spawn(move || write(from, wrote));
+        let writing = Writing { progress, patience };
         let screen = Screen {
             out,
             form,
@@ -222,12 +252,14 @@ fn is_beginning(shown: &[String], answer: &[String]) -> bool {
     same == shown.len() || (same > 0 && same + 1 == shown.len() && answer.len() > same)
 }
 
-fn write_all(from: Receiver<Vec<u8>>, mut to: impl Write) {
+fn write_all(from: Receiver<Vec<u8>>, mut to: impl Write, wrote: Sender<()>) {
     for bytes in from {
         if to.write_all(&bytes).and_then(|()| to.flush()).is_err() {
             // Nobody reads any more. The run goes on: it is paid for, and its log is kept.
             return;
         }
+        // Nobody may wait by now.
+        let _ = wrote.send(());
     }
 }
 
@@ -260,6 +292,8 @@ fn columns() -> usize {
     }
 }
 
+/// For whoever reads slowly; longer is somebody who does not read.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// ECMA-48, EL: what follows in the line is erased.
 const REST_OF_LINE: &str = "\x1b[K";
 
@@ -271,7 +305,7 @@ mod tests {
 
     fn shown(form: Form, lines: &[Value]) -> String {
         let (tell, told) = channel();
-        let (mut screen, writing) = Screen::new(form, move |from| {
+        let (mut screen, writing) = Screen::new(form, None, move |from, _wrote| {
             let _ = tell.send(from.iter().flatten().collect::<Vec<u8>>());
         });
         for value in lines {
@@ -282,7 +316,7 @@ mod tests {
             screen.line(&serde_json::from_value(value).expect("a line"), &text);
         }
         drop(screen);
-        writing.wait();
+        assert!(writing.wait());
         String::from_utf8(told.recv().expect("a screen")).expect("text")
     }
 
@@ -341,6 +375,20 @@ mod tests {
         let text = shown(Form::Raw, &[says("\u{1b}[2J"), result("x")]);
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!((lines.len(), &lines[1]["type"]), (2, &json!("result")));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_reader_that_does_not_read() {
+        let (go_on, held) = channel::<()>();
+        let patience = Some(Duration::from_millis(10));
+        let (mut screen, writing) = Screen::new(Form::Plain, patience, move |from, wrote| {
+            let _ = held.recv();
+            write_all(from, io::sink(), wrote);
+        });
+        screen.announce("x");
+        drop(screen);
+        assert!(!writing.wait());
+        drop(go_on);
     }
 
     #[test]

@@ -245,6 +245,11 @@ pub(super) fn visible(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
+/// All of a text, and of each line what can be seen of it: what somebody waited for is not shortened.
+pub(super) fn whole(text: &str) -> String {
+    text.trim_end().lines().map(|line| quote::visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
+}
+
 /// At most so many letters, the last one a sign that there were more.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -349,6 +354,12 @@ mod tests {
         let wide = live(json!({"type": "system", "subtype": "output", "text": "x".repeat(1 << 20)}));
         assert_eq!(wide[0].chars().count(), "prints|".len() + LONGEST_LINE);
         assert!(live(says(json!([{"type": "text", "text": " \n"}]))).is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_whole() {
+        let long = "x".repeat(LONGEST_LINE * 3);
+        assert_eq!(whole(&format!("{long}\x1b\n\n{long}\n")), format!("{long}^[\n\n{long}"));
     }
 
     #[test]

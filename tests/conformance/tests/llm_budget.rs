@@ -13,6 +13,7 @@ for_every_wall![
     turns_are_answers_and_not_calls,
     turns_at_once_are_no_more_than_the_budget,
     tokens_are_counted_from_answers,
+    few_calls_at_once_go_above_a_limit_on_tokens,
     money_is_counted_by_prices,
     money_is_counted_as_litellm_tells_it,
     a_limit_on_money_needs_to_know_the_price,
@@ -110,6 +111,26 @@ async fn tokens_are_counted_from_answers(backend: BackendName) {
     assert_eq!(to.place.llm().map(|totals| totals.tokens()), Some(2 * 2137));
 }
 
+async fn few_calls_at_once_go_above_a_limit_on_tokens(backend: BackendName) {
+    let to = routed(backend, UpstreamKind::OpenAi, |route| route.budget = budget("tokens=1")).await;
+    // Long enough for all of them to be there before the first answer.
+    to.model.instead(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        None
+    });
+    let said = to
+        .ask(
+            "
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(20) as pool:
+    statuses = list(pool.map(lambda _: ask('/v1/chat/completions', message(stream=True))[0], range(20)))
+print(statuses.count(200) + statuses.count(400))",
+        )
+        .await;
+    let passed = to.model.requests().len();
+    assert!(said == "20" && (1..=4).contains(&passed), "{said}, {passed} passed");
+}
+
 async fn money_is_counted_by_prices(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |route| {
         route.budget = budget("usd=0.016");
@@ -201,7 +222,7 @@ async fn a_call_that_is_given_up_before_its_answer_counts(backend: BackendName) 
     to.ask(
         "
 s = dial('127.0.0.1', 8080)
-body = json.dumps(message()).encode()
+body = json.dumps(message(max_tokens=5000)).encode()
 s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))
 time.sleep(2.5)
 s.close()",
@@ -210,7 +231,8 @@ s.close()",
     wait_until("the call to be written down", || !to.events("model_called").is_empty());
     let call = &to.events("model_called")[0];
     assert_eq!((&call["ending"], &call["estimated"]), (&"broken_off_inside".into(), &true.into()));
-    assert!(call["output_tokens"].as_u64().unwrap() >= 200, "{call}");
+    // It was no stream, so the upstream goes on, to what was ordered.
+    assert_eq!(call["output_tokens"], 5000, "{call}");
 }
 
 async fn other_models_are_refused(backend: BackendName) {

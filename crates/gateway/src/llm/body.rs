@@ -1,4 +1,4 @@
-//! What a request to a model says: which model, and whether its answer is to be a stream. It is taken apart one level
+//! What a request to a model says: which model, whether its answer is to be a stream, and how long it may be. It is taken apart one level
 //! deep and put together again, so that the upstream reads what was judged, and no second `model` hides in it.
 
 use super::paths::{Api, Asked};
@@ -13,6 +13,8 @@ use std::fmt;
 pub(crate) struct Question {
     pub(crate) model: String,
     pub(crate) streamed: bool,
+    /// How many tokens the answer may have, if it says so.
+    pub(crate) longest: Option<u64>,
     /// What goes upstream.
     pub(crate) bytes: Vec<u8>,
 }
@@ -46,7 +48,8 @@ impl Question {
             _ => None,
         };
         let more = usage.as_deref().map(|options| ("stream_options", options));
-        Ok(Question { model, streamed, bytes: together(&fields, more).into_bytes() })
+        let longest = longest(&fields);
+        Ok(Question { model, streamed, longest, bytes: together(&fields, more).into_bytes() })
     }
 }
 
@@ -71,6 +74,21 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
         return Err("`model` is not the name of a model".into());
     }
     Ok(Some(model))
+}
+
+/// How long an answer may be, in the words of any API; the largest if there are several. Gemini says it one level below,
+/// and deeper nobody looks.
+fn longest(fields: &[Field<'_>]) -> Option<u64> {
+    let below =
+        fields.iter().filter(|(name, _)| ["generationConfig", "generation_config"].contains(&name.as_str()));
+    let below = below.filter_map(|(_, value)| serde_json::from_str::<Fields<'_>>(value.get()).ok());
+    below.filter_map(|Fields(below)| said_longest(&below)).chain(said_longest(fields)).max()
+}
+
+/// It may be written `4e3`.
+fn said_longest(fields: &[Field<'_>]) -> Option<u64> {
+    let said = fields.iter().filter(|(name, _)| LONGEST_ANSWER.contains(&name.as_str()));
+    said.filter_map(|(_, value)| value.get().parse::<f64>().ok().map(|tokens| tokens as u64)).max()
 }
 
 /// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say. It
@@ -210,6 +228,8 @@ const STEERING_PREFIXES: [&str; 25] = [
 /// Prices, other models and listeners have many names.
 const STEERING_PARTS: [&str; 4] = ["_cost", "cost_per_", "callback", "fallback"];
 const LONGEST: usize = 200;
+const LONGEST_ANSWER: [&str; 4] =
+    ["max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"];
 
 /// The fields of an object, in order; none twice.
 struct Fields<'a>(Vec<Field<'a>>);
@@ -286,6 +306,25 @@ mod tests {
         let body = r#"{"model":"m","stream":true}"#;
         let question = question(UpstreamKind::Anthropic, "/v1/messages", body).unwrap();
         assert_eq!((question.streamed, question.bytes.as_slice()), (true, body.as_bytes()));
+    }
+
+    #[test]
+    fn how_long_an_answer_may_be_is_read_in_every_api() {
+        let chat = "/v1/chat/completions";
+        let gemini = "/v1beta/models/a:generateContent";
+        for (target, said, expected) in [
+            (chat, r#""max_tokens":4096"#, Some(4096)),
+            (chat, r#""max_tokens":1,"max_completion_tokens":4.096e3"#, Some(4096)),
+            ("/v1/responses", r#""max_output_tokens":7"#, Some(7)),
+            (gemini, r#""generationConfig":{"temperature":1,"maxOutputTokens":8192}"#, Some(8192)),
+            (chat, r#""max_tokens":null"#, None),
+            (chat, r#""max_tokens":"9""#, None),
+            (chat, r#""max_tokens":-1"#, Some(0)),
+            (chat, r#""n":1"#, None),
+        ] {
+            let (kind, body) = (UpstreamKind::LiteLlm, format!(r#"{{"model":"a",{said}}}"#));
+            assert_eq!(question(kind, target, &body).unwrap().longest, expected, "{said}");
+        }
     }
 
     #[test]

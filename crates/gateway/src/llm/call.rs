@@ -13,7 +13,7 @@ use belljar_spec::llm::{Price, Usd};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) struct Call {
     pub(super) number: u64,
@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub(super) asked: Asked,
     pub(super) model: Option<Printable>,
     pub(super) streamed: bool,
+    /// How many tokens the answer may have, if the question says so.
+    pub(super) longest: Option<u64>,
     /// What the model costs, if anybody said so.
     pub(super) price: Option<Price>,
     pub(super) since: Instant,
@@ -177,14 +179,15 @@ impl Call {
 
     /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
     /// this is more than it was, and nothing is gained by breaking off. A model that is no stream, or that thinks, works
-    /// without a word: who went away pays for that time.
+    /// without a word: who went away pays for that time, each second that began. Upstreams go on with what is no stream:
+    /// it may become as long as it was allowed to.
     fn estimated(&self, usage: &Usage, received: u64, end: End) -> (Spent, Option<CostSource>) {
         let input = match usage.counted {
             true => usage.input,
             false => (self.sent as u64).div_ceil(route::BYTES_OF_A_TOKEN),
         };
         let unheard = match end {
-            End::HungUp => self.since.elapsed().as_secs() * route::TOKENS_OF_A_SECOND,
+            End::HungUp => unheard(self.since.elapsed(), self.longest.filter(|_| !self.streamed)),
             End::Finished | End::BrokenOff | End::Unreachable | End::TooSlow | End::ByteLimit => 0,
         };
         let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard);
@@ -195,8 +198,32 @@ impl Call {
     }
 }
 
+/// What a model may have said to somebody who went away.
+fn unheard(took: Duration, longest: Option<u64>) -> u64 {
+    let seconds = took.as_secs() + 1;
+    (seconds * route::TOKENS_OF_A_SECOND).max(longest.unwrap_or(0))
+}
+
 impl Drop for Call {
     fn drop(&mut self) {
         self.end(End::HungUp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_goes_away_pays_for_each_second_that_began_and_for_what_was_ordered() {
+        for (millis, longest, expected) in [
+            (0, None, 100),
+            (900, None, 100),
+            (1_100, None, 200),
+            (1_100, Some(150), 200),
+            (900, Some(4096), 4096),
+        ] {
+            assert_eq!(unheard(Duration::from_millis(millis), longest), expected, "{millis} {longest:?}");
+        }
     }
 }

@@ -67,6 +67,8 @@ struct Used {
     outcomes: Outcomes,
     /// Turns on their way.
     under_way: u64,
+    /// Turns that the program did not hear to their end. The model said them, or would have.
+    unheard: u64,
     /// Whatever went upstream, free or not.
     requests: u64,
 }
@@ -126,10 +128,16 @@ impl Ledger {
         if let Some(limit) = self.budget.calls.filter(|limit| calls >= *limit) {
             return Err(format!("{calls} of {limit} calls are used"));
         }
-        let under_way = used.under_way;
-        if let Some(limit) = self.budget.turns.filter(|limit| turns + under_way >= *limit) {
-            let more = if under_way > 0 { format!(", {under_way} more are on their way") } else { "".into() };
-            return Err(format!("{turns} of {limit} turns are used{more}"));
+        let Used { under_way, unheard, .. } = *used;
+        if let Some(limit) = self.budget.turns.filter(|limit| turns + unheard + under_way >= *limit) {
+            let mut said = format!("{} of {limit} turns are used", turns + unheard);
+            if unheard > 0 {
+                said += &format!(", {unheard} of them hung up on");
+            }
+            if under_way > 0 {
+                said += &format!(", {under_way} more are on their way");
+            }
+            return Err(said);
         }
         let tokens = used.totals.tokens();
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
@@ -154,6 +162,12 @@ impl Ledger {
         Ok(used.requests)
     }
 
+    /// Whether something is limited that is known only when an answer is over.
+    pub(super) fn counts_answers(&self) -> bool {
+        let Budget { turns, tokens, cost, calls: _ } = self.budget;
+        turns.is_some() || tokens.is_some() || cost.is_some()
+    }
+
     /// Whether money is counted.
     pub(super) fn counts_cost(&self) -> bool {
         self.budget.cost.is_some()
@@ -173,7 +187,11 @@ impl Ledger {
             None => used.give_back(takes),
         }
         // One that failed is no turn, and the next one may have its place.
-        used.totals.turns += u64::from(takes == Takes::Turn && outcome == Outcome::Answered);
+        match outcome {
+            Outcome::Answered => used.totals.turns += u64::from(takes == Takes::Turn),
+            Outcome::HungUp => used.unheard += u64::from(takes == Takes::Turn),
+            _ => {}
+        }
         used.totals.millis = used.totals.millis.saturating_add(took.as_millis() as u64);
         used.outcomes.note(outcome);
     }
@@ -253,6 +271,26 @@ mod tests {
         assert_eq!(ledger.take(Takes::Turn), Err("2 of 2 turns are used".into()));
         let totals = ledger.totals();
         assert_eq!((totals.calls, totals.turns, totals.millis), (3, 2, 21));
+    }
+
+    #[test]
+    fn hanging_up_early_takes_a_turn() {
+        let ledger = ledger("turns=2");
+        ledger.take(Takes::Turn).unwrap();
+        over(&ledger, Outcome::HungUp);
+        ledger.take(Takes::Turn).unwrap();
+        over(&ledger, Outcome::Answered);
+        let said = ledger.take(Takes::Turn).unwrap_err();
+        assert_eq!(said, "2 of 2 turns are used, 1 of them hung up on");
+        assert_eq!(ledger.totals().turns, 1, "only one was heard");
+    }
+
+    #[test]
+    fn some_limits_are_known_only_when_an_answer_is_over() {
+        for (budget, expected) in [("calls=9", false), ("turns=9", true), ("tokens=9", true), ("usd=9", true)]
+        {
+            assert_eq!(ledger(budget).counts_answers(), expected, "{budget}");
+        }
     }
 
     #[test]

@@ -75,14 +75,16 @@ impl Route {
     ) -> Result<Route, RouteError> {
         let wrong = |error: &dyn std::fmt::Display| RouteError::Upstream(error.to_string());
         let url = Url::parse(terms.upstream.as_str()).map_err(|error| wrong(&error))?;
+        let ledger = Ledger::new(terms.budget);
+        let at_once = if ledger.counts_answers() { AT_ONCE_COUNTED } else { AT_ONCE };
         Ok(Route {
             outbound: Outbound::new(&url, &terms.trust).map_err(|error| wrong(&error))?,
             billing: BillingHeaders::new(&terms.billing, run).ok_or(RouteError::Account)?,
-            ledger: Arc::new(Ledger::new(terms.budget)),
+            ledger: Arc::new(ledger),
             terms,
             secrets,
             recorder,
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Arc::new(Semaphore::new(at_once)),
             room: Arc::new(Semaphore::new(ROOM)),
         })
     }
@@ -179,6 +181,7 @@ impl Route {
         let spent = |what| Refused::new(Reason::BudgetSpent, what);
         let number = self.ledger.take(Takes::from(&asked)).map_err(spent)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
+        let longest = question.as_ref().and_then(|question| question.longest);
         let bytes = question.map_or_else(Vec::new, |question| question.bytes);
         let sent = bytes.len();
         let mut request = Request::new(body_of(InRoom { bytes, _room: room }));
@@ -194,6 +197,7 @@ impl Route {
             asked,
             model: model.clone(),
             streamed,
+            longest,
             price,
             since: Instant::now(),
             sent,
@@ -363,6 +367,9 @@ pub(super) const BYTES_OF_A_TOKEN: u64 = 4;
 pub(super) const TOKENS_OF_A_SECOND: u64 = 100;
 /// More than agents have at once; the others wait.
 const AT_ONCE: usize = 64;
+/// Where what answers come to is limited: it is known when they are over, so as many may go above. An agent has one call
+/// at a time, or a few helpers.
+const AT_ONCE_COUNTED: usize = 4;
 /// Pictures and long contexts; providers take 32 MiB.
 const LARGEST: usize = 64 << 20;
 /// In KiB: of all questions of one sandbox together.

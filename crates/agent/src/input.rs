@@ -157,7 +157,7 @@ mod tests {
         for path in [at("pipe.md"), at("socket.md"), PathBuf::from("/dev/zero")] {
             let refused = "cannot be read: it is not a regular file";
             assert!(said(prompt_file(&path)).ends_with(refused), "{path:?}");
-            assert!(said(context(&[path.clone()])).ends_with(refused), "{path:?}");
+            assert!(said(context(std::slice::from_ref(&path))).ends_with(refused), "{path:?}");
         }
     }
 

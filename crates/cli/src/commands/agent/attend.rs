@@ -32,7 +32,12 @@ where
     let (tell, stop) = oneshot::channel();
     let weak = Arc::downgrade(&shared.0);
     // A thread of its own, to the end of the program: it obeys whatever else is waited for.
-    std::thread::spawn(|| block_on(async { Ok(listen(Signals::catch(), tell, weak).await) }));
+    std::thread::spawn(|| {
+        block_on(async {
+            listen(Signals::catch(), tell, weak).await;
+            Ok(())
+        })
+    });
     let outcome = block_on(async {
         tokio::select! {
             outcome = work(shared.clone(), Stop(stop)) => outcome,

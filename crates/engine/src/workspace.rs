@@ -74,16 +74,25 @@ impl Workspace {
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
+        let mut workspace = Workspace::made(spec, state, secrets)?;
+        // A layer is itself what is different.
+        if spec.compare == Compare::Yes && !matches!(workspace.held, What::Layer(_)) {
+            workspace.look = workspace.view.as_ref().map(Look::at);
+        }
+        Ok(workspace)
+    }
+
+    fn made(
+        spec: &SandboxSpec,
+        state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+    ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind => {
                 // Whoever shows it says what is wrong with it.
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
                 let view = folder.map(|folder| protect::view(folder, &spec.protected)).transpose()?;
-                let look = match spec.compare {
-                    Compare::Yes => view.as_ref().map(Look::at),
-                    Compare::No => None,
-                };
-                Ok(Workspace { look, ..Workspace::new(view, None, What::Folder(SystemTime::now())) })
+                Ok(Workspace::new(view, None, What::Folder(SystemTime::now())))
             }
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;

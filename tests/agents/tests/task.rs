@@ -15,6 +15,7 @@ for_agents! {
     a_command_that_fails_is_no_failed_run: claude codex pi;
     a_command_of_the_agent_sees_no_key: claude codex opencode pi gemini;
     a_model_that_is_busy_once_is_asked_again: claude codex pi;
+    what_is_not_committed_on_a_branch_is_told: codex;
 }
 
 fn a_task_of_two_turns_is_done(agent: &str) {
@@ -45,6 +46,16 @@ fn a_task_of_two_turns_is_done(agent: &str) {
     {
         assert!(steps.contains(&step), "{step:?} is not in {steps:?}");
     }
+}
+
+/// Only commits come to the branch here; the rest stays where the agent worked.
+fn what_is_not_committed_on_a_branch_is_told(agent: &str) {
+    let job = Job::new(agent, "hello").args(["--branch", "agent/x"]);
+    let done = job.run();
+    succeeded(&done);
+    assert_eq!(job.file("hello.txt"), None);
+    let folder = &done.summary.more["workspace"]["folder"]["touched"];
+    assert_eq!(folder["paths"][0]["path"], "hello.txt", "{:?}", done.summary.more);
 }
 
 fn a_task_of_three_turns_is_done(agent: &str) {

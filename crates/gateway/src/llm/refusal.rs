@@ -63,14 +63,14 @@ impl Refused {
             Reason::RequestNotAllowed => "this is not a request for the model",
             reason => reason.sentence(),
         };
+        let gone = self.status == StatusCode::BAD_GATEWAY;
         let mut message = format!("belljar: {sentence}");
-        if !self.detail.is_empty() {
+        if !self.detail.is_empty() && (gone || !looks_busy(&self.detail)) {
             message.push_str(&format!(": {}", self.detail));
         }
         if !self.remedy.is_empty() {
             message.push_str(&format!(". {}", self.remedy));
         }
-        let gone = self.status == StatusCode::BAD_GATEWAY;
         match api {
             Api::Anthropic => {
                 let kind = if gone { "api_error" } else { "invalid_request_error" };
@@ -87,6 +87,12 @@ impl Refused {
             }
         }
     }
+}
+
+/// Whether a text would be taken for the words of a server that has no time now. opencode looks for these digits in every
+/// error, whatever its status, and asks again for more than a minute: `500000 tokens` is enough.
+fn looks_busy(text: &str) -> bool {
+    ["429", "500", "502", "503", "504", "524"].iter().any(|digits| text.contains(digits))
 }
 
 /// What of an upstream's answer is not passed on. A key that it does not take is nothing that a program inside could
@@ -144,5 +150,20 @@ mod tests {
         );
         let gone = Refused::new(Reason::DialFailed, "x").response(Api::Chat);
         assert_eq!((gone.status().as_u16(), gone.headers().get("x-should-retry")), (502, None));
+    }
+
+    #[test]
+    fn a_refusal_is_not_taken_for_a_busy_server() {
+        for detail in [
+            "500000 of 500000 tokens are used",
+            "1429 of 1000 calls are used",
+            "`gpt-5024` is not among them",
+        ] {
+            let said = Refused::new(Reason::BudgetSpent, detail).body(Api::Chat).to_string();
+            assert!(!looks_busy(&said) && said.contains("--llm-budget"), "{said}");
+        }
+        // One that is gone may be asked again.
+        let gone = Refused::new(Reason::DialFailed, "it answered 503").body(Api::Chat).to_string();
+        assert!(gone.contains("503"), "{gone}");
     }
 }

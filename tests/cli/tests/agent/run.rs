@@ -62,7 +62,8 @@ fn a_program_reads_the_log_and_its_last_line_says_everything() {
         (&last["type"], &last["subtype"], &last["result"]),
         (&"result".into(), &"success".into(), &"done".into())
     );
-    assert_eq!((&last["num_turns"], &last["attempts"], &last["exitCode"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!((&last["num_turns"], &last["turns"], &last["exitCode"]), (&1.into(), &1.into(), &0.into()));
+    assert_eq!((&last["stopReason"], &last["output"]), (&last["subtype"], &last["result"]));
     assert_eq!(last["refused"][0]["destination"], "not.allowed.example");
     assert_eq!((&last["llm"]["calls"], &last["calls"]["answered"]), (&1.into(), &1.into()));
     let kept = fs::read_to_string(home.path("state/belljar/runs").join(id).join("log.jsonl")).unwrap();

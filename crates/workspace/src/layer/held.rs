@@ -19,8 +19,19 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Held {
     layer: Layer,
-    /// Let go of when it is closed.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// Lets go when it is dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread starts just now has the file open too, until it executes its
+        // program.
+        let _ = self.0.unlock();
+    }
 }
 
 /// How a run ended for its layer.
@@ -44,7 +55,7 @@ pub struct Summary {
 
 impl Held {
     pub(super) fn new(layer: Layer, lock: File) -> Held {
-        Held { layer, _lock: lock }
+        Held { layer, _lock: Lock(lock) }
     }
 
     /// The end of a run: a layer without a change is removed.

@@ -13,20 +13,14 @@ pub struct Provider {
     /// What stands before the slash in the name of a model; the first is also what its key is called in the vault.
     pub names: &'static [&'static str],
     pub url: &'static str,
-    /// Where people have its key, if not in the vault.
-    pub variable: &'static str,
 }
 
 /// All of them.
 pub const PROVIDERS: [Provider; 4] = [
-    Provider { names: &["anthropic"], url: "https://api.anthropic.com", variable: "ANTHROPIC_API_KEY" },
-    Provider { names: &["openai"], url: "https://api.openai.com", variable: "OPENAI_API_KEY" },
-    Provider { names: &["openrouter"], url: "https://openrouter.ai/api/v1", variable: "OPENROUTER_API_KEY" },
-    Provider {
-        names: &["gemini", "google"],
-        url: "https://generativelanguage.googleapis.com",
-        variable: "GEMINI_API_KEY",
-    },
+    Provider { names: &["anthropic"], url: "https://api.anthropic.com" },
+    Provider { names: &["openai"], url: "https://api.openai.com" },
+    Provider { names: &["openrouter"], url: "https://openrouter.ai/api/v1" },
+    Provider { names: &["gemini", "google"], url: "https://generativelanguage.googleapis.com" },
 ];
 
 impl Provider {

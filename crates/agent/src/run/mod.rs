@@ -1,8 +1,10 @@
 //! A run, from its request to its result. Each step is a line of the log, and a run that fails names the step:
 //!
 //! ```text
-//! policy ─> credentials ─> workspace ─> sandbox ─> context ─> agent ─> collect ─> teardown
+//! policy ─> credentials ─> workspace ─> sandbox ─> context ─> agent ─> teardown ─> collect
 //! ```
+//!
+//! What changed is looked at when nobody inside can change it any more.
 //!
 //! Whatever happens after the log was made ends in a result: a run that could not even start has one too.
 

@@ -172,3 +172,50 @@ fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
             .hint("the log beside it has the same as its last line")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::clock;
+    use crate::run::Agent;
+    use belljar_spec::SandboxSpec;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn request() -> RunRequest {
+        RunRequest {
+            agent: Agent::Program("./agent".into()),
+            prompt: "do it".into(),
+            model: None,
+            effort: None,
+            web_search: false,
+            context: Vec::new(),
+            time: None,
+            path: "".into(),
+            sandbox: SandboxSpec::default(),
+        }
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_kept_is_given_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, mine) = (folder.path().join("run"), folder.path().join("mine"));
+        std::fs::write(&mine, "mine").unwrap();
+        let id = SandboxId::from_random([7; 8]);
+        let course = Course::new(Log::create(&run, id, clock()).unwrap(), id, &request());
+        symlink(&mine, run.join("result.json.new")).unwrap();
+        let result = course.finish(&run);
+        assert!(result.not_kept.unwrap().contains("result.json"));
+        assert_eq!(
+            (result.agent.as_str(), std::fs::read_to_string(mine).unwrap().as_str()),
+            ("./agent", "mine")
+        );
+    }
+
+    #[test]
+    fn no_run_is_kept_where_others_can_write() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let id = SandboxId::from_random([7; 8]);
+        assert!(Log::create(&folder.path().join("run"), id, clock()).is_err());
+    }
+}

@@ -191,8 +191,9 @@ fn typed(home: &Home, keys: &[u8]) -> (i32, String) {
         home.command(&["set", "github"]).stdin(terminal).stderr(shared).spawn().expect("belljar starts");
     let mut shown = Vec::new();
     let mut some = [0; 256];
-    // In the end nobody has the other side of it, which is an error.
-    while let Ok(count) = read(&controller, &mut some) {
+    // In the end nobody has the other side of it, which is an error. The kernel may say so a moment before it hands out what
+    // was written last.
+    while let Ok(count) = read(&controller, &mut some).or_else(|_| read(&controller, &mut some)) {
         let asked = shown.ends_with(QUESTION);
         shown.extend_from_slice(&some[..count]);
         if !asked && shown.ends_with(QUESTION) {

@@ -81,13 +81,13 @@ fn viewed(
 /// What something is and who may use it, whose it is, and what is in it.
 type Found = (u32, u32, Vec<u8>);
 
-/// All that is in a folder.
+/// All that is in a folder. What somebody takes away meanwhile is not.
 fn everything(folder: &Path) -> BTreeMap<PathBuf, Found> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(&next).unwrap().flatten() {
-            let about = fs::symlink_metadata(entry.path()).unwrap();
+        for entry in fs::read_dir(&next).into_iter().flatten().flatten() {
+            let Ok(about) = fs::symlink_metadata(entry.path()) else { continue };
             let content =
                 if about.is_file() { fs::read(entry.path()).unwrap_or_default() } else { Vec::new() };
             let path = entry.path().strip_prefix(folder).unwrap().to_path_buf();

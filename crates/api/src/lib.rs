@@ -1,0 +1,34 @@
+//! The words of the HTTP API: what is asked and what is answered. Plain data, the same for the server, the client and the
+//! description that is served at `/v1/openapi.json`. Nothing here is checked: whoever understands a request does that.
+//!
+//! Times are milliseconds since 1970 (`…_ms`) or lengths in seconds (`…_s`). Sizes are text as on the command line (`512m`) where
+//! they are asked for, and bytes where they are told.
+
+mod agent;
+mod capability;
+mod command;
+mod error;
+mod file;
+mod grant;
+mod page;
+mod profile;
+mod sandbox;
+
+pub use agent::{AgentInfo, AgentRun, RunInfo};
+pub use capability::{Capabilities, Wall};
+pub use command::{
+    Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal, StartCommand,
+    StreamName, Terminal,
+};
+pub use error::{ApiError, ErrorBody};
+pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
+pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
+pub use page::Page;
+pub use profile::ProfileInfo;
+pub use sandbox::{
+    CreateSandbox, Created, EgressRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease, SandboxInfo, SandboxRequest,
+    Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
+};
+
+/// Where the current version of the API begins.
+pub const PREFIX: &str = "/v1";

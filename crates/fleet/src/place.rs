@@ -1,0 +1,79 @@
+//! Where one sandbox is kept on disk, and whether somebody keeps it.
+//!
+//! ```text
+//! <state>/fleet/
+//!   daemon.lock           held by the one daemon of this state directory
+//!   grants.json           hashes of tokens and what they allow
+//!   volumes/<volume>/     what outlives sandboxes
+//!   sandboxes/<name>/
+//!     record.json         the daemon's: identity, leases, state
+//!     plan.json           for the keeper
+//!     keeper.lock         held by the keeper as long as it lives
+//!     keeper.json         the keeper's: where it listens, what it holds
+//!     keeper.log          what it had to say
+//!     workspace/          the folder that belongs to the sandbox, where no other was named
+//! ```
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A sandbox's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    directory: PathBuf,
+}
+
+/// The proof that nobody else keeps a place. Dropped, the place is free.
+#[derive(Debug)]
+pub struct Held {
+    _lock: File,
+}
+
+impl Place {
+    /// Of this directory.
+    pub fn new(directory: impl Into<PathBuf>) -> Place {
+        Place { directory: directory.into() }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub fn record(&self) -> PathBuf {
+        self.directory.join("record.json")
+    }
+
+    pub fn plan(&self) -> PathBuf {
+        self.directory.join("plan.json")
+    }
+
+    pub fn keeper(&self) -> PathBuf {
+        self.directory.join("keeper.json")
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("keeper.log")
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.directory.join("workspace")
+    }
+
+    /// Becomes its keeper; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:
+    /// that, and no process id, says whether a keeper lives.
+    pub fn hold(&self) -> io::Result<Option<Held>> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.directory.join("keeper.lock"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Held { _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}

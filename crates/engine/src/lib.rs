@@ -24,6 +24,7 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod held;
 mod llm;
 mod machine;
 mod publish;

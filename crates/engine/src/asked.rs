@@ -8,8 +8,8 @@ use belljar_spec::git::RefPattern;
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::{ProtectedPath, WorkspaceMode};
 use belljar_spec::{
-    Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, SandboxError, SandboxId,
-    SandboxSpec, SharedPath, Volume, WorkspacePath,
+    Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, SandboxError,
+    SandboxId, SandboxSpec, SharedPath, Volume, WorkspacePath,
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -70,8 +70,7 @@ impl Asked {
         route: impl FnOnce(LlmFlags, &LlmLayers) -> Result<LlmFlags, SandboxError>,
     ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
         let mut loaded = config::load(self.folder.as_deref(), self.egress)?;
-        let protected =
-            loaded.protected().into_iter().map(|path| path.value).chain(self.protect).collect();
+        let protected = loaded.protected().into_iter().map(|path| path.value).chain(self.protect).collect();
         let pushes = loaded.pushes(&self.push);
         let mut env = Vec::new();
         for (name, value) in self.env {

@@ -79,7 +79,9 @@ impl fmt::Display for VolumePath {
 
 /// Not a name of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot name a volume: write small letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first")]
+#[error(
+    "`{0}` cannot name a volume: write small letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first"
+)]
 pub struct VolumeNameError(String);
 
 /// Not a place for a volume.
@@ -144,9 +146,31 @@ mod tests {
             assert_eq!(text.parse::<VolumePath>().unwrap().as_str(), plain);
         }
         for text in [
-            "", "/", "volumes/a", "/volumes", "/volumes/", "/volumes/..", "/volumes/../usr", "/volumesx/a", "/usr",
-            "/usr/local", "/proc", "/proc/self", "/etc/ssl", "/opt/x", "/dev/shm", "/home", "/home/agent", "/home/ann/x",
-            "/workspace", "/workspace/a", "/run/belljar", "/tmp/x", "/.belljar", "/volumes/a\n", "/volumes/\0",
+            "",
+            "/",
+            "volumes/a",
+            "/volumes",
+            "/volumes/",
+            "/volumes/..",
+            "/volumes/../usr",
+            "/volumesx/a",
+            "/usr",
+            "/usr/local",
+            "/proc",
+            "/proc/self",
+            "/etc/ssl",
+            "/opt/x",
+            "/dev/shm",
+            "/home",
+            "/home/agent",
+            "/home/ann/x",
+            "/workspace",
+            "/workspace/a",
+            "/run/belljar",
+            "/tmp/x",
+            "/.belljar",
+            "/volumes/a\n",
+            "/volumes/\0",
         ] {
             assert!(text.parse::<VolumePath>().is_err(), "{text}");
         }

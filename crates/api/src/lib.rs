@@ -27,8 +27,8 @@ pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
 pub use page::Page;
 pub use profile::ProfileInfo;
 pub use sandbox::{
-    CreateSandbox, Created, EgressRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease, SandboxInfo,
-    SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
+    CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,
+    SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
 };
 pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 

@@ -40,6 +40,14 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
             return Err(over("secret_not_granted", "secrets", secret));
         }
     }
+    if let Some(search) = &asked.web_search
+        && !rules.secrets.iter().any(|pattern| means(pattern, search))
+    {
+        return Err(over("secret_not_granted", "secrets", search));
+    }
+    if asked.github.is_some() {
+        return Err(for_the_owner("github"));
+    }
     for volume in asked.volumes.keys() {
         if !rules.volumes.iter().any(|pattern| means(pattern, volume)) {
             return Err(over("volume_not_granted", "volumes", volume));
@@ -52,11 +60,9 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
                 "this grant does not allow routes to models",
             ));
         }
-        if let Some(upstream) = &llm.upstream {
-            let host = upstream.split_once("://").map_or(upstream.as_str(), |(_, rest)| rest);
-            let host = host.split(['/', ':', '?', '#']).next().unwrap_or_default();
-            let host: HostPattern = understood("llm.upstream", &format!("={host}"))?;
-            covered(rules, "llm.upstream", &host)?;
+        // Whoever chose both would have any file of the host sent anywhere.
+        if llm.key.is_some() || llm.url.as_ref().is_some_and(|url| url != "off") {
+            return Err(for_the_owner("llm.url"));
         }
     }
     Ok(asked)

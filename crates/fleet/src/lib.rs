@@ -8,8 +8,8 @@ mod caller;
 mod grants;
 mod keeper;
 mod place;
-pub mod request;
 mod profiles;
+pub mod request;
 
 pub use caller::{Caller, OWNER};
 pub use grants::{GrantStore, Shown};

@@ -25,6 +25,7 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod kept;
 mod llm;
 mod machine;
 mod publish;

@@ -5,6 +5,7 @@
 
 mod keeper;
 mod place;
+pub mod request;
 
 pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use place::{Held, Place};

@@ -9,3 +9,4 @@
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
 
+pub mod keeper;

@@ -26,8 +26,8 @@ pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
 pub use page::Page;
 pub use profile::ProfileInfo;
 pub use sandbox::{
-    CreateSandbox, Created, EgressRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease, SandboxInfo,
-    SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
+    CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,
+    SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
 };
 
 /// Where the current version of the API begins.

@@ -17,6 +17,7 @@
 //! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
 //! time, each over a stream of its own.
 
+pub mod asked;
 pub mod config;
 mod credentials;
 mod engine;

@@ -9,6 +9,7 @@ mod grants;
 mod keeper;
 mod place;
 mod profiles;
+pub mod request;
 
 pub use caller::{Caller, OWNER};
 pub use grants::{GrantStore, Shown};

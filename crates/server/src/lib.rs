@@ -9,3 +9,6 @@
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
 
+mod answer;
+pub mod front;
+pub mod link;

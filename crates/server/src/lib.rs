@@ -11,4 +11,5 @@
 
 mod answer;
 pub mod front;
+pub mod keeper;
 pub mod link;

@@ -16,9 +16,8 @@ mod start;
 pub use line::Line;
 pub use pool::{LinkError, Passing};
 
-use belljar_fleet::{Alive, Future, Keeper, Keepers, KeptPlan, Place};
+use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
 use belljar_spec::SandboxError;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,16 +27,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct Link {
     program: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
-}
-
-/// `keeper.json`: where a keeper listens, and what it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listening {
-    /// The abstract name of its socket, without the zero byte.
-    pub address: String,
-    /// What every request to it carries.
-    pub token: String,
-    pub alive: Alive,
 }
 
 impl Link {
@@ -61,11 +50,11 @@ impl Link {
         if held.is_some() {
             return Ok(None);
         }
-        let Some(listening) = start::read_listening(place)? else { return Ok(None) };
-        if let Some(known) = self.line(&listening.alive.id) {
+        let Some(contact) = start::contact(place)? else { return Ok(None) };
+        if let Some(known) = self.line(&contact.alive.id) {
             return Ok(Some(known));
         }
-        let line = Line::new(listening);
+        let line = Line::new(contact);
         match line.watch().await {
             Ok(()) => Ok(Some(self.keep(line))),
             Err(_) => Ok(None),

@@ -1,6 +1,6 @@
 //! The way to one keeper.
 
-use super::Listening;
+use crate::keeper::{Contact, TOKEN_HEADER};
 use super::life::{self, Ending, Life};
 use super::pool::{LinkError, Passing, Pool};
 use axum::body::Body;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The way to one keeper, in one life of its sandbox.
 #[derive(Debug)]
 pub struct Line {
-    listening: Listening,
+    contact: Contact,
     pool: Arc<Pool>,
     life: Life,
     /// Until somebody watches.
@@ -24,10 +24,10 @@ pub struct Line {
 }
 
 impl Line {
-    pub(super) fn new(listening: Listening) -> Line {
+    pub(super) fn new(contact: Contact) -> Line {
         let (life, ending) = Life::new();
-        let pool = Arc::new(Pool::new(listening.address.clone()));
-        Line { listening, pool, life, ending: Mutex::new(Some(ending)) }
+        let pool = Arc::new(Pool::new(contact.address.clone()));
+        Line { contact, pool, life, ending: Mutex::new(Some(ending)) }
     }
 
     /// Asks whether it answers to its token, and from now on knows when it ends.
@@ -60,9 +60,9 @@ impl Line {
         if self.life.is_over() {
             return Err(LinkError::Gone(io::ErrorKind::ConnectionRefused.into()));
         }
-        let token = HeaderValue::from_str(&self.listening.token)
+        let token = HeaderValue::from_str(&self.contact.token)
             .map_err(|error| LinkError::Gone(io::Error::other(error)))?;
-        request.headers_mut().insert(TOKEN, token);
+        request.headers_mut().insert(TOKEN_HEADER, token);
         request.headers_mut().insert(HOST, HeaderValue::from_static("keeper"));
         tokio::select! {
             biased;
@@ -97,7 +97,7 @@ impl Line {
 
 impl Keeper for Line {
     fn alive(&self) -> &Alive {
-        &self.listening.alive
+        &self.contact.alive
     }
 
     fn status(&self) -> Future<'_, Result<Status, SandboxError>> {
@@ -163,8 +163,6 @@ async fn refused(answer: Response<Passing>) -> SandboxError {
     }
 }
 
-/// The header that proves to a keeper that its daemon speaks.
-pub(crate) const TOKEN: &str = "x-belljar-keeper";
 /// A keeper answers these in a millisecond. One that is stopped by a debugger must not stop the daemon.
 const TO_ANSWER: Duration = Duration::from_secs(10);
 /// Containers and layers may take a while to go.

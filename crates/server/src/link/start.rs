@@ -1,6 +1,7 @@
 //! The start of a keeper: a process of its own session, which says one word when its sandbox is ready.
 
-use super::{Line, Listening};
+use super::Line;
+use crate::keeper::{Contact, failed};
 use belljar_fleet::{KeptPlan, Place};
 use belljar_spec::SandboxError;
 use serde::de::DeserializeOwned;
@@ -29,9 +30,9 @@ pub(super) async fn start(program: &Path, place: &Place, plan: &KeptPlan) -> Res
     outcome
 }
 
-/// `keeper.json`, if there is a whole one.
-pub(super) fn read_listening(place: &Place) -> Result<Option<Listening>, SandboxError> {
-    read(&place.keeper()).map_err(|error| broken(place, "read keeper.json in", &error))
+/// How the keeper of this place is reached.
+pub(super) fn contact(place: &Place) -> Result<Option<Contact>, SandboxError> {
+    Contact::read(place).map_err(|error| broken(place, "read keeper.json in", &error))
 }
 
 pub(super) fn broken(place: &Place, what: &str, error: &io::Error) -> SandboxError {
@@ -74,8 +75,8 @@ async fn word(said: Option<ChildStdout>) -> bool {
 }
 
 async fn ready(place: &Place) -> Result<Line, SandboxError> {
-    let listening = read_listening(place)?.ok_or_else(|| why_not(place))?;
-    let line = Line::new(listening);
+    let contact = contact(place)?.ok_or_else(|| why_not(place))?;
+    let line = Line::new(contact);
     line.watch().await?;
     Ok(line)
 }
@@ -113,10 +114,6 @@ fn attend(mut child: Child) -> Attended {
         let _ = child.wait().await;
     });
     Attended(Some(leave))
-}
-
-fn failed(place: &Place) -> std::path::PathBuf {
-    place.directory().join("failed.json")
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {

@@ -16,7 +16,7 @@ pub(crate) use agent::{
 };
 pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, ListArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
-pub(crate) use place::{PlaceArgs, Wanted, workspace};
+pub(crate) use place::{PlaceArgs, workspace};
 pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{

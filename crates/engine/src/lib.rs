@@ -17,6 +17,7 @@
 //! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
 //! time, each over a stream of its own.
 
+pub mod asked;
 pub mod config;
 mod credentials;
 mod engine;
@@ -24,6 +25,7 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod held;
 mod llm;
 mod machine;
 mod publish;

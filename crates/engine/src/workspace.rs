@@ -94,6 +94,10 @@ impl Workspace {
                 let view = folder.map(|folder| protect::view(folder, &spec.protected)).transpose()?;
                 Ok(Workspace::new(view, None, What::Folder(SystemTime::now())))
             }
+            WorkspaceMode::Own(folder) => {
+                let view = protect::view(folder, &spec.protected)?;
+                Ok(Workspace::new(Some(view), None, What::Folder(SystemTime::now())))
+            }
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 let mut view = protect::view(folder, &spec.protected)?;

@@ -35,11 +35,6 @@ pub(crate) struct WorkspaceArgs {
 }
 
 impl WorkspaceArgs {
-    /// Whether it is a folder of this machine that is worked on.
-    pub(super) fn takes_folder(&self) -> bool {
-        self.clone.is_none()
-    }
-
     /// What was asked for; the folder itself, if nothing was.
     pub(super) fn mode(self) -> WorkspaceMode {
         let WorkspaceArgs { overlay, layer, branch, clone, depth, .. } = self;

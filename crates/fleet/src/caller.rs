@@ -1,7 +1,7 @@
 //! Who asks, and what they may. The person whose machine it is may do everything; everybody else has a grant, and what it does not
 //! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
 
-use crate::OWNER;
+use crate::permission::OWNER;
 use belljar_api::{GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 

@@ -18,20 +18,19 @@ mod name;
 mod permission;
 mod place;
 mod profiles;
-pub mod request;
-
-pub use caller::Caller;
-pub use grants::{GrantStore, Shown};
 mod record;
 mod refusal;
 mod registry;
+pub mod request;
 mod settings;
 mod sweep;
 mod task;
 mod wanted;
 
+pub use caller::Caller;
 pub use door::InUse;
 pub use fleet::{Filter, Fleet, sweep_alone};
+pub use grants::{GrantStore, Shown};
 pub use identity::{Identity, Key, Parent, Persistence, Role};
 pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use name::{is_name, name_of};

@@ -142,7 +142,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  belljar discard\n  belljar discard 3f2a --yes")]
     Discard(DiscardArgs),
     /// List what sandboxes changed that is not in their folders
-    #[command(after_help = "Examples:\n  belljar list\n  belljar list --json")]
+    #[command(after_help = "Examples:\n  belljar layers\n  belljar layers --json")]
     List(ListArgs),
     /// Say which walls work here, why not, and what to do; and what tools a sandbox has
     Doctor(DoctorArgs),

@@ -1,4 +1,4 @@
-//! `belljar list`: what sandboxes changed that is not in their folders yet.
+//! `belljar layers`: what sandboxes changed that is not in their folders yet.
 
 use super::super::print;
 use super::beside::Beside;

@@ -26,6 +26,7 @@ mod explain;
 mod faults;
 mod files;
 mod held;
+mod kept;
 mod llm;
 mod machine;
 mod publish;

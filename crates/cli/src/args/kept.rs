@@ -11,14 +11,18 @@ use std::time::Duration;
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeptCommand {
     /// Make a folder ready for a sandbox that stays: its configuration, its history, its agents' settings
-    #[command(after_help = "What is there already stays as it is. Examples:\n  belljar init\n  belljar init ~/web")]
+    #[command(
+        after_help = "What is there already stays as it is. Examples:\n  belljar init\n  belljar init ~/web"
+    )]
     Init(InitArgs),
     /// Start the sandbox of a folder, and let it live until `belljar stop`
-    #[command(after_help = "Flags count when it is made; one that is there is started as it is: `belljar rm` first to make it \
+    #[command(
+        after_help = "Flags count when it is made; one that is there is started as it is: `belljar rm` first to make it \
         anew. Examples:\n  \
         belljar start\n  \
         belljar start ~/web --branch fix/login\n  \
-        belljar start --group registries --memory 4g")]
+        belljar start --group registries --memory 4g"
+    )]
     Start(Box<StartArgs>),
     /// Run a command in a folder's sandbox, or in the one of this name
     #[command(after_help = "Examples:\n  \
@@ -29,8 +33,10 @@ pub(crate) enum KeptCommand {
         Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
     Exec(ExecArgs),
     /// List the sandboxes that are kept
-    #[command(after_help = "What sandboxes changed beside their folders is listed by `belljar layers`. Examples:\n  \
-        belljar list\n  belljar list --json")]
+    #[command(
+        after_help = "What sandboxes changed beside their folders is listed by `belljar layers`. Examples:\n  \
+        belljar list\n  belljar list --json"
+    )]
     List(KeptListArgs),
     /// List the commands of a sandbox
     Ps(PsArgs),
@@ -48,8 +54,10 @@ pub(crate) enum KeptCommand {
     /// Let it go on
     Resume(TargetArgs),
     /// End everything in a sandbox, and keep its files
-    #[command(after_help = "The next `belljar start`, `shell` or `exec` goes on with its files. Examples:\n  \
-        belljar stop\n  belljar stop bj-web-3f2a9c04d1e7")]
+    #[command(
+        after_help = "The next `belljar start`, `shell` or `exec` goes on with its files. Examples:\n  \
+        belljar stop\n  belljar stop bj-web-3f2a9c04d1e7"
+    )]
     Stop(TargetArgs),
     /// Take sandboxes away, with their files; folders, branches, history and agents' settings stay
     #[command(after_help = "Examples:\n  belljar rm .\n  belljar rm --force bj-web-3f2a9c04d1e7")]
@@ -59,8 +67,10 @@ pub(crate) enum KeptCommand {
     /// List the volumes that belong to no folder
     SharedVolumes(KeptListArgs),
     /// Open a shell beside a folder's sandbox, with its files and volumes, that may change what is protected
-    #[command(after_help = "Its way out is the sandbox's own, and it goes away with the shell. Examples:\n  \
-        belljar admin\n  belljar admin --root")]
+    #[command(
+        after_help = "Its way out is the sandbox's own, and it goes away with the shell. Examples:\n  \
+        belljar admin\n  belljar admin --root"
+    )]
     Admin(AdminArgs),
     /// Write settings for Codex that every sandbox of a folder finds
     #[command(after_help = "What is there stays, unless --force says otherwise. Examples:\n  \
@@ -82,7 +92,9 @@ impl KeptCommand {
             KeptCommand::List(options) | KeptCommand::SharedVolumes(options) => options.json,
             KeptCommand::Ps(options) => options.json,
             KeptCommand::Logs(options) => options.json,
-            KeptCommand::Pause(options) | KeptCommand::Resume(options) | KeptCommand::Stop(options) => options.json,
+            KeptCommand::Pause(options) | KeptCommand::Resume(options) | KeptCommand::Stop(options) => {
+                options.json
+            }
             KeptCommand::Rm(options) => options.json,
             KeptCommand::Volumes(options) => options.json,
             KeptCommand::CodexInitConfig(options) | KeptCommand::ClaudeInitConfig(options) => options.json,

@@ -44,7 +44,7 @@ pub(crate) struct DiscardArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct ListArgs {
+pub(crate) struct LayersArgs {
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,

@@ -26,7 +26,10 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
         let created = client.create(&asked).await.map_err(of_client)?;
         let held = Held::of(&client, created, repository.below.clone());
         let who = if options.root { " as root" } else { "" };
-        eprintln!("belljar: an administrator{who}: what is protected in {} can be changed", repository.folder.display());
+        eprintln!(
+            "belljar: an administrator{who}: what is protected in {} can be changed",
+            repository.folder.display()
+        );
         let outcome = shell::open(&held).await;
         // Its end is also the end of all it started.
         let removed = held.sandbox.delete().await.map_err(of_client);

@@ -26,7 +26,10 @@ pub(crate) fn attach(options: AttachArgs) -> Result<u8, SandboxError> {
         match attend(&sandbox, &command.id, size.is_some(), Leaving::ByKeys).await? {
             Some(result) => Ok(say_end(&result)),
             None => {
-                eprintln!("belljar: {} goes on; `belljar attach {} {}` joins it again", command.id, info.name, command.id);
+                eprintln!(
+                    "belljar: {} goes on; `belljar attach {} {}` joins it again",
+                    command.id, info.name, command.id
+                );
                 Ok(0)
             }
         }

@@ -108,7 +108,9 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError
             Value::Text(text) => text.into_string().ok(),
             // What stands for a secret is made with the sandbox.
             Value::Secret(secret) => {
-                let message = format!("`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start");
+                let message = format!(
+                    "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
+                );
                 return Err(SandboxError::policy("secret_too_late", message)
                     .hint(format!("`belljar rm`, then `belljar start --env {name}=secret:{secret}`")));
             }

@@ -59,8 +59,12 @@ async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, Sandb
     };
     loop {
         match attached.next().await.map_err(of_client)? {
-            Some(AttachEvent::Output(StreamName::Stdout, bytes)) => stdout.write_all(&bytes).await.map_err(failed)?,
-            Some(AttachEvent::Output(StreamName::Stderr, bytes)) => stderr.write_all(&bytes).await.map_err(failed)?,
+            Some(AttachEvent::Output(StreamName::Stdout, bytes)) => {
+                stdout.write_all(&bytes).await.map_err(failed)?
+            }
+            Some(AttachEvent::Output(StreamName::Stderr, bytes)) => {
+                stderr.write_all(&bytes).await.map_err(failed)?
+            }
             Some(AttachEvent::Skipped) => {
                 eprintln!("belljar: some of its output is no longer kept\r");
             }

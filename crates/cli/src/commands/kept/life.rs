@@ -11,7 +11,12 @@ use belljar_client::{ClientError, Sandbox};
 use belljar_spec::SandboxError;
 
 pub(crate) fn pause(options: TargetArgs) -> Result<u8, SandboxError> {
-    change(options, State::Paused, async |sandbox| sandbox.pause().await, "stands still until `belljar resume`")
+    change(
+        options,
+        State::Paused,
+        async |sandbox| sandbox.pause().await,
+        "stands still until `belljar resume`",
+    )
 }
 
 pub(crate) fn resume(options: TargetArgs) -> Result<u8, SandboxError> {

@@ -19,8 +19,11 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
         let command = match options.command {
             Some(command) => command,
             None => commands(&client, &info).await?.pop().map(|newest| newest.id).ok_or_else(|| {
-                SandboxError::policy("no_command", format!("nothing ran in {} since it was started", info.name))
-                    .hint("`belljar exec -d -- COMMAND` starts one")
+                SandboxError::policy(
+                    "no_command",
+                    format!("nothing ran in {} since it was started", info.name),
+                )
+                .hint("`belljar exec -d -- COMMAND` starts one")
             })?,
         };
         let events = match options.follow {

@@ -14,7 +14,10 @@ use belljar_spec::git::BranchName;
 use std::path::Path;
 
 /// The folder whose sandbox a shell joins, if it is one that was made ready.
-pub(crate) fn joins(folder: Option<&Path>, branch: Option<BranchName>) -> Option<impl FnOnce() -> Result<u8, SandboxError>> {
+pub(crate) fn joins(
+    folder: Option<&Path>,
+    branch: Option<BranchName>,
+) -> Option<impl FnOnce() -> Result<u8, SandboxError>> {
     let repository = match folder {
         Some(folder) => Repository::of(folder, branch),
         None => Repository::here(branch),

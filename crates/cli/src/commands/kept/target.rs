@@ -28,7 +28,10 @@ impl Target {
     /// A word is a folder if there is one of that name, or if it can be nothing else.
     pub(super) fn word(word: String, branch: Option<BranchName>) -> Result<Target, SandboxError> {
         let path = Path::new(&word);
-        let looks_like_one = word == "." || word == ".." || word.starts_with('/') || word.starts_with("./")
+        let looks_like_one = word == "."
+            || word == ".."
+            || word.starts_with('/')
+            || word.starts_with("./")
             || word.starts_with("../");
         if path.is_dir() || looks_like_one {
             return Repository::of(path, branch).map(Target::Folder);
@@ -72,15 +75,18 @@ fn choose(word: &str, all: Vec<SandboxInfo>) -> Result<SandboxInfo, SandboxError
         return Ok(one.clone());
     }
     let begins = |one: &&SandboxInfo| {
-        !word.is_empty() && (one.name.starts_with(word) || one.name.trim_start_matches("bj-").starts_with(word))
+        !word.is_empty()
+            && (one.name.starts_with(word) || one.name.trim_start_matches("bj-").starts_with(word))
     };
     let meant: Vec<&SandboxInfo> = all.iter().filter(begins).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{word}`"))
             .hint(on_offer(all.iter()))),
-        several => Err(SandboxError::policy("sandbox_ambiguous", format!("`{word}` could be several sandboxes"))
-            .hint(on_offer(several.iter().copied()))),
+        several => {
+            Err(SandboxError::policy("sandbox_ambiguous", format!("`{word}` could be several sandboxes"))
+                .hint(on_offer(several.iter().copied())))
+        }
     }
 }
 
@@ -126,7 +132,8 @@ mod tests {
 
     #[test]
     fn a_word_means_one_sandbox_or_none() {
-        let all = || vec![named("bj-web-1a", "web"), named("bj-web-1b", "bj-web-1a#x"), named("bj-api-2c", "api")];
+        let all =
+            || vec![named("bj-web-1a", "web"), named("bj-web-1b", "bj-web-1a#x"), named("bj-api-2c", "api")];
         let chosen = |word: &str| choose(word, all()).map(|one| one.name).map_err(|error| error.code);
         for (word, expected) in [
             ("bj-web-1a", Ok("bj-web-1a")),

@@ -3,7 +3,7 @@
 
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::{
-    AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, renameat, unlinkat, FileType,
+    AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, renameat, unlinkat,
 };
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
@@ -80,8 +80,8 @@ impl Folder {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(broken("make", &path, errno.into())),
         }
-        let fd =
-            openat(&self.fd, name, FOLDER, Mode::empty()).map_err(|errno| broken("open", &path, errno.into()))?;
+        let fd = openat(&self.fd, name, FOLDER, Mode::empty())
+            .map_err(|errno| broken("open", &path, errno.into()))?;
         Ok(Folder { fd, path })
     }
 

@@ -28,7 +28,9 @@ pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
     }
     let rows: Vec<[String; 4]> = found
         .iter()
-        .map(|volume| [volume.name.clone(), volume.inside.into(), size(volume), volume.path.display().to_string()])
+        .map(|volume| {
+            [volume.name.clone(), volume.inside.into(), size(volume), volume.path.display().to_string()]
+        })
         .collect();
     print(table(["NAME", "INSIDE", "SIZE", "HERE"], &rows).as_bytes())
 }

@@ -86,7 +86,7 @@ fn credentials(flags: &CredentialFlags) -> Result<Credentials, SandboxError> {
         return Err(once("--danger-forward-app-key"));
     }
     let web_search = flags.web_search.as_ref().map(|search| match search {
-        WebSearch::Detect => "auto".to_string(),
+        WebSearch::Detect | WebSearch::IfKept => "auto".to_string(),
         WebSearch::Named(name) => name.to_string(),
     });
     let github = flags.github.as_ref().map(|github| GitHubRequest {

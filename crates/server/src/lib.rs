@@ -9,4 +9,7 @@
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
 
+mod answer;
+pub mod front;
 pub mod keeper;
+pub mod link;

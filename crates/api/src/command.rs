@@ -151,10 +151,18 @@ pub enum Control {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Attached {
-    Started { command: CommandInfo },
+    Started {
+        command: CommandInfo,
+    },
     /// Output before this cursor is no longer kept.
-    Skipped { cursor: u64 },
-    Ended { result: CommandResult },
+    Skipped {
+        cursor: u64,
+    },
+    Ended {
+        result: CommandResult,
+    },
     /// A word that was not understood.
-    Error { error: crate::ApiError },
+    Error {
+        error: crate::ApiError,
+    },
 }

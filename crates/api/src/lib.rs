@@ -13,6 +13,7 @@ mod grant;
 mod page;
 mod profile;
 mod sandbox;
+mod socket;
 
 pub use agent::{AgentInfo, AgentRun, RunInfo};
 pub use capability::{Capabilities, Wall};
@@ -29,6 +30,7 @@ pub use sandbox::{
     CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,
     SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
 };
+pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 
 /// Where the current version of the API begins.
 pub const PREFIX: &str = "/v1";

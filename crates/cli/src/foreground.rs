@@ -30,7 +30,7 @@ pub(crate) fn terminal_size() -> Option<WindowSize> {
 
 /// Runs a command to its end.
 pub(crate) async fn attend(
-    running: Running<'_>,
+    running: Running,
     has_terminal: bool,
     timeout: Option<Duration>,
     cap: ByteSize,
@@ -72,7 +72,7 @@ impl Printing {
         Printing { stdout: HostStream::stdout(), stderr: HostStream::stderr(), room, truncated: false }
     }
 
-    async fn until_the_end(&mut self, events: &mut Events<'_>) -> Result<ExecOutput, SandboxError> {
+    async fn until_the_end(&mut self, events: &mut Events) -> Result<ExecOutput, SandboxError> {
         loop {
             match events.next().await? {
                 Output::Stdout(bytes) => self.print(0, &bytes).await?,

@@ -7,6 +7,8 @@
 
 use crate::Sandbox;
 use crate::faults::{self, broken_stream};
+use crate::held::Held;
+use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use belljar_backend::Counters;
 use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
@@ -62,15 +64,16 @@ pub struct ExecOutput {
     pub not_started: Option<String>,
 }
 
-/// A running command: what comes from it, and what goes to it. When `inputs` is dropped, its whole tree is killed.
-pub struct Running<'s> {
-    pub events: Events<'s>,
+/// A running command: what comes from it, and what goes to it. When `inputs` is dropped, its whole tree is killed. It does
+/// not keep its sandbox alive: a sandbox that is disposed of takes it along.
+pub struct Running {
+    pub events: Events,
     pub inputs: Inputs,
 }
 
 /// What comes from a command.
-pub struct Events<'s> {
-    sandbox: &'s Sandbox,
+pub struct Events {
+    guest: Held,
     from: FromGuest,
     before: Counters,
 }
@@ -161,19 +164,22 @@ impl Sandbox {
     }
 
     /// Starts a command whose output comes as it is written. Watching time and amount is up to the caller.
-    pub async fn spawn(&self, command: &Command) -> Result<Running<'_>, SandboxError> {
-        let before = self.counters();
+    pub async fn spawn(&self, command: &Command) -> Result<Running, SandboxError> {
+        let before = self.guest().counters();
         check_size(command)?;
+        if self.is_paused() {
+            return Err(paused());
+        }
         let (mut to, from) = self.open_stream()?;
         to.send_frame(&request(command, self.environment(), self.workspace())).await?;
-        Ok(Running { events: Events { sandbox: self, from, before }, inputs: Inputs { to } })
+        Ok(Running { events: Events { guest: self.guest().clone(), from, before }, inputs: Inputs { to } })
     }
 
     /// The command that the sandbox was made with, once.
-    pub fn first_command(&self) -> Result<Running<'_>, SandboxError> {
+    pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
         Ok(Running {
-            events: Events { sandbox: self, from, before: Counters::default() },
+            events: Events { guest: self.guest().clone(), from, before: Counters::default() },
             inputs: Inputs { to },
         })
     }
@@ -213,7 +219,7 @@ pub(crate) fn request(command: &Command, environment: &[(OsString, OsString)], w
     frame
 }
 
-impl Events<'_> {
+impl Events {
     /// What happens next. May be dropped while it waits: nothing is lost.
     pub async fn next(&mut self) -> Result<Output, SandboxError> {
         let frame = self.from.receive().await?;
@@ -227,6 +233,7 @@ impl Events<'_> {
             Tag::Message => match message::decode(&frame.payload).ok_or_else(broken_stream)? {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
+                ExecEvent::Paused => Err(paused()),
                 ExecEvent::SupervisorLost => Err(SandboxError::runtime(
                     "supervisor_killed",
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
@@ -237,7 +244,7 @@ impl Events<'_> {
     }
 
     fn ended(&self, ending: Ending, disk: Disk) -> ExecOutput {
-        let now = self.sandbox.counters();
+        let now = self.guest.counters();
         let (exit_code, signal) = match ending {
             Ending::Exited(code) => (Some(code), None),
             Ending::Signaled(number) => (None, Some(signal_name(number))),

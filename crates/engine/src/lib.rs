@@ -19,15 +19,18 @@
 
 pub mod asked;
 pub mod config;
+mod connect;
 mod credentials;
 mod engine;
 mod exec;
 mod explain;
 mod faults;
 mod files;
+mod held;
 mod kept;
 mod llm;
 mod machine;
+mod pause;
 mod publish;
 mod pushes;
 mod record;
@@ -36,6 +39,8 @@ mod report;
 mod sandbox;
 mod spend;
 mod stream;
+mod transfer;
+mod watch;
 mod way_out;
 mod workspace;
 
@@ -48,6 +53,8 @@ pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;
 pub use sandbox::Sandbox;
 pub use spend::spend;
+pub use transfer::{FileReader, FileWriter};
+pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
 

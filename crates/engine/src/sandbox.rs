@@ -1,11 +1,13 @@
 //! A running sandbox: the contract that every backend keeps.
 
 use crate::faults::disposed;
+use crate::held::Held;
+use crate::pause::Pause;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
 use crate::{LlmOutcomes, LlmTotals, WayOut};
-use belljar_backend::{Counters, Guest, Plan};
+use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
@@ -22,8 +24,8 @@ pub struct Sandbox {
     environment: Vec<(OsString, OsString)>,
     limits: Limits,
     landlock_abi: u32,
-    /// `None` once disposed of.
-    guest: Mutex<Option<Guest>>,
+    guest: Held,
+    pausing: Pause,
     outside: Outside,
     files: Mutex<Files>,
 }
@@ -67,7 +69,8 @@ impl Sandbox {
             environment: plan.environment()?.to_vec(),
             limits,
             landlock_abi: guest.landlock_abi(),
-            guest: Mutex::new(Some(guest)),
+            guest: Held::new(guest),
+            pausing: Pause::default(),
             outside,
             files: Mutex::new(Files::Closed),
         })
@@ -161,7 +164,7 @@ impl Sandbox {
 
     /// Fetches something for the sandbox, from outside of it: the same policy, the same record.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, SandboxError> {
-        if self.guest.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
+        if self.guest.is_disposed() {
             return Err(disposed());
         }
         let served = self.outside.served.as_ref().filter(|_| self.outside.way_out != WayOut::Absent);
@@ -171,7 +174,7 @@ impl Sandbox {
 
     /// Ends every command and takes the sandbox away. Operations after this fail. Doing it twice is fine.
     pub async fn dispose(&self) {
-        let guest = self.take();
+        let guest = self.guest.take();
         self.close();
         // Waiting for processes to die blocks for a moment, and so does looking at what they changed.
         let workspace = self.close_files();
@@ -186,7 +189,7 @@ impl Sandbox {
 
     /// The same, on this thread.
     pub fn dispose_blocking(&self) {
-        let guest = self.take();
+        let guest = self.guest.take();
         self.close();
         drop(guest);
         self.finish_files();
@@ -197,7 +200,7 @@ impl Sandbox {
         if matches!(&*self.files(), Files::Open(workspace) if workspace.has_an_end()) {
             return self.dispose_blocking();
         }
-        let guest = self.take();
+        let guest = self.guest.take();
         // It dies while its record is ended. With connections it waits for that: the record is to say that the sandbox
         // ended them, and not that somebody inside did.
         if self.outside.served.as_ref().is_none_or(|served| !served.is_busy()) {
@@ -215,27 +218,19 @@ impl Sandbox {
     }
 
     pub(crate) fn open_stream(&self) -> Result<(ToGuest, FromGuest), SandboxError> {
-        let stream = match &*self.guest.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(guest) => guest.open_stream()?,
-            None => return Err(disposed()),
-        };
-        stream::open(stream)
+        stream::open(self.guest.open_stream()?)
     }
 
     pub(crate) fn take_first(&self) -> Result<(ToGuest, FromGuest), SandboxError> {
-        let mut guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
-        match guest.as_mut().map(Guest::take_first) {
-            Some(Some(first)) => stream::open(first),
-            Some(None) => {
-                Err(SandboxError::runtime("no_first_command", "the sandbox was made without a command"))
-            }
-            None => Err(disposed()),
-        }
+        stream::open(self.guest.take_first()?)
     }
 
-    pub(crate) fn counters(&self) -> Counters {
-        let guest = self.guest.lock().unwrap_or_else(PoisonError::into_inner);
-        guest.as_ref().map(Guest::counters).unwrap_or_default()
+    pub(crate) fn pausing(&self) -> &Pause {
+        &self.pausing
+    }
+
+    pub(crate) fn guest(&self) -> &Held {
+        &self.guest
     }
 
     /// Ends its connections and its record.
@@ -269,10 +264,6 @@ impl Sandbox {
 
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<Guest> {
-        self.guest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

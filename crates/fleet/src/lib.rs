@@ -3,9 +3,16 @@
 //! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its keeper, which goes on
 //! when the daemon is killed. How keepers are started and spoken to is behind [`Keepers`].
 
+mod admit;
+mod caller;
+mod grants;
 mod keeper;
 mod place;
+mod profiles;
 pub mod request;
 
+pub use caller::{Caller, OWNER};
+pub use grants::{GrantStore, Shown};
 pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use place::{Held, Place};
+pub use profiles::{Profile, Profiles};

@@ -8,4 +8,3 @@
 //!                           the request goes through as it is
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
-

@@ -4,7 +4,7 @@ use crate::text;
 use belljar_engine::{ExecOutput, Output, Running};
 
 /// Reads until the command's output holds `expected`; returns all of it so far.
-pub async fn read_until(running: &mut Running<'_>, expected: &str) -> String {
+pub async fn read_until(running: &mut Running, expected: &str) -> String {
     let mut seen = Vec::new();
     while !text(&seen).contains(expected) {
         match running.events.next().await {
@@ -17,7 +17,7 @@ pub async fn read_until(running: &mut Running<'_>, expected: &str) -> String {
 }
 
 /// Reads to the end: standard output, standard error, and how it ended.
-pub async fn drain(running: &mut Running<'_>) -> (Vec<u8>, Vec<u8>, ExecOutput) {
+pub async fn drain(running: &mut Running) -> (Vec<u8>, Vec<u8>, ExecOutput) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         match running.events.next().await {
@@ -30,6 +30,6 @@ pub async fn drain(running: &mut Running<'_>) -> (Vec<u8>, Vec<u8>, ExecOutput) 
 }
 
 /// How a command ended, whatever it wrote.
-pub async fn end(running: &mut Running<'_>) -> ExecOutput {
+pub async fn end(running: &mut Running) -> ExecOutput {
     drain(running).await.2
 }

@@ -129,7 +129,7 @@ async fn jobs_can_be_controlled(backend: BackendName) {
 async fn ctrl_z_stops_a_job(backend: BackendName) {
     let place = Place::new(backend).await;
     let mut running = place.spawn(&in_terminal(command(["sh", "-i"]))).await.unwrap();
-    let say = async |running: &mut belljar_engine::Running<'_>, words: &[u8]| {
+    let say = async |running: &mut belljar_engine::Running, words: &[u8]| {
         running.inputs.send(Input::Bytes(words.to_vec())).await.unwrap();
     };
     say(&mut running, b"PS1='on''ward '; echo rea''dy; cat\n").await;

@@ -290,7 +290,7 @@ impl HeldCommand {
 /// See [`HeldCommand`].
 pub struct HeldGuard<'j> {
     marker: String,
-    running: Option<belljar_engine::Running<'j>>,
+    running: Option<belljar_engine::Running>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 

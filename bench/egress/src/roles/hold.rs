@@ -41,7 +41,7 @@ async fn hold(count: u32, ports: Ports, records: &str) -> Outcome<()> {
 }
 
 /// The next thing that the command says.
-async fn said(running: &mut Running<'_>) -> Outcome<String> {
+async fn said(running: &mut Running) -> Outcome<String> {
     match running.events.next().await? {
         Output::Stdout(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Output::Stderr(bytes) => Err(String::from_utf8_lossy(&bytes).into()),

@@ -85,7 +85,7 @@ enum Word {
 }
 
 async fn watch(
-    events: &mut Events<'_>,
+    events: &mut Events,
     stream: &mut Stream,
     course: &mut Course<'_>,
     written: &mut Written,

@@ -15,6 +15,7 @@ mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
+pub(crate) mod show_run;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

@@ -10,6 +10,7 @@ mod publish;
 mod request;
 mod secrets;
 mod settings;
+mod show_run;
 mod workspace;
 
 pub(crate) use agent::{
@@ -28,6 +29,7 @@ pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, Secr
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
+pub(crate) use show_run::ShowRunArgs;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -84,6 +86,9 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
             | None => false,
+            // Whatever it prints is for programs.
+            Some(Command::ShowRun(options)) => !options.command_line,
+            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
         }
     }
 }
@@ -122,6 +127,18 @@ pub(crate) enum Command {
     Shell(Box<ShellArgs>),
     #[command(flatten)]
     Kept(KeptCommand),
+    /// Open a shell in a sandbox of the current folder
+    Shell(ShellArgs),
+    /// Show the sandbox that `run` would make, and start nothing
+    #[command(
+        after_help = "One JSON object: the wall, everything that is mounted, in order; the environment, with placeholders for \
+        secrets; limits, the system call filter, egress rules and protected paths. It comes from what really builds a sandbox.\n\n\
+        Examples:\n  \
+        belljar show-run\n  \
+        belljar show-run --backend bwrap --command-line\n  \
+        belljar show-run --group registries | jq .egress"
+    )]
+    ShowRun(Box<ShowRunArgs>),
     /// Run Claude Code, Codex, opencode, pi, Gemini or an agent of your own in a sandbox
     #[command(after_help = "Examples:\n  \
         belljar agent list\n  \

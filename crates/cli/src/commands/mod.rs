@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
 mod table;
+pub(crate) mod show_run;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

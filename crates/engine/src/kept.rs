@@ -93,8 +93,7 @@ fn id_of(name: &str) -> SandboxId {
 
 /// `<sandboxes>/<name>/<what>`, and nothing else.
 fn of_sandbox(path: &Path, sandboxes: &Path, what: &str) -> Result<(), SandboxError> {
-    let below: Option<Vec<Component<'_>>> =
-        below(path, sandboxes).map(|below| below.components().collect());
+    let below: Option<Vec<Component<'_>>> = below(path, sandboxes).map(|below| below.components().collect());
     match below.as_deref() {
         Some([Component::Normal(_), Component::Normal(last)]) if *last == what => Ok(()),
         _ => Err(not_kept(path)),

@@ -2,6 +2,7 @@
 
 mod agent;
 mod credentials;
+mod daemon;
 mod kept;
 mod layers;
 mod llm;
@@ -16,6 +17,10 @@ mod workspace;
 pub(crate) use agent::{
     AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
     WishArgs,
+};
+pub(crate) use daemon::{
+    DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
+    SweepArgs,
 };
 pub(crate) use kept::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, LogsArgs, PsArgs,
@@ -74,6 +79,7 @@ impl Args {
             Some(Command::Discard(options)) => options.json,
             Some(Command::Layers(options)) => options.json,
             Some(Command::Kept(command)) => command.wants_json(),
+            Some(Command::Daemon(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Publish(options)) => options.json,
@@ -233,6 +239,8 @@ pub(crate) enum Command {
         belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
     )]
     Publish(PublishArgs),
+    #[command(flatten)]
+    Daemon(DaemonCommand),
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"

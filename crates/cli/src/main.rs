@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         None => commands::shell::without_words(),
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
+        Some(args::Command::Daemon(command)) => commands::daemon::daemon(command),
         Some(args::Command::Run(options)) => commands::run::run(options),
         Some(args::Command::ShowRun(options)) => commands::show_run::show_run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),

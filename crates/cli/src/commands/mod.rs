@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod kept;
 pub(crate) mod layers;

@@ -100,8 +100,18 @@ fn wall(backend: Option<&str>) -> Result<(), SandboxError> {
 }
 
 fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), SandboxError> {
-    let WorkspaceRequest { folder, overlay: _, branch: _, clone, depth: _, same_path: _, ro, rw, protect: _, push: _ } =
-        asked;
+    let WorkspaceRequest {
+        folder,
+        overlay: _,
+        branch: _,
+        clone,
+        depth: _,
+        same_path: _,
+        ro,
+        rw,
+        protect: _,
+        push: _,
+    } = asked;
     if clone.is_some() {
         return Err(for_the_owner("workspace.clone"));
     }

@@ -10,7 +10,10 @@ fn what_only_the_owner_may_say_is_refused() {
     let rules = GrantRules { hosts: vec!["*".into()], secrets: vec!["*".into()], ..GrantRules::default() };
     let asks: [fn(&mut SandboxRequest); 9] = [
         |ask| ask.github = Some(belljar_api::GitHubRequest::default()),
-        |ask| ask.llm = Some(LlmRequest { url: Some("https://evil.example.com".into()), ..LlmRequest::default() }),
+        |ask| {
+            ask.llm =
+                Some(LlmRequest { url: Some("https://evil.example.com".into()), ..LlmRequest::default() })
+        },
         |ask| ask.llm = Some(LlmRequest { key: Some("file:/etc/shadow".into()), ..LlmRequest::default() }),
         |ask| ask.nested = true,
         |ask| ask.admin = true,

@@ -1,7 +1,7 @@
 //! Who comes in: only who has the token, and only for the sandbox that is kept here.
 
 use super::Kept;
-use super::failure::Failure;
+use super::failure::{Failure, Gone};
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -33,7 +33,11 @@ pub(super) async fn ours(
         return Failure(SandboxError::policy("sandbox_not_found", "another sandbox is kept here"))
             .into_response();
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    if response.extensions().get::<Gone>().is_some() {
+        kept.doubt();
+    }
+    response
 }
 
 /// No such path.

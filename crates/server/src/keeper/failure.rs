@@ -1,5 +1,6 @@
 //! What a keeper answers when something is not done.
 
+use super::kept::GONE;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -9,6 +10,10 @@ use belljar_spec::SandboxError;
 /// An error on its way to the caller.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) SandboxError);
+
+/// With an answer that nobody inside could give.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gone;
 
 /// What a handler gives.
 pub(crate) type Answer<T> = Result<T, Failure>;
@@ -21,7 +26,12 @@ impl From<SandboxError> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (status(&self.0), Json(ErrorBody { error: ApiError::from(&self.0) })).into_response()
+        let mut response =
+            (status(&self.0), Json(ErrorBody { error: ApiError::from(&self.0) })).into_response();
+        if self.0.code == GONE {
+            response.extensions_mut().insert(Gone);
+        }
+        response
     }
 }
 
@@ -36,7 +46,7 @@ fn status(error: &SandboxError) -> StatusCode {
         "command_invalid" | "environment_too_long" | "file_operation" | "path_invalid" | "signal_unknown" => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
-        "read_only" | "outside_workspace" | "port_closed" => StatusCode::FORBIDDEN,
+        "read_only" | "outside_workspace" | "port_closed" | "port_reserved" => StatusCode::FORBIDDEN,
         _ => StatusCode::CONFLICT,
     }
 }

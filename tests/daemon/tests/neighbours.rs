@@ -74,7 +74,7 @@ fn a_persistent_one_is_stopped_then_and_wakes_with_its_files() {
     assert!(eventually(|| sandbox.info()["state"] == "stopped"), "{:#}", sandbox.info());
     home.is_clean(&[&sandbox.name], &[sandbox.id()], Some(&daemon));
     let joined = home.client().post("/v1/sandboxes", &json!({ "key": "kept", "owner": false }));
-    joined.refused(404, "sandbox_not_alive");
+    assert_eq!(joined.code(), "sandbox_not_alive", "{}", joined.text());
     let woken = Sandbox::create(&home.client(), &request);
     assert_eq!((&woken.name, &woken.created["created"]), (&sandbox.name, &json!(false)));
     assert_ne!(woken.id(), sandbox.id(), "it is the same life");

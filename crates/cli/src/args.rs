@@ -72,7 +72,8 @@ impl Args {
             Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
-            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
+            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            | None => false,
         }
     }
 }
@@ -207,6 +208,12 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(after_help = "Example:\n  belljar man | man -l -")]
     Man,
+    /// Keep the sandbox of a directory alive; started by the daemon
+    #[command(hide = true)]
+    Keeper {
+        /// Where the sandbox is kept
+        directory: std::path::PathBuf,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
+        Some(args::Command::Keeper { directory }) => return belljar_server::keeper::run(&directory),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -19,6 +19,7 @@
 
 pub mod asked;
 pub mod config;
+mod connect;
 mod credentials;
 mod engine;
 mod exec;
@@ -28,6 +29,7 @@ mod files;
 mod held;
 mod llm;
 mod machine;
+mod pause;
 mod publish;
 mod pushes;
 mod record;
@@ -36,6 +38,8 @@ mod report;
 mod sandbox;
 mod spend;
 mod stream;
+mod transfer;
+mod watch;
 mod way_out;
 mod workspace;
 
@@ -48,6 +52,8 @@ pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;
 pub use sandbox::Sandbox;
 pub use spend::spend;
+pub use transfer::{FileReader, FileWriter};
+pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
 

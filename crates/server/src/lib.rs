@@ -11,5 +11,6 @@
 
 pub mod agents;
 mod answer;
-
-pub use agents::run_job;
+pub mod front;
+pub mod keeper;
+pub mod link;

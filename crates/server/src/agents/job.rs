@@ -53,6 +53,9 @@ impl Job {
         optional::<ModelName>("model", &run.model)?;
         optional::<adapter::Effort>("effort", &run.effort)?;
         self.budget()?;
+        if run.timeout_s == Some(0) {
+            return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
+        }
         request::asked(&run.sandbox, &self.surroundings(&self.place())).map(|_| ())
     }
 

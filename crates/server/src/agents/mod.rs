@@ -15,4 +15,5 @@ mod watched;
 
 pub use job::run as run_job;
 pub(crate) use job::Job;
-pub(crate) use watched::{Watched, clear};
+pub(crate) use story::name as event_name;
+pub(crate) use watched::{Watched, clear, new_directory};

@@ -113,6 +113,11 @@ impl Drop for Process {
     }
 }
 
+/// A directory for a run that is to be. It is made when the run is.
+pub(crate) fn new_directory(fleet: &Path) -> Result<PathBuf, SandboxError> {
+    Ok(folder(fleet).join(belljar_engine::new_id()?.to_string()))
+}
+
 /// Takes away what runs left that died with a daemon. Those that go on are not touched.
 pub(crate) fn clear(fleet: &Path) {
     for entry in fs::read_dir(folder(fleet)).into_iter().flatten().flatten() {

@@ -4,14 +4,13 @@
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use super::openapi::Errors;
 use crate::agents::{Job, Watched, event_name, new_directory};
 use crate::answer::{Answer, Refusal};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
 use belljar_agent::adapter::catalog::{Listed, catalog};
-use belljar_api::{AgentInfo, AgentRun, Page, RunEvent};
+use belljar_api::{AgentInfo, AgentRun, Page, RunEvent, SandboxRequest};
 use belljar_fleet::Caller;
 use belljar_spec::SandboxError;
 use futures_util::{Stream, stream};
@@ -28,8 +27,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 }
 
 /// Every agent that is known, and whether it is installed here
-#[utoipa::path(get, path = "/v1/agents", tag = "agents", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<AgentInfo>), Errors))]
+#[utoipa::path(get, path = "/v1/agents", tag = "agents", operation_id = "list_agents", params(Part),
+    responses((status = 200, description = "A part of them", body = Page<AgentInfo>)))]
 async fn list(Extension(asking): Extension<Asking>, Asked(part): Asked<Part>) -> Answer<Json<Page<AgentInfo>>> {
     asking.caller.may_run_agents()?;
     let mut agents = apart(|| {
@@ -45,9 +44,9 @@ async fn list(Extension(asking): Extension<Asking>, Asked(part): Asked<Part>) ->
 ///
 /// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. Whoever hangs up ends
 /// the run, with the work so far kept.
-#[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", request_body = AgentRun,
+#[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", operation_id = "run_agent", request_body = AgentRun,
     params(("id" = String, Path, description = "Of the agent")),
-    responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream"), Errors))]
+    responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream")))]
 async fn run(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -66,7 +65,7 @@ async fn run(
     let fleet = state.join("fleet");
     let job = Job {
         agent: id,
-        run: AgentRun { sandbox: front.confined(caller, run.profile.as_deref(), run.sandbox.clone()).await?, ..run },
+        run: AgentRun { sandbox: confined(&front, caller, run.profile.as_deref(), run.sandbox.clone()).await?, ..run },
         directory: new_directory(&fleet)?,
         volumes: fleet.join("volumes"),
         may_choose_model: chooses_model(caller),
@@ -79,6 +78,20 @@ async fn run(
         Some((Ok(event_of(&event)), following))
     };
     Ok(Sse::new(stream::unfold(following, next)).keep_alive(KeepAlive::new().interval(QUIET)))
+}
+
+/// What is asked, what the profile says, and what the grant allows, in one.
+async fn confined(
+    front: &Front,
+    caller: &Caller,
+    profile: Option<&str>,
+    asked: SandboxRequest,
+) -> Result<SandboxRequest, SandboxError> {
+    let asked = caller.admit(asked)?;
+    let profiles = front.profiles().await?;
+    let profile = profiles.choose(profile)?;
+    caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.has_wall())?;
+    caller.confine(profile.apply(asked)?)
 }
 
 /// A run that somebody listens to. Dropped, it ends.

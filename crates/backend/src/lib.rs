@@ -29,6 +29,6 @@ pub use container::around_us as container_around_us;
 pub use contract::{Backend, Meanwhile, backend};
 pub use embedded::keep_program;
 pub use guest::Guest;
-pub use layout::{GitInside, shell};
+pub use layout::{GitInside, home_files, shell};
 pub use plan::{FirstRequest, Plan, Wall, WayOut, new_id};
 pub use stubs::sweep_stubs;

@@ -1,10 +1,11 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::{GitInside, Layout};
+use crate::layout::{GitInside, Layout, Marker};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
+    Admin, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId,
+    SandboxSpec,
 };
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
@@ -22,6 +23,7 @@ pub struct Plan {
     spec: SandboxSpec,
     view: Option<View>,
     wall: Wall,
+    backend: Option<BackendName>,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
     authority: Option<String>,
@@ -61,6 +63,7 @@ impl Plan {
             spec,
             view: None,
             wall,
+            backend: None,
             first: None,
             way_out: None,
             authority: None,
@@ -82,6 +85,12 @@ impl Plan {
     /// The same, with its workspace shown like this, instead of the plain folder that the specification names.
     pub fn with_workspace(mut self, view: View) -> Plan {
         self.view = Some(view);
+        self
+    }
+
+    /// The same, behind the wall of this name, which the marker inside says.
+    pub fn behind(mut self, backend: BackendName) -> Plan {
+        self.backend = Some(backend);
         self
     }
 
@@ -152,6 +161,10 @@ impl Plan {
         Ok(&self.layout()?.environment)
     }
 
+    pub(crate) fn admin(&self) -> Admin {
+        self.spec.admin
+    }
+
     pub(crate) fn nesting(&self) -> Nesting {
         self.spec.nesting
     }
@@ -163,7 +176,8 @@ impl Plan {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
                 let git = self.git.as_ref().map(|git| (git, self.kept_program()));
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
-                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
+                let marker = Marker { id: self.id, backend: self.backend };
+                Layout::for_host_root(marker, &self.spec, view, resolver, authority, &self.own, git)
             }
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };

@@ -6,7 +6,7 @@ use crate::record::{self, Record};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, config, credentials, llm, machine, pushes, relay};
+use crate::{Sandbox, config, credentials, kept, llm, machine, pushes, relay};
 use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
@@ -128,6 +128,11 @@ impl Engine {
         self.make(spec, Some(command))
     }
 
+    /// Removes what a kept sandbox of this name left beside its folder: its layer, its clone. Nobody uses it any more.
+    pub fn forget(&self, name: &str) -> Result<(), SandboxError> {
+        kept::forget(&self.state()?, name)
+    }
+
     /// Tries every wall.
     pub fn walls(&self) -> Vec<WallReport> {
         let report = |name: BackendName| WallReport {
@@ -156,6 +161,7 @@ impl Engine {
         let mut tries = TRIES;
         loop {
             self.begins(Stage::Workspace);
+            kept::make(&making.prepared.spec, || self.state())?;
             let workspace = Workspace::prepare(&making.prepared.spec, || self.state(), || self.secrets())?;
             self.begins(Stage::Sandbox);
             match self.make_with(making, &workspace) {
@@ -232,7 +238,9 @@ impl Engine {
         };
         let spec = with_route.as_ref().unwrap_or(spec);
         let directory = &record.directory;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).keeping(self.own(directory, spec));
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall)
+            .behind(backend.name())
+            .keeping(self.own(directory, spec));
         let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
             plan = plan.with_kept_program(directory.clone());

@@ -27,6 +27,7 @@ mod explain;
 mod faults;
 mod files;
 mod held;
+mod kept;
 mod llm;
 mod machine;
 mod pause;

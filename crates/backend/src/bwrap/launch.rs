@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let program = program()?;
-    let identity = Identity::choose(plan.id);
+    let identity = Identity::choose(plan.id, plan.admin());
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
@@ -33,7 +33,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
     let layout = plan.layout()?;
     let mut sources = Sources::open(layout, identity)?;
-    let words: Vec<CString> = args(layout, &mut sources)
+    let words: Vec<CString> = args(plan.admin(), layout, &mut sources)
         .into_iter()
         .map(CString::new)
         .collect::<Result<_, _>>()

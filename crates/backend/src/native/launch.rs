@@ -13,7 +13,7 @@ use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup};
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
-    let identity = Identity::choose(plan.id);
+    let identity = Identity::choose(plan.id, plan.admin());
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;

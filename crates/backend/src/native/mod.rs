@@ -13,7 +13,7 @@ use crate::{Backend, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::setup_failed;
-pub(crate) use identity::Identity;
+pub(crate) use identity::{Identity, user_inside};
 pub(crate) use steps::{DEVICES, Sources, after_root, bind_steps, private_step};
 
 pub(crate) struct Native;

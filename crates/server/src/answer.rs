@@ -36,10 +36,6 @@ impl Refusal {
     pub(crate) fn is_our_fault(&self) -> bool {
         self.status.is_server_error()
     }
-
-    pub(crate) fn error(&self) -> &SandboxError {
-        &self.error
-    }
 }
 
 impl From<SandboxError> for Refusal {

@@ -5,6 +5,7 @@ pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod kept;
 pub(crate) mod layers;
 pub(crate) mod llm;
 mod model;
@@ -15,6 +16,7 @@ mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
+mod table;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

@@ -3,9 +3,11 @@
 use super::Front;
 use super::extract::{Asked, MOST_BODY, Part};
 use super::gate::Asking;
-use super::openapi::Errors;
 use crate::answer::Answer;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
 use axum::{Extension, Json};
 use belljar_api::{Capabilities, Page, ProfileInfo, Wall};
 use belljar_spec::egress::Mode;
@@ -38,7 +40,7 @@ async fn health() -> Json<Health> {
 
 /// What this machine can do
 #[utoipa::path(get, path = "/v1/capabilities", tag = "daemon",
-    responses((status = 200, description = "Walls, modes and sizes", body = Capabilities), Errors))]
+    responses((status = 200, description = "Walls, modes and sizes", body = Capabilities)))]
 async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
     let machine = belljar_engine::machine();
     let walls = front.walls.reports().await;
@@ -63,7 +65,7 @@ async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
 
 /// The profiles that work here and that the caller may name
 #[utoipa::path(get, path = "/v1/profiles", tag = "daemon", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<ProfileInfo>), Errors))]
+    responses((status = 200, description = "A part of them", body = Page<ProfileInfo>)))]
 async fn profiles(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -83,7 +85,7 @@ async fn profiles(
 
 /// How the daemon is spoken to: this description
 #[utoipa::path(get, path = "/v1/openapi.json", tag = "daemon",
-    responses((status = 200, description = "OpenAPI 3.1", body = Object), Errors))]
-async fn openapi(State(front): State<Arc<Front>>) -> Json<Arc<utoipa::openapi::OpenApi>> {
-    Json(Arc::clone(&front.description))
+    responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
+async fn openapi(State(front): State<Arc<Front>>) -> ([(HeaderName, &'static str); 1], Bytes) {
+    ([(CONTENT_TYPE, "application/json")], front.description.clone())
 }

@@ -37,7 +37,11 @@ impl Connection {
     }
 
     pub(super) fn tcp(address: IpAddr) -> Arc<Connection> {
-        Arc::new(Connection { peer: Peer::Stranger, address: Some(address), closed: watch::Sender::new(false) })
+        Arc::new(Connection {
+            peer: Peer::Stranger,
+            address: Some(address),
+            closed: watch::Sender::new(false),
+        })
     }
 
     /// Ends it, with all that was begun on it.

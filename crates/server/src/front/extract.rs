@@ -34,7 +34,11 @@ pub(super) struct Part {
 
 impl Part {
     /// The part of a list that is in order of what `name` gives.
-    pub(super) fn of<T>(&self, all: impl IntoIterator<Item = T>, name: impl Fn(&T) -> String) -> Result<Page<T>, SandboxError> {
+    pub(super) fn of<T>(
+        &self,
+        all: impl IntoIterator<Item = T>,
+        name: impl Fn(&T) -> String,
+    ) -> Result<Page<T>, SandboxError> {
         let limit = self.limit()?;
         let after = self.after.as_deref();
         let mut rest = all.into_iter().filter(|one| after.is_none_or(|after| name(one).as_str() > after));
@@ -80,7 +84,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Asked<T>, Refusal> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(asked)) => Ok(Asked(asked)),
-            Err(error) => Err(invalid(format!("the query is not what it should be: {}", error.body_text())).into()),
+            Err(error) => {
+                Err(invalid(format!("the query is not what it should be: {}", error.body_text())).into())
+            }
         }
     }
 }
@@ -90,7 +96,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Refusal> {
         let params = RawPathParams::from_request_parts(parts, state).await;
-        let params = params.map_err(|error| invalid(format!("the path is not what it should be: {}", error.body_text())))?;
+        let params = params
+            .map_err(|error| invalid(format!("the path is not what it should be: {}", error.body_text())))?;
         let first = params.iter().next().map(|(_, value)| value.to_string());
         Ok(Named(first.unwrap_or_default()))
     }

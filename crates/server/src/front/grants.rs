@@ -3,7 +3,6 @@
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use super::openapi::Errors;
 use crate::answer::Answer;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,7 +18,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 
 /// Every grant
 #[utoipa::path(get, path = "/v1/grants", tag = "grants", params(Part),
-    responses((status = 200, description = "A part of them", body = Page<GrantInfo>), Errors))]
+    responses((status = 200, description = "A part of them", body = Page<GrantInfo>)))]
 async fn list(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -33,7 +32,7 @@ async fn list(
 
 /// Make a grant; its token is in the answer, and nowhere else
 #[utoipa::path(post, path = "/v1/grants", tag = "grants", request_body = NewGrant,
-    responses((status = 201, description = "It counts from now on", body = NewToken), Errors))]
+    responses((status = 201, description = "It counts from now on", body = NewToken)))]
 async fn create(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -47,7 +46,7 @@ async fn create(
 /// Revoke a grant; what is being answered to its token ends at once
 #[utoipa::path(delete, path = "/v1/grants/{id}", tag = "grants",
     params(("id" = String, Path, description = "Of the grant")),
-    responses((status = 204, description = "Its token is one of nothing"), Errors))]
+    responses((status = 204, description = "Its token is one of nothing")))]
 async fn revoke(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,

@@ -19,13 +19,19 @@ pub struct Doors {
 
 impl Doors {
     /// Refuses what calls us by another name. `own` is the address that a connection came to.
-    pub(super) fn judge_host(&self, headers: &HeaderMap, uri: &Uri, own: Option<IpAddr>) -> Result<(), Refusal> {
+    pub(super) fn judge_host(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        own: Option<IpAddr>,
+    ) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next().ok_or_else(|| invalid("a request needs a `Host`"))?;
         if hosts.next().is_some() {
             return Err(invalid("a request has one `Host`").into());
         }
-        let named: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(|| refused(host))?;
+        let named: Authority =
+            host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(|| refused(host))?;
         // A request line may name another host than the header does.
         for authority in [Some(&named), uri.authority()].into_iter().flatten() {
             if !self.is_ours(authority.host(), own) {
@@ -36,7 +42,10 @@ impl Doors {
     }
 
     /// The page that asks, if it is one that may.
-    pub(super) fn judge_origin<'h>(&self, headers: &'h HeaderMap) -> Result<Option<&'h HeaderValue>, Refusal> {
+    pub(super) fn judge_origin<'h>(
+        &self,
+        headers: &'h HeaderMap,
+    ) -> Result<Option<&'h HeaderValue>, Refusal> {
         let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
         if self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()) {
             return Ok(Some(origin));
@@ -80,7 +89,15 @@ mod tests {
 
     #[test]
     fn only_our_own_names_are_ours() {
-        for host in ["localhost", "LOCALHOST:7070", "127.0.0.1:1", "127.8.8.8", "[::1]:80", "box.example.com", "localhost."] {
+        for host in [
+            "localhost",
+            "LOCALHOST:7070",
+            "127.0.0.1:1",
+            "127.8.8.8",
+            "[::1]:80",
+            "box.example.com",
+            "localhost.",
+        ] {
             assert!(judged(host, "/v1/health", None), "{host}");
         }
         for host in [
@@ -109,7 +126,13 @@ mod tests {
             doors.judge_origin(&headers).is_ok()
         };
         assert!(judged("https://app.example.com"));
-        for origin in ["http://app.example.com", "https://app.example.com:444", "null", "http://localhost", "https://app.example.com.evil.com"] {
+        for origin in [
+            "http://app.example.com",
+            "https://app.example.com:444",
+            "null",
+            "http://localhost",
+            "https://app.example.com.evil.com",
+        ] {
             assert!(!judged(origin), "{origin}");
         }
         assert!(doors.judge_origin(&HeaderMap::new()).is_ok(), "no page at all");

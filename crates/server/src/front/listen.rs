@@ -67,7 +67,10 @@ impl Socket {
         let listener = StdListener::from(descriptor);
         let made = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
         let listener = made.map_err(|error| {
-            SandboxError::runtime("socket_unusable", format!("cannot listen at the socket that was handed over: {error}"))
+            SandboxError::runtime(
+                "socket_unusable",
+                format!("cannot listen at the socket that was handed over: {error}"),
+            )
         })?;
         Ok(Socket { listener, file: None })
     }

@@ -5,17 +5,23 @@ use super::Front;
 use super::connection::Connection;
 use super::gate::Asking;
 use crate::answer::{Answer, REQUEST};
+use crate::keeper::COMMAND_HEADER;
 use crate::link::{Line, Passing};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use axum::{Extension, http};
 use belljar_api::ErrorBody;
+use belljar_fleet::InUse;
+use belljar_spec::SandboxError;
 use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, on};
 use hyper_util::rt::TokioIo;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Passes a request on to the keeper of the sandbox that its path names.
 pub(super) async fn pass(
@@ -25,7 +31,7 @@ pub(super) async fn pass(
     super::extract::Named(name): super::extract::Named,
     mut request: Request,
 ) -> Answer<Response<Body>> {
-    let line = front.line(&asking, &name).await?;
+    let (in_use, line) = front.line(&asking, &name).await?;
     let upgrade = take_upgrade(&mut request);
     let from = upgrade.is_some().then(|| on(&mut request));
     let is_port = is_port(request.uri().path());
@@ -34,16 +40,23 @@ pub(super) async fn pass(
         request.headers_mut().insert(CALLER, caller);
     }
     *request.uri_mut() = origin_form(request.uri());
-    let response = answer(&line, request).await?;
-    match (response.status(), from) {
-        (StatusCode::SWITCHING_PROTOCOLS, Some(from)) => Ok(join(response, from, line, connection)),
-        _ if is_port => Ok(outwards(response)),
-        _ => Ok(signed(outwards(response)).await),
+    let kills = !is_port && request.headers().get(ON_HANGUP).is_some_and(|value| value == "kill");
+    let commands = request.uri().path().to_string();
+    if let Some(most) = front.max_upload.filter(|_| is_file(request.uri().path())) {
+        request = no_longer_than(request, most)?;
     }
-}
-
-async fn answer(line: &Line, request: Request) -> Answer<Response<Passing>> {
-    Ok(line.pass(request).await.map_err(|error| error.told())?)
+    let response = line.pass(request).await.map_err(|error| error.told())?;
+    if let (StatusCode::SWITCHING_PROTOCOLS, Some(from)) = (response.status(), from) {
+        return Ok(join(response, from, in_use, connection));
+    }
+    let command = response.headers().get(COMMAND_HEADER).and_then(|id| id.to_str().ok());
+    let hangup = command.filter(|_| kills && response.status() == StatusCode::OK).map(|id| Hangup {
+        line,
+        command: format!("{commands}/{id}"),
+        heard: false,
+    });
+    let response = outwards(response, in_use, hangup);
+    Ok(if is_port { response } else { signed(response).await })
 }
 
 /// The protocol that a request wants to change to.
@@ -93,17 +106,78 @@ fn between_neighbours(headers: &mut HeaderMap) {
     }
 }
 
-fn outwards(response: Response<Passing>) -> Response<Body> {
-    let mut response = response.map(Body::new);
+fn outwards(response: Response<Passing>, in_use: InUse, hangup: Option<Hangup>) -> Response<Body> {
+    let mut response = response.map(|body| Body::new(Watched { body, hangup, _in_use: in_use }));
     between_neighbours(response.headers_mut());
     response
+}
+
+/// The body of an answer: as long as it is there, its sandbox is in use.
+struct Watched {
+    body: Passing,
+    hangup: Option<Hangup>,
+    _in_use: InUse,
+}
+
+/// A command that is to end when nobody waits for it any more.
+struct Hangup {
+    line: Arc<Line>,
+    /// Its path.
+    command: String,
+    /// Its end was told.
+    heard: bool,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) {
+            // Heard to its end.
+            if let Some(hangup) = &mut self.hangup {
+                hangup.heard = true;
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        if self.heard {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mut request = Request::new(Body::empty());
+        let Ok(uri) = self.command.parse() else { return };
+        (*request.method_mut(), *request.uri_mut()) = (Method::DELETE, uri);
+        let line = Arc::clone(&self.line);
+        runtime.spawn(async move {
+            if let Ok(answer) = line.pass(request).await {
+                let _ = answer.into_body().collect().await;
+            }
+        });
+    }
 }
 
 /// Both ends change to the same protocol, and from then on bytes go through.
 fn join(
     mut response: Response<Passing>,
     from: OnUpgrade,
-    line: Arc<Line>,
+    in_use: InUse,
     connection: Arc<Connection>,
 ) -> Response<Body> {
     let to = on(&mut response);
@@ -115,7 +189,7 @@ fn join(
             _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
             () = connection.closed() => {}
         }
-        drop(line);
+        drop(in_use);
     });
     let (parts, _) = response.into_parts();
     Response::from_parts(parts, Body::empty())
@@ -144,6 +218,23 @@ async fn signed(response: Response<Body>) -> Response<Body> {
 /// Whether what answers is a program inside, whose words are its own.
 fn is_port(path: &str) -> bool {
     path.split('/').nth(4) == Some("ports")
+}
+
+fn is_file(path: &str) -> bool {
+    path.split('/').nth(4) == Some("files")
+}
+
+/// A body that says it is longer is refused; one that does not say is cut off, and so never arrives whole.
+fn no_longer_than(request: Request, most: u64) -> Answer<Request> {
+    let too_long = || {
+        SandboxError::policy("body_too_large", format!("the file is longer than {} bytes", most))
+            .hint("`belljar serve --max-upload` says how long files may be")
+    };
+    if request.body().size_hint().lower() > most {
+        return Err(too_long().into());
+    }
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    Ok(request.map(|body| Body::new(Limited::new(body, most))))
 }
 
 /// Path and query alone: a keeper has no other name.

@@ -3,7 +3,6 @@
 use super::Front;
 use super::extract::{Asked, Named, Part};
 use super::gate::Asking;
-use super::openapi::Errors;
 use crate::answer::{Answer, invalid, log};
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -46,9 +45,7 @@ struct Which {
         ("last-event-id" = Option<String>, Header, description = "With `follow`: go on behind this event")),
     responses(
         (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
-            (Page<AuditRecord> = "application/json"), (String = "text/event-stream"))),
-        Errors,
-    ),
+            (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn egress(
     front: State<Arc<Front>>,
@@ -67,9 +64,7 @@ async fn egress(
         ("last-event-id" = Option<String>, Header, description = "With `follow`: go on behind this event")),
     responses(
         (status = 200, description = "A part of them, or with `follow` all of them as they come", content(
-            (Page<AuditRecord> = "application/json"), (String = "text/event-stream"))),
-        Errors,
-    ),
+            (Page<AuditRecord> = "application/json"), (String = "text/event-stream")))),
 )]
 async fn audit(
     front: State<Arc<Front>>,
@@ -99,7 +94,8 @@ async fn records(
         Some(after) => after.parse().map_err(|_| invalid("`after` is the number of a record"))?,
     };
     if which.follow == Some(true) {
-        let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+        let last =
+            headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
         return Ok(follow(file, last.unwrap_or(behind), choice)?.into_response());
     }
     let page = tokio::task::spawn_blocking(move || read(&file, behind, limit, choice)).await;
@@ -107,7 +103,12 @@ async fn records(
     Ok(Json(page).into_response())
 }
 
-fn read(file: &LogFile, behind: u64, limit: usize, choice: Choice) -> Result<Page<AuditRecord>, SandboxError> {
+fn read(
+    file: &LogFile,
+    behind: u64,
+    limit: usize,
+    choice: Choice,
+) -> Result<Page<AuditRecord>, SandboxError> {
     let mut reader = Reader::open(&file.path)?;
     let mut items: Vec<AuditRecord> = Vec::new();
     while let Some(record) = reader.next_record()? {

@@ -1,8 +1,8 @@
 //! The way to one keeper.
 
-use crate::keeper::{Contact, TOKEN_HEADER};
 use super::life::{self, Ending, Life};
 use super::pool::{LinkError, Passing, Pool};
+use crate::keeper::{Contact, TOKEN_HEADER};
 use axum::body::Body;
 use belljar_fleet::{Alive, Future, Keeper, Status, Stop};
 use belljar_spec::SandboxError;

@@ -148,9 +148,10 @@ fn done(job: &Job) -> Result<(), SandboxError> {
             SandboxError::runtime("run_unheld", format!("cannot make {}: {error}", folder.display()))
         })?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        SandboxError::runtime("no_runtime", format!("the run cannot be driven: {error}"))
-    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| SandboxError::runtime("no_runtime", format!("the run cannot be driven: {error}")))?;
     let hung_up = hung_up();
     let mut is_told = false;
     let watcher: Watcher<'_> = Box::new(move |line, _| {
@@ -201,7 +202,8 @@ where
     T::Err: Display,
 {
     text.parse().map_err(|error| {
-        SandboxError::policy("request_value", format!("`{field}`: {error}")).hint(format!("correct `{field}`"))
+        SandboxError::policy("request_value", format!("`{field}`: {error}"))
+            .hint(format!("correct `{field}`"))
     })
 }
 

@@ -13,7 +13,7 @@ mod job;
 mod story;
 mod watched;
 
-pub use job::run as run_job;
 pub(crate) use job::Job;
+pub use job::run as run_job;
 pub(crate) use story::name as event_name;
 pub(crate) use watched::{Watched, clear, new_directory};

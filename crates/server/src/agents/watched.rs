@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 pub(crate) struct Watched {
     pub(crate) info: RunInfo,
     log: PathBuf,
-    process: Process,
+    _process: Process,
 }
 
 /// The job's process. Dropped, it is told to stop, waited for, and its directory taken away.
@@ -50,10 +50,10 @@ impl Watched {
         BufReader::new(stdout).read_line(&mut answer).map_err(|error| failed("hear of it", &error))?;
         match serde_json::from_str(&answer) {
             Ok(Said::Run(id)) => {
-                let known = parse_sandbox(&id)
-                    .ok_or_else(|| failed("hear of it", &"its process named no run"))?;
+                let known =
+                    parse_sandbox(&id).ok_or_else(|| failed("hear of it", &"its process named no run"))?;
                 let log = read::directory(state, known).join(belljar_agent::log::FILE);
-                Ok(Watched { info: RunInfo { id, agent: job.agent.clone() }, log, process })
+                Ok(Watched { info: RunInfo { id, agent: job.agent.clone() }, log, _process: process })
             }
             Ok(Said::Error(error)) => Err(heard(&error)),
             Err(_) => Err(failed("hear of it", &"its process ended without a word")),

@@ -29,7 +29,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
 /// Every agent that is known, and whether it is installed here
 #[utoipa::path(get, path = "/v1/agents", tag = "agents", operation_id = "list_agents", params(Part),
     responses((status = 200, description = "A part of them", body = Page<AgentInfo>)))]
-async fn list(Extension(asking): Extension<Asking>, Asked(part): Asked<Part>) -> Answer<Json<Page<AgentInfo>>> {
+async fn list(
+    Extension(asking): Extension<Asking>,
+    Asked(part): Asked<Part>,
+) -> Answer<Json<Page<AgentInfo>>> {
     asking.caller.may_run_agents()?;
     let mut agents = apart(|| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -65,7 +68,10 @@ async fn run(
     let fleet = state.join("fleet");
     let job = Job {
         agent: id,
-        run: AgentRun { sandbox: confined(&front, caller, run.profile.as_deref(), run.sandbox.clone()).await?, ..run },
+        run: AgentRun {
+            sandbox: confined(&front, caller, run.profile.as_deref(), run.sandbox.clone()).await?,
+            ..run
+        },
         directory: new_directory(&fleet)?,
         volumes: fleet.join("volumes"),
         may_choose_model: chooses_model(caller),
@@ -130,7 +136,9 @@ async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(SandboxError::runtime("run_failed", format!("a thread ended early: {error}"))))
+    done.unwrap_or_else(|error| {
+        Err(SandboxError::runtime("run_failed", format!("a thread ended early: {error}")))
+    })
 }
 
 /// Each is an agent at work, with a sandbox, a model and a bill.

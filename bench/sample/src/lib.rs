@@ -33,7 +33,7 @@ impl Case {
     }
 
     /// The value below which this share of the samples lies, in milliseconds.
-    fn quantile(&self, share: f64) -> f64 {
+    pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.times.clone();
         sorted.sort();
         let index = (share * (sorted.len().saturating_sub(1)) as f64).round() as usize;
@@ -48,6 +48,16 @@ pub fn print(title: &str, cases: &[Case], reference: &str) {
     for case in cases.iter().filter(|case| !case.times.is_empty()) {
         let (median, low, high) = (case.median(), case.quantile(0.1), case.quantile(0.9));
         println!("  {:<44} {median:>10.3} {low:>10.3} {high:>10.3}  {:.3}", case.name, median / base);
+    }
+}
+
+/// The same, where the slowest count: the median, and the value that one in a hundred exceeds.
+pub fn print_tails(title: &str, cases: &[Case], reference: &str) {
+    let base = cases.iter().find(|case| case.name == reference).map_or(f64::NAN, Case::median);
+    println!("\n{title}\n  {:<44} {:>10} {:>10} {:>8}  x {reference}", "", "p50 ms", "p99 ms", "rounds");
+    for case in cases.iter().filter(|case| !case.times.is_empty()) {
+        let (median, high, rounds) = (case.median(), case.quantile(0.99), case.times.len());
+        println!("  {:<44} {median:>10.3} {high:>10.3} {rounds:>8}  {:.3}", case.name, median / base);
     }
 }
 

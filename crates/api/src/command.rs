@@ -87,6 +87,9 @@ pub struct CommandResult {
     pub limit: Option<String>,
     /// Why it never ran.
     pub not_started: Option<String>,
+    /// What went wrong with it, where that was not the command itself: its folder is not there, its sandbox has gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<crate::ApiError>,
     /// Text with what is no UTF-8 replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -151,10 +154,18 @@ pub enum Control {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Attached {
-    Started { command: CommandInfo },
+    Started {
+        command: CommandInfo,
+    },
     /// Output before this cursor is no longer kept.
-    Skipped { cursor: u64 },
-    Ended { result: CommandResult },
+    Skipped {
+        cursor: u64,
+    },
+    Ended {
+        result: CommandResult,
+    },
     /// A word that was not understood.
-    Error { error: crate::ApiError },
+    Error {
+        error: crate::ApiError,
+    },
 }

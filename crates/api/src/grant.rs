@@ -11,7 +11,7 @@ pub struct GrantRules {
     pub allow_sandbox: bool,
     /// Runs of agents.
     pub allow_agents: bool,
-    /// Profiles that may be named; empty: only the default one. `*` is every one.
+    /// Profiles that may be named; empty: only the default one. `*` is every one that has a wall of its own.
     pub profiles: Vec<String>,
     /// Modes of egress that may be chosen; empty: none and strict without further names.
     pub egress: Vec<String>,
@@ -23,6 +23,10 @@ pub struct GrantRules {
     pub folders: Vec<String>,
     /// Credentials that may be used. `*` is every one.
     pub secrets: Vec<String>,
+    /// Volumes that may be used: exact, or a prefix that ends in `*`.
+    pub volumes: Vec<String>,
+    /// The route to a model that the machine's configuration has.
+    pub allow_llm: bool,
     pub limits: LimitCeilings,
     /// How many sandboxes it may hold at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,22 +13,24 @@ mod grant;
 mod page;
 mod profile;
 mod sandbox;
+mod socket;
 
-pub use agent::{AgentInfo, AgentRun, RunInfo};
+pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
 pub use capability::{Capabilities, Wall};
 pub use command::{
-    Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal, StartCommand,
-    StreamName, Terminal,
+    Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,
+    StartCommand, StreamName, Terminal,
 };
 pub use error::{ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
-pub use page::Page;
+pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;
 pub use sandbox::{
-    CreateSandbox, Created, EgressRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease, SandboxInfo, SandboxRequest,
-    Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
+    CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,
+    SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
 };
+pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 
 /// Where the current version of the API begins.
 pub const PREFIX: &str = "/v1";

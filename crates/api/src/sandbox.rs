@@ -71,6 +71,12 @@ pub struct SandboxRequest {
     pub llm: Option<LlmRequest>,
     /// Credentials that it may use without holding them: names of the vault or of the configuration.
     pub secrets: Vec<String>,
+    /// Web search with a key that it does not hold: tavily, exa, brave, or `auto` for the first that is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web_search: Option<String>,
+    /// A token of the GitHub App.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub github: Option<GitHubRequest>,
     /// Variables of every command. `secret:NAME` is a placeholder for a secret.
     pub env: BTreeMap<String, String>,
     pub limits: LimitsRequest,
@@ -98,12 +104,13 @@ pub struct WorkspaceRequest {
     /// Work on a branch of the folder's repository, in a worktree kept by belljar.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Where `branch` begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub base: Option<String>,
-    /// Work in a fresh clone of this repository.
+    /// Work in a clone of this repository that the host makes; with `branch`, on that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clone: Option<String>,
+    /// Clone only so many commits back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub depth: Option<u32>,
     /// The workspace is seen where it is on the host, instead of at `/workspace`.
     pub same_path: bool,
     /// More paths of the host, read-only.
@@ -125,8 +132,9 @@ pub struct EgressRequest {
     pub mode: Option<String>,
     /// Names: `example.com`, `=api.example.com:443`.
     pub allow: Vec<String>,
+    /// Names that stay out of reach, whatever allows them.
     pub deny: Vec<String>,
-    /// Groups of names: `github`, `npm`.
+    /// Groups of names: `github`, `registries`.
     pub groups: Vec<String>,
 }
 
@@ -134,13 +142,30 @@ pub struct EgressRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LlmRequest {
-    /// Its server, as with `--llm`.
+    /// Where it is, or `off`: none, whatever the configuration says. Left out: as the configuration says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<String>,
-    /// The only models that may be asked.
+    pub url: Option<String>,
+    /// What opens it, and never enters: `secret:NAME`, `env:NAME` or `file:/PATH` of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What is spoken there: litellm, anthropic, openai or gemini.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// The only models that may be asked: `claude-*`.
     pub models: Vec<String>,
-    /// Calls, tokens and money that may be spent, as with `--llm-budget`.
-    pub budget: Vec<String>,
+    /// What may be spent: `calls=100`, `tokens=2m,usd=5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+}
+
+/// A token of the GitHub App that is made for one sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GitHubRequest {
+    /// What it is good for: read, issues-write, review-write or repo-write.
+    pub profile: String,
+    /// `owner/name`. Left out: all that the App is installed for.
+    pub repositories: Vec<String>,
 }
 
 /// What may be used. Words as on the command line.

@@ -14,7 +14,11 @@ pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a
 /// Starts and finds keepers.
 pub trait Keepers: Send + Sync + 'static {
     /// Starts one for this place, which nobody keeps; it answers when the sandbox is ready for commands.
-    fn start<'a>(&'a self, place: &'a Place, plan: &'a KeptPlan) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>>;
+    fn start<'a>(
+        &'a self,
+        place: &'a Place,
+        plan: &'a KeptPlan,
+    ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>>;
     /// The one that keeps this place, if one lives.
     fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Keeper>>, SandboxError>>;
 }

@@ -12,6 +12,7 @@
 //!     keeper.json         the keeper's: where it listens, what it holds
 //!     keeper.log          what it had to say
 //!     workspace/          the folder that belongs to the sandbox, where no other was named
+//!     home/               its home, if it stays when nobody holds it
 //! ```
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -59,6 +60,10 @@ impl Place {
 
     pub fn workspace(&self) -> PathBuf {
         self.directory.join("workspace")
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.directory.join("home")
     }
 
     /// Becomes its keeper; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:

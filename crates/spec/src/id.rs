@@ -13,6 +13,12 @@ impl SandboxId {
         SandboxId(u64::from_be_bytes(bytes))
     }
 
+    /// As it is written: sixteen hexadecimal digits.
+    pub fn parse(text: &str) -> Option<SandboxId> {
+        let digits = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        digits.then(|| u64::from_str_radix(text, 16).ok().map(SandboxId)).flatten()
+    }
+
     /// As a number, to derive other numbers from.
     pub fn as_u64(self) -> u64 {
         self.0

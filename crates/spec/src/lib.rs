@@ -9,6 +9,7 @@ pub mod egress;
 mod error;
 pub mod git;
 mod id;
+mod kept;
 mod limits;
 pub mod llm;
 mod quantity;
@@ -26,6 +27,7 @@ pub use egress::{
 };
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
+pub use kept::{Admin, Kept, Lives, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use sandbox::{

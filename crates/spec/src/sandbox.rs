@@ -5,7 +5,7 @@ use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{ProtectedPath, WorkspaceMode};
-use crate::{Assurance, BackendChoice, LimitsSpec, SandboxId};
+use crate::{Admin, Assurance, BackendChoice, Kept, LimitsSpec, SandboxId, Volume};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -50,6 +50,14 @@ pub struct SandboxSpec {
     pub github: Option<GitHubGrant>,
     /// The secrets that it really holds. Each is recorded.
     pub forwarded: Vec<Forwarded>,
+    /// Who it is among those that are kept, if it is one of them.
+    pub kept: Option<Kept>,
+    /// What outlives it, beside the workspace.
+    pub volumes: Vec<Volume>,
+    /// Its home, if that outlives it: a directory that belljar keeps. Its disk limit does not count there.
+    pub home: Option<PathBuf>,
+    /// Who works in it. Anybody but the usual is recorded.
+    pub admin: Admin,
 }
 
 /// Whether a folder is looked at before and after.

@@ -1,9 +1,9 @@
 //! What came of a run, and whether everything that speaks of it says the same.
 
 use crate::job::{Job, KEY};
-use crate::left::{cgroups, eventually, of_run};
 use belljar_agent::entry::{Block, Entry, Line, Summary, UserContent};
 use belljar_agent::stop::StopReason;
+use belljar_tests_cli::left::{cgroups, eventually, of_run};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

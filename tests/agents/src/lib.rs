@@ -13,9 +13,8 @@
 mod agents;
 mod done;
 mod job;
-mod left;
 
 pub use agents::{with, words};
+pub use belljar_tests_cli::left::{eventually, of_run};
 pub use done::Done;
 pub use job::{Job, KEY, Started};
-pub use left::{eventually, of_run};

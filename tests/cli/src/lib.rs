@@ -1,5 +1,7 @@
 //! What a person sees: the real binary, its words, its exit codes. One file a subject under `tests/`.
 
+pub mod left;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;

@@ -167,6 +167,7 @@ impl Reader<'_> {
         Ok(EgressFlags {
             mode: self.value::<Mode>(own.egress.as_ref().or(defaults.egress.as_ref()))?,
             allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), rule)?,
+            deny: Vec::new(),
             groups: self.list(own.groups.as_ref().or(defaults.groups.as_ref()), str::parse)?,
         })
     }

@@ -46,6 +46,7 @@ fn network(spec: &SandboxSpec) -> String {
 fn changes(spec: &SandboxSpec) -> &'static str {
     match spec.mode {
         WorkspaceMode::Bind => "What you change there is changed for the person who started you.",
+        WorkspaceMode::Own(_) => "What you change there is kept with the sandbox.",
         WorkspaceMode::Overlay { .. } => {
             "What you change there is kept beside the folder until a person has looked at it. `git push host` brings \
              commits to the repository it came from."

@@ -1,7 +1,6 @@
 //! The words about secrets that a run may use.
 
 use belljar_engine::config::{CredentialFlags, GitHubFlags, WebSearch};
-use belljar_spec::SandboxError;
 use belljar_spec::secret::{GitHubProfile, RepositoryName, SecretName};
 use clap::Args as ClapArgs;
 
@@ -46,13 +45,4 @@ impl CredentialArgs {
             }),
         }
     }
-}
-
-/// The secret that a variable's value names, if it does.
-pub(super) fn named(value: &[u8]) -> Result<Option<SecretName>, SandboxError> {
-    let Some(name) = value.strip_prefix(b"secret:") else { return Ok(None) };
-    let name = String::from_utf8_lossy(name);
-    name.parse().map(Some).map_err(|error: belljar_spec::secret::SecretNameError| {
-        SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=secret:KEY`")
-    })
 }

@@ -1,17 +1,16 @@
 //! The words about a sandbox: what every command that makes one understands.
 
-use super::credentials::{self, CredentialArgs};
+use super::credentials::CredentialArgs;
 use super::workspace::WorkspaceArgs;
 use super::{EgressArgs, LlmArgs};
 use crate::failure::say_notes;
-use belljar_engine::config::{CredentialFlags, EgressFlags, LlmFlags, LlmLayers, Note};
-use belljar_engine::vault::HostSecrets;
-use belljar_engine::{config, machine};
+use belljar_engine::asked::{Asked, Value};
+use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::egress::Mode;
-use belljar_spec::secret::SecretName;
+use belljar_spec::git::BranchName;
 use belljar_spec::{
-    Assurance, BackendChoice, ByteSize, Compare, Cpus, EnvName, LimitsSpec, Nesting, Permission,
-    SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
+    Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
+    SandboxSpec, SharedPath, WorkspacePath, parse_time,
 };
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::{OsStr, OsString};
@@ -47,21 +46,27 @@ impl PlaceArgs {
         self.limits.output
     }
 
-    /// The sandbox that was asked for, with what configuration says of it.
-    pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
-        let wanted = self.wanted()?;
-        let (spec, notes) = self.spec_with(wanted, |llm, _| Ok(llm))?;
-        say_notes(&notes);
-        Ok(spec)
+    /// The folder that was named.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.sandbox.workspace.clone()
     }
 
-    /// What of it a command may have more to say about.
-    pub(crate) fn wanted(&self) -> Result<Wanted, SandboxError> {
-        Ok(Wanted {
-            egress: self.egress.clone().flags(),
-            secrets: self.secrets.clone().flags(),
-            llm: self.llm.clone().flags()?,
-        })
+    /// Works on this folder, if one is named.
+    pub(crate) fn on(mut self, folder: Option<PathBuf>) -> PlaceArgs {
+        self.sandbox.workspace = folder.or(self.sandbox.workspace);
+        self
+    }
+
+    /// The branch that was named.
+    pub(crate) fn branch(&self) -> Option<BranchName> {
+        self.workspace.branch.clone()
+    }
+
+    /// The sandbox that was asked for, with what configuration says of it.
+    pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
+        let (spec, notes) = self.asked()?.understand()?;
+        say_notes(&notes);
+        Ok(spec)
     }
 
     /// The mode, where files say one that is wider than the default, and nobody asked for that.
@@ -71,42 +76,17 @@ impl PlaceArgs {
         Ok(loaded.policy.filter(|policy| policy.mode == Mode::Open).map(|_| Mode::Strict))
     }
 
-    /// The sandbox with what the command made of `wanted`, and what a person should know. `route` has the last word on the
-    /// route to a model, when files have been read.
-    pub(crate) fn spec_with(
-        self,
-        wanted: Wanted,
-        route: impl FnOnce(LlmFlags, &LlmLayers) -> Result<LlmFlags, SandboxError>,
-    ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-        let PlaceArgs { sandbox, workspace: changes, limits, .. } = self;
-        let Wanted { egress, mut secrets, llm } = wanted;
-        let workspace = workspace(sandbox.workspace)?;
-        let mut egress = config::load(Some(&workspace), egress)?;
-        let protected =
-            egress.protected().into_iter().map(|path| path.value).chain(changes.protect.clone()).collect();
-        let pushes = egress.pushes(&changes.push);
-        let mut env = Vec::new();
-        for variable in &sandbox.env {
-            match variable_of(variable)? {
-                (name, Variable::Text(value)) => env.push((name, value)),
-                (name, Variable::Secret(key)) => secrets.variables.push((name, key)),
-            }
-        }
-        if secrets != CredentialFlags::default() {
-            egress = egress.with_credentials(&secrets, &HostSecrets::open())?;
-        }
-        let llm = egress.llm.route(&route(llm, &egress.llm)?)?;
+    /// What was said, before files have a say in it.
+    pub(crate) fn asked(self) -> Result<Asked, SandboxError> {
+        let PlaceArgs { sandbox, workspace: changes, egress, secrets, llm, limits } = self;
         let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-        let spec = SandboxSpec {
-            id: None,
+        Ok(Asked {
             backend: sandbox.backend,
             at_least: sandbox.at_least,
-            // What the host clones is worked on instead of a folder.
-            workspace: changes.takes_folder().then_some(workspace),
+            folder: Some(workspace(sandbox.workspace)?),
+            protect: changes.protect.clone(),
+            push: changes.push.clone(),
             mode: changes.mode(),
-            compare: Compare::No,
-            protected,
-            pushes,
             workspace_path: match sandbox.workspace_path {
                 Where::Standard => WorkspacePath::Standard,
                 Where::Same => WorkspacePath::SameAsHost,
@@ -117,11 +97,10 @@ impl PlaceArgs {
                 .map(share(Permission::Read))
                 .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
                 .collect(),
-            env,
+            env: sandbox.env.iter().map(|text| variable_of(text)).collect::<Result<_, _>>()?,
             limits: LimitsSpec {
                 memory: limits.memory,
-                // More than there are is all of them.
-                cpus: limits.cpus.map(|cpus| cpus.min(Cpus::whole(machine().cpus))),
+                cpus: limits.cpus,
                 pids: limits.pids,
                 open_files: limits.open_files,
                 disk: limits.disk,
@@ -129,21 +108,12 @@ impl PlaceArgs {
                 output: limits.output,
             },
             nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
-            egress: egress.policy,
-            credentials: egress.credentials,
-            github: egress.github,
-            forwarded: egress.forwarded,
-            llm: llm.map(|llm| llm.route),
-        };
-        Ok((spec, egress.notes))
+            egress: egress.flags(),
+            secrets: secrets.flags(),
+            llm: llm.flags()?,
+            ..Asked::default()
+        })
     }
-}
-
-/// What was said of a sandbox that is more than a value: files have a say in it.
-pub(crate) struct Wanted {
-    pub(crate) egress: EgressFlags,
-    pub(crate) secrets: CredentialFlags,
-    pub(crate) llm: LlmFlags,
 }
 
 #[derive(Debug, Default, Clone, ClapArgs)]
@@ -218,14 +188,8 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
     })
 }
 
-/// What a variable is set to.
-enum Variable {
-    Text(OsString),
-    /// What stands for a secret.
-    Secret(SecretName),
-}
-
-fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
+/// A variable, and what it is set to.
+pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, Value), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
@@ -235,13 +199,15 @@ fn variable_of(text: &OsStr) -> Result<(EnvName, Variable), SandboxError> {
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
             SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
-    if let Some(key) = value.as_ref().map(|value| credentials::named(value.as_bytes())).transpose()?.flatten()
-    {
-        return Ok((name, Variable::Secret(key)));
-    }
-    let value = value.or_else(|| std::env::var_os(name.as_str())).ok_or_else(|| {
-        SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
-            .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
-    })?;
-    Ok((name, Variable::Text(value)))
+    let value = match value {
+        Some(value) => Value::parse(value).map_err(|error| {
+            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=secret:KEY`")
+        })?,
+        // Whatever it holds outside is a value, and no word of ours.
+        None => Value::Text(std::env::var_os(name.as_str()).ok_or_else(|| {
+            SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
+                .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
+        })?),
+    };
+    Ok((name, value))
 }

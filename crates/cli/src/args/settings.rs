@@ -27,7 +27,7 @@ pub(crate) struct EgressArgs {
 
 impl EgressArgs {
     pub(crate) fn flags(self) -> EgressFlags {
-        EgressFlags { mode: self.mode, allow: self.allow, groups: self.groups }
+        EgressFlags { mode: self.mode, allow: self.allow, groups: self.groups, deny: Vec::new() }
     }
 }
 

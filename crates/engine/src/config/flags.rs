@@ -9,6 +9,8 @@ pub struct EgressFlags {
     pub mode: Option<Mode>,
     /// `--allow`.
     pub allow: Vec<Rule>,
+    /// What may not be reached, whoever allows it.
+    pub deny: Vec<Rule>,
     /// `--group`.
     pub groups: Vec<GroupName>,
 }
@@ -16,6 +18,6 @@ pub struct EgressFlags {
 impl EgressFlags {
     /// Was nothing said?
     pub fn is_empty(&self) -> bool {
-        self.mode.is_none() && self.allow.is_empty() && self.groups.is_empty()
+        self.mode.is_none() && self.allow.is_empty() && self.deny.is_empty() && self.groups.is_empty()
     }
 }

@@ -61,7 +61,8 @@ impl Layers {
         let mut policy = EgressPolicy::strict();
         (policy.mode, origins.mode) = self.mode(flags)?;
         policy.allow = self.allow(flags, &mut origins)?;
-        policy.deny = self.iter().flat_map(|layer| layer.deny.iter().cloned()).collect();
+        let denied = self.iter().flat_map(|layer| &layer.deny).chain(&flags.deny);
+        policy.deny = denied.cloned().collect();
         for range in self.operator.iter().flat_map(|operator| &operator.private) {
             policy.private.push(range.value);
             origins.private.push((range.value, Origin::Line(range.place.clone())));

@@ -1,6 +1,7 @@
 //! How files reach a sandbox and how changes come back.
 
 use crate::git::BranchName;
+use std::path::PathBuf;
 
 /// How files reach a sandbox and how changes come back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,6 +9,8 @@ pub enum WorkspaceMode {
     /// The folder itself.
     #[default]
     Bind,
+    /// A folder that belljar keeps for this sandbox.
+    Own(PathBuf),
     /// The folder untouched; changes in a layer that is applied or discarded: a new one, or one that is there, by its id
     /// or the beginning of it.
     Overlay { layer: Option<String> },

@@ -62,20 +62,21 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
 
 /// Where a phase runs: as flags say, and within that as the phase says.
 fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    let mut wanted = place.wanted()?;
-    if wanted.egress.mode == Some(Mode::Open) {
+    let mut asked = place.clone().asked()?;
+    if asked.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";
         return Err(SandboxError::policy("phases_all_open", message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
-    let EgressFlags { mode, allow, groups } = phase.egress.clone();
-    wanted.egress.mode = mode.or(wanted.egress.mode).or(place.unopened_mode()?);
-    wanted.egress.allow.extend(allow);
-    wanted.egress.groups.extend(groups);
+    let EgressFlags { mode, allow, deny, groups } = phase.egress.clone();
+    asked.egress.mode = mode.or(asked.egress.mode).or(place.unopened_mode()?);
+    asked.egress.allow.extend(allow);
+    asked.egress.deny.extend(deny);
+    asked.egress.groups.extend(groups);
     // What a phase says of these is all that counts for it.
-    wanted.secrets.web_search.clone_from(&phase.web_search);
-    wanted.secrets.github = phase.github.clone().or(wanted.secrets.github);
-    request::spec(place.clone(), wanted, &phase.agent, phase.model.as_ref(), phase.budget)
+    asked.secrets.web_search.clone_from(&phase.web_search);
+    asked.secrets.github = phase.github.clone().or(asked.secrets.github);
+    request::spec(asked, &phase.agent, phase.model.as_ref(), phase.budget)
 }
 
 /// The file itself, if it lies in the folder that agents work in: one of them could write into it what the next call reads and
@@ -113,7 +114,7 @@ fn opened(phase: &Phase) -> Option<String> {
         let all: Vec<String> = all.iter().map(T::to_string).collect();
         (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
     }
-    let EgressFlags { mode, allow, groups } = &phase.egress;
+    let EgressFlags { mode, allow, deny: _, groups } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
         WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),

@@ -1,10 +1,11 @@
 //! From words to a run: who, what, with which model, and where.
 
-use crate::args::{AgentRunArgs, PlaceArgs, Wanted, WishArgs};
+use crate::args::{AgentRunArgs, PlaceArgs, WishArgs};
 use belljar_agent::adapter::ModelName;
 use belljar_agent::budget::RunBudget;
 use belljar_agent::run::{Agent, RunRequest};
 use belljar_agent::{input, provider};
+use belljar_engine::asked::Asked;
 use belljar_engine::config::{LlmFlags, Note, WebSearch};
 use belljar_spec::{SandboxError, SandboxSpec};
 use belljar_sys::rustix::stdio::stdin;
@@ -30,9 +31,9 @@ pub(super) fn request(
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
     let WishArgs { model, effort, context, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
-    let wanted = place.wanted()?;
-    let web_search = wanted.secrets.web_search.is_some();
-    let (sandbox, notes) = spec(place, wanted, &agent, model.as_ref(), budget)?;
+    let asked = place.asked()?;
+    let web_search = asked.secrets.web_search.is_some();
+    let (sandbox, notes) = spec(asked, &agent, model.as_ref(), budget)?;
     let time = [budget.time, sandbox.limits.wall_time].into_iter().flatten().min();
     let request =
         RunRequest { agent, prompt, model, effort, web_search, context, time, path: search_path(), sandbox };
@@ -41,18 +42,17 @@ pub(super) fn request(
 
 /// The place for an agent: as it was asked for, with a route to its model.
 pub(super) fn spec(
-    place: PlaceArgs,
-    mut wanted: Wanted,
+    mut asked: Asked,
     agent: &Agent,
     model: Option<&ModelName>,
     budget: RunBudget,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
     // Agents search by themselves; a key of yours is one way more.
-    if wanted.secrets.web_search == Some(WebSearch::Detect) {
-        wanted.secrets.web_search = Some(WebSearch::IfKept);
+    if asked.secrets.web_search == Some(WebSearch::Detect) {
+        asked.secrets.web_search = Some(WebSearch::IfKept);
     }
-    wanted.llm.budget = wanted.llm.budget.strictest(budget.model);
-    place.spec_with(wanted, |flags, layers| {
+    asked.llm.budget = asked.llm.budget.strictest(budget.model);
+    asked.understand_with(|flags, layers| {
         let is_configured = layers.route(&LlmFlags::default())?.is_some();
         provider::server(flags, is_configured, model, agent)
     })

@@ -1,4 +1,4 @@
-//! What could be left of a run on this machine.
+//! What could be left of sandboxes on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,11 @@ pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
 /// The processes of a run: `mark` stands in the path of its workspace, which is mounted for every process inside; `id`, if it
 /// is known, in the name of its cgroup. The dead that nobody has reaped do not count.
 pub fn of_run(mark: &str, id: Option<&str>) -> Vec<String> {
+    numbers_of(mark, id).into_iter().map(describe).collect()
+}
+
+/// The same, as the host numbers them.
+pub fn numbers_of(mark: &str, id: Option<&str>) -> Vec<u32> {
     let holds = |pid: u32, file: &str, word: &str| {
         let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
         text.windows(word.len()).any(|window| window == word.as_bytes())
@@ -29,11 +34,11 @@ pub fn of_run(mark: &str, id: Option<&str>) -> Vec<String> {
             || holds(*pid, "cmdline", mark)
             || id.is_some_and(|id| holds(*pid, "cgroup", id))
     };
-    processes().filter(belongs).map(describe).collect()
+    processes().filter(belongs).collect()
 }
 
 /// The cgroups of a sandbox: below the root, or below one that is below it.
-pub(crate) fn cgroups(id: &str) -> Vec<PathBuf> {
+pub fn cgroups(id: &str) -> Vec<PathBuf> {
     let named = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let ours = entries.filter(|entry| entry.file_name().to_string_lossy().contains(id));
@@ -47,6 +52,13 @@ pub(crate) fn cgroups(id: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Whether a process of this number lives.
+pub fn is_alive(pid: u32) -> bool {
+    // From /proc/PID/stat (proc_pid_stat(5)).
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
 fn describe(pid: u32) -> String {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     format!("{pid}: {}", String::from_utf8_lossy(&words).replace('\0', " "))
@@ -54,13 +66,7 @@ fn describe(pid: u32) -> String {
 
 /// All but us and the dead.
 fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid| *pid != std::process::id() && is_alive(*pid))
-}
-
-/// From /proc/PID/stat (proc_pid_stat(5)).
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }

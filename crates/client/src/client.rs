@@ -1,0 +1,68 @@
+//! The client itself: where the daemon is, and what is known of the way there.
+
+use crate::connect::Target;
+use crate::pool::Pool;
+use crate::sandbox::Sandbox;
+use crate::start::Starter;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client of one daemon. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) target: Target,
+    pub(crate) token: Option<Arc<str>>,
+    pub(crate) starter: Option<Starter>,
+    pub(crate) pool: Pool,
+    pub(crate) patience: Duration,
+}
+
+impl Client {
+    /// Of the daemon that listens at this socket.
+    pub fn unix(path: impl Into<PathBuf>) -> Client {
+        Client::new(Target::Unix(path.into()), None)
+    }
+
+    /// Of a daemon that listens at this address (`127.0.0.1:7070`), with a grant's token.
+    pub fn tcp(address: impl Into<String>, token: &str) -> Client {
+        Client::new(Target::Tcp(address.into()), Some(token.into()))
+    }
+
+    /// Of this user's daemon on this machine, started by `start` where none listens. `start` need not wait for it, and may be called
+    /// by several at the same time: the daemons agree on one.
+    pub fn local(start: impl Fn() -> io::Result<Child> + Send + Sync + 'static) -> Client {
+        Client::local_if_running().starting(start)
+    }
+
+    /// The same, where none is started.
+    pub fn local_if_running() -> Client {
+        Client::unix(belljar_api::socket_path_here(belljar_sys::rustix::process::getuid().as_raw()))
+    }
+
+    /// The same, where `start` starts a daemon if none listens.
+    pub fn starting(mut self, start: impl Fn() -> io::Result<Child> + Send + Sync + 'static) -> Client {
+        self.starter = Some(Starter::new(start));
+        self
+    }
+
+    /// How long it waits for a daemon that went away while it followed something. Two minutes, unless it is said.
+    pub fn with_patience(mut self, patience: Duration) -> Client {
+        self.patience = patience;
+        self
+    }
+
+    /// A sandbox by its name. Nothing is asked yet.
+    pub fn sandbox(&self, name: &str) -> Sandbox {
+        Sandbox { client: self.clone(), name: name.into(), lease: None }
+    }
+
+    fn new(target: Target, token: Option<Arc<str>>) -> Client {
+        Client { target, token, starter: None, pool: Pool::default(), patience: PATIENCE }
+    }
+}
+
+/// A machine that restarts its services is back by then.
+const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,0 +1,70 @@
+//! A connection to the daemon: a unix socket or TCP.
+
+use crate::body::RequestBody;
+use crate::error::ClientError;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::path::PathBuf;
+use tokio::net::{TcpStream, UnixStream};
+
+/// Where the daemon is.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    Unix(PathBuf),
+    /// `127.0.0.1:7070`.
+    Tcp(String),
+}
+
+/// One connection that takes one request at a time.
+pub(crate) type Line = SendRequest<RequestBody>;
+
+impl Target {
+    /// What stands in `Host`.
+    pub(crate) fn host(&self) -> &str {
+        match self {
+            // Any loopback name does; there is no name to a unix socket.
+            Target::Unix(_) => "localhost",
+            Target::Tcp(address) => address,
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Target::Unix(path) => path.display().to_string(),
+            Target::Tcp(address) => address.clone(),
+        }
+    }
+
+    /// A new connection.
+    pub(crate) async fn connect(&self) -> io::Result<Line> {
+        match self {
+            Target::Unix(path) => speak(TokioIo::new(UnixStream::connect(path).await?)).await,
+            Target::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                speak(TokioIo::new(stream)).await
+            }
+        }
+    }
+
+    /// Nobody is there.
+    pub(crate) fn unanswered(&self, source: io::Error) -> ClientError {
+        let hint = match self {
+            Target::Unix(_) => "`belljar serve` starts one",
+            Target::Tcp(_) => "`belljar serve --listen ADDRESS` starts one there",
+        };
+        ClientError::NoDaemon { address: self.name(), source, hint: hint.into() }
+    }
+}
+
+async fn speak<S>(stream: TokioIo<S>) -> io::Result<Line>
+where
+    TokioIo<S>: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (line, connection) = handshake(stream).await.map_err(io::Error::other)?;
+    // Its end shows at the line.
+    tokio::spawn(connection.with_upgrades());
+    Ok(line)
+}

@@ -1,0 +1,22 @@
+//! Grants: who else may ask, for what.
+
+use crate::call::escaped;
+use crate::client::Client;
+use crate::error::ClientError;
+use belljar_api::{GrantInfo, NewGrant, NewToken};
+use hyper::Method;
+
+impl Client {
+    pub async fn grants(&self) -> Result<Vec<GrantInfo>, ClientError> {
+        self.every("/grants", &[]).await
+    }
+
+    /// Makes one. Its token is told this once.
+    pub async fn grant(&self, grant: &NewGrant) -> Result<NewToken, ClientError> {
+        self.call(Method::POST, "/grants").json(grant).answer().await
+    }
+
+    pub async fn revoke(&self, id: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, format!("/grants/{}", escaped(id))).done().await
+    }
+}

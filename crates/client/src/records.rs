@@ -1,0 +1,58 @@
+//! What was decided for a sandbox, and what this machine can do.
+
+use crate::call::escaped;
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::events::Events;
+use crate::sandbox::Sandbox;
+use belljar_api::{Capabilities, ProfileInfo};
+use hyper::Method;
+use serde_json::Value;
+
+impl Client {
+    pub async fn capabilities(&self) -> Result<Capabilities, ClientError> {
+        self.call(Method::GET, "/capabilities").answer().await
+    }
+
+    /// Those that work here and may be named.
+    pub async fn profiles(&self) -> Result<Vec<ProfileInfo>, ClientError> {
+        self.every("/profiles", &[]).await
+    }
+
+    /// That somebody listens, and no more.
+    pub async fn health(&self) -> Result<(), ClientError> {
+        self.call(Method::GET, "/health").done().await
+    }
+}
+
+impl Sandbox {
+    /// What was decided on the way out, until now.
+    pub async fn egress(&self) -> Result<Vec<Value>, ClientError> {
+        self.records("egress").await
+    }
+
+    /// What is decided on the way out, as it happens.
+    pub async fn follow_egress(&self) -> Result<Events<Value>, ClientError> {
+        self.follow_records("egress").await
+    }
+
+    /// Every record of it, until now.
+    pub async fn audit(&self) -> Result<Vec<Value>, ClientError> {
+        self.records("audit").await
+    }
+
+    /// Every record of it, as it is written.
+    pub async fn follow_audit(&self) -> Result<Events<Value>, ClientError> {
+        self.follow_records("audit").await
+    }
+
+    async fn records(&self, which: &str) -> Result<Vec<Value>, ClientError> {
+        self.client.every(&format!("/sandboxes/{}/{which}", escaped(&self.name)), &[]).await
+    }
+
+    async fn follow_records(&self, which: &str) -> Result<Events<Value>, ClientError> {
+        let call = self.call(Method::GET, &format!("/{which}")).wants_events();
+        let (_, download) = call.query("follow", true).send().await?;
+        Ok(Events::new(download))
+    }
+}

@@ -1,0 +1,280 @@
+//! A request beside the rules of a grant.
+//!
+//! Two steps, since a profile comes between them. [`admit`] judges what the caller wrote: folders, names, secrets, volumes, and what
+//! only the owner may say. A profile that was granted may then add what the caller could not have asked for. [`confine`] judges the
+//! sum: modes of egress and ceilings hold whoever asked.
+
+use crate::caller::means;
+use belljar_api::{
+    EgressRequest, GrantRules, LimitCeilings, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
+};
+use belljar_spec::egress::{HostPattern, Mode, Rule, RuleSource, group};
+use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, SandboxError, parse_time};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What the caller wrote.
+pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+    // Taken apart, so that a word that is new is not let through unseen.
+    let SandboxRequest {
+        backend,
+        at_least: _,
+        workspace,
+        egress,
+        llm,
+        secrets,
+        web_search,
+        github,
+        env,
+        limits: _,
+        ports: _,
+        nested,
+        volumes,
+        admin,
+        root,
+    } = &mut asked;
+    wall(backend.as_deref())?;
+    let is_route = |llm: &LlmRequest| llm.key.is_some() || llm.url.as_ref().is_some_and(|url| url != "off");
+    for (is_asked, field) in [
+        (*nested, "nested"),
+        (*admin, "admin"),
+        (*root, "root"),
+        (github.is_some(), "github"),
+        // A key of this machine would go wherever the caller says.
+        (llm.as_ref().is_some_and(is_route), "llm.url"),
+    ] {
+        if is_asked {
+            return Err(for_the_owner(field));
+        }
+    }
+    if llm.as_ref().is_some_and(|llm| llm.url.is_none()) && !rules.allow_llm {
+        return Err(SandboxError::policy("llm_not_granted", "this grant does not allow routes to models"));
+    }
+    folders(rules, workspace)?;
+    names(rules, egress)?;
+    let variables = env.values().filter_map(|value| value.strip_prefix("secret:"));
+    let searches = web_search.iter().map(|name| if name == "auto" { "*" } else { name });
+    for secret in secrets.iter().map(String::as_str).chain(variables).chain(searches) {
+        if !rules.secrets.iter().any(|pattern| means(pattern, secret)) {
+            return Err(over("secret_not_granted", "secrets", secret));
+        }
+    }
+    for volume in volumes.keys() {
+        if !rules.volumes.iter().any(|pattern| means(pattern, volume)) {
+            return Err(over("volume_not_granted", "volumes", volume));
+        }
+    }
+    Ok(asked)
+}
+
+/// What will be made.
+pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+    let modes = modes(rules)?;
+    let mode = match &made.egress.mode {
+        Some(mode) => understood::<Mode>("egress.mode", mode)?,
+        // What the machine's own settings say may be wider than the grant.
+        None if modes.contains(&Mode::Strict) => Mode::Strict,
+        None => Mode::None,
+    };
+    if !modes.contains(&mode) {
+        let allowed: Vec<&str> = modes.iter().map(|mode| mode.as_str()).collect();
+        let message = format!("this grant does not allow the egress mode `{mode}`");
+        return Err(SandboxError::policy("egress_not_granted", message)
+            .hint(format!("it allows {}", allowed.join(", "))));
+    }
+    made.egress.mode = Some(mode.as_str().into());
+    made.limits = within(&rules.limits, made.limits)?;
+    Ok(made)
+}
+
+/// A weaker wall than the namespaces is a profile's to choose, and the owner's.
+fn wall(backend: Option<&str>) -> Result<(), SandboxError> {
+    if let Some(backend) = backend
+        && let BackendChoice::Named(name) = understood::<BackendChoice>("backend", backend)?
+        && name.assurance() < Assurance::Namespace
+    {
+        return Err(for_the_owner("backend"));
+    }
+    Ok(())
+}
+
+fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), SandboxError> {
+    let WorkspaceRequest {
+        folder,
+        overlay: _,
+        branch: _,
+        clone,
+        depth: _,
+        same_path: _,
+        ro,
+        rw,
+        protect: _,
+        push: _,
+    } = asked;
+    if clone.is_some() {
+        return Err(for_the_owner("workspace.clone"));
+    }
+    let granted = Folders::of(rules);
+    let named = folder.iter_mut().map(|path| ("workspace.folder", path));
+    let read = ro.iter_mut().map(|path| ("workspace.ro", path));
+    let written = rw.iter_mut().map(|path| ("workspace.rw", path));
+    for (field, path) in named.chain(read).chain(written) {
+        *path = granted.judge(field, path)?;
+    }
+    Ok(())
+}
+
+fn modes(rules: &GrantRules) -> Result<Vec<Mode>, SandboxError> {
+    if rules.egress.is_empty() {
+        return Ok(vec![Mode::None, Mode::Strict]);
+    }
+    let mut modes = vec![Mode::None];
+    for mode in &rules.egress {
+        modes.push(understood("egress", mode)?);
+    }
+    Ok(modes)
+}
+
+/// Names are asked for in strict mode; in open mode they open nothing, and are judged all the same.
+fn names(rules: &GrantRules, asked: &EgressRequest) -> Result<(), SandboxError> {
+    for text in &asked.allow {
+        let rule = Rule::allow(text, RuleSource::Program).map_err(|error| wrong("egress.allow", error))?;
+        covered(rules, "egress.allow", &rule.host)?;
+    }
+    for name in &asked.groups {
+        let group =
+            group(name).ok_or_else(|| wrong("egress.groups", format!("there is no group `{name}`")))?;
+        for rule in group.rules() {
+            covered(rules, "egress.groups", &rule.host)?;
+        }
+    }
+    Ok(())
+}
+
+fn covered(rules: &GrantRules, field: &str, host: &HostPattern) -> Result<(), SandboxError> {
+    for pattern in &rules.hosts {
+        if pattern == "*" {
+            return Ok(());
+        }
+        let covers = match (understood::<HostPattern>("hosts", pattern)?, host) {
+            (HostPattern::Subtree(apex), asked) => asked.name().is_within(&apex),
+            (HostPattern::Exact(exact), HostPattern::Exact(asked)) => exact == *asked,
+            (HostPattern::Exact(_), HostPattern::Subtree(_)) => false,
+        };
+        if covers {
+            return Ok(());
+        }
+    }
+    Err(over("host_not_granted", field, &host.to_string()))
+}
+
+/// Folders that were granted, as they really are.
+struct Folders(Vec<PathBuf>);
+
+impl Folders {
+    fn of(rules: &GrantRules) -> Folders {
+        Folders(rules.folders.iter().filter_map(|folder| Path::new(folder).canonicalize().ok()).collect())
+    }
+
+    /// The real path of one that was asked for. What is not there and what may not be seen are told alike.
+    fn judge(&self, field: &str, asked: &str) -> Result<String, SandboxError> {
+        let real = Path::new(asked).is_absolute().then(|| Path::new(asked).canonicalize().ok()).flatten();
+        let granted = real.filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
+        granted
+            .and_then(|real| real.into_os_string().into_string().ok())
+            .ok_or_else(|| over("folder_not_granted", field, asked))
+    }
+}
+
+fn within(ceilings: &LimitCeilings, mut asked: LimitsRequest) -> Result<LimitsRequest, SandboxError> {
+    asked.memory = lowest::<ByteSize>("limits.memory", asked.memory, &ceilings.memory)?;
+    asked.disk = lowest::<ByteSize>("limits.disk", asked.disk, &ceilings.disk)?;
+    asked.output = lowest::<ByteSize>("limits.output", asked.output, &ceilings.output)?;
+    asked.cpus = lowest::<Cpus>("limits.cpus", asked.cpus, &ceilings.cpus)?;
+    asked.timeout = lowest::<Time>("limits.timeout", asked.timeout, &ceilings.timeout)?;
+    asked.pids = match (asked.pids, ceilings.pids) {
+        (Some(asked), Some(ceiling)) if asked > ceiling => {
+            return Err(too_much("limits.pids", &asked.to_string(), &ceiling.to_string()));
+        }
+        (asked, ceiling) => asked.or(ceiling),
+    };
+    Ok(asked)
+}
+
+/// What was asked for, if it is not too much; the ceiling, if nothing was.
+fn lowest<T>(
+    field: &str,
+    asked: Option<String>,
+    ceiling: &Option<String>,
+) -> Result<Option<String>, SandboxError>
+where
+    T: FromStr<Err: Display> + PartialOrd,
+{
+    match (asked, ceiling) {
+        (Some(asked), Some(ceiling))
+            if understood::<T>(field, &asked)? > understood::<T>(field, ceiling)? =>
+        {
+            Err(too_much(field, &asked, ceiling))
+        }
+        (asked, ceiling) => Ok(asked.or_else(|| ceiling.clone())),
+    }
+}
+
+#[derive(PartialEq, PartialOrd)]
+struct Time(std::time::Duration);
+
+impl FromStr for Time {
+    type Err = belljar_spec::ParseQuantityError;
+
+    fn from_str(text: &str) -> Result<Time, Self::Err> {
+        parse_time(text).map(Time)
+    }
+}
+
+/// Whether the rules make sense, asked when a grant is made and not when it is used.
+pub(crate) fn check(rules: &GrantRules) -> Result<(), SandboxError> {
+    modes(rules)?;
+    for host in rules.hosts.iter().filter(|host| *host != "*") {
+        understood::<HostPattern>("hosts", host)?;
+    }
+    for folder in &rules.folders {
+        if !Path::new(folder).is_absolute() {
+            return Err(wrong("folders", format!("`{folder}` is not an absolute path")));
+        }
+    }
+    let LimitCeilings { memory, cpus, pids: _, disk, timeout, output } = &rules.limits;
+    for (field, size) in [("limits.memory", memory), ("limits.disk", disk), ("limits.output", output)] {
+        size.as_ref().map(|size| understood::<ByteSize>(field, size)).transpose()?;
+    }
+    cpus.as_ref().map(|cpus| understood::<Cpus>("limits.cpus", cpus)).transpose()?;
+    timeout.as_ref().map(|time| understood::<Time>("limits.timeout", time)).transpose()?;
+    Ok(())
+}
+
+fn understood<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, SandboxError> {
+    text.parse().map_err(|error| wrong(field, error))
+}
+
+fn wrong(field: &str, error: impl Display) -> SandboxError {
+    SandboxError::policy("request_value", format!("`{field}`: {error}"))
+}
+
+fn for_the_owner(field: &str) -> SandboxError {
+    SandboxError::policy("owner_only", format!("only the owner of this machine may ask for `{field}`"))
+        .hint("leave it out, or choose a profile that has it")
+}
+
+fn over(code: &'static str, field: &str, asked: &str) -> SandboxError {
+    SandboxError::policy(code, format!("this grant does not allow `{asked}` in `{field}`"))
+        .hint("leave it out, or ask the owner of this machine for a grant with it")
+}
+
+fn too_much(field: &str, asked: &str, ceiling: &str) -> SandboxError {
+    SandboxError::policy("limit_over_grant", format!("`{field}` is {asked}, and this grant allows {ceiling}"))
+        .hint(format!("ask for {ceiling} or less, or leave it out"))
+}
+
+#[cfg(test)]
+#[path = "admit/tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn code<T>(outcome: Result<T, SandboxError>) -> &'static str {
+    outcome.err().map_or("", |error| error.code)
+}
+
+#[test]
+fn what_only_the_owner_may_say_is_refused() {
+    let rules = GrantRules { hosts: vec!["*".into()], secrets: vec!["*".into()], ..GrantRules::default() };
+    let asks: [fn(&mut SandboxRequest); 9] = [
+        |ask| ask.github = Some(belljar_api::GitHubRequest::default()),
+        |ask| {
+            ask.llm =
+                Some(LlmRequest { url: Some("https://evil.example.com".into()), ..LlmRequest::default() })
+        },
+        |ask| ask.llm = Some(LlmRequest { key: Some("file:/etc/shadow".into()), ..LlmRequest::default() }),
+        |ask| ask.nested = true,
+        |ask| ask.admin = true,
+        |ask| ask.root = true,
+        |ask| ask.backend = Some("host".into()),
+        |ask| ask.backend = Some("container".into()),
+        |ask| ask.workspace.clone = Some("https://example.com/x".into()),
+    ];
+    for change in asks {
+        let mut ask = SandboxRequest::default();
+        change(&mut ask);
+        assert_eq!(code(admit(&rules, ask.clone())), "owner_only", "{ask:?}");
+    }
+    let ask = SandboxRequest { backend: Some("native".into()), ..SandboxRequest::default() };
+    assert!(admit(&rules, ask).is_ok());
+}
+
+#[test]
+fn a_folder_is_judged_by_where_it_really_is() {
+    let home = tempfile::tempdir().unwrap();
+    let granted = home.path().join("granted");
+    let beside = home.path().join("granted-not");
+    std::fs::create_dir_all(granted.join("deep")).unwrap();
+    std::fs::create_dir(&beside).unwrap();
+    symlink(&beside, granted.join("out")).unwrap();
+    symlink(&granted, home.path().join("in")).unwrap();
+    let text = |path: PathBuf| path.to_str().unwrap().to_string();
+    let rules = GrantRules { folders: vec![text(granted.clone())], ..GrantRules::default() };
+    let real = granted.canonicalize().unwrap();
+    for (asked, outcome) in [
+        (text(granted.clone()), Some(real.clone())),
+        (text(granted.join("deep")), Some(real.join("deep"))),
+        (text(home.path().join("in/deep")), Some(real.join("deep"))),
+        (text(granted.join("deep/../deep")), Some(real.join("deep"))),
+        (text(granted.join("out")), None),
+        (text(granted.join("../granted-not")), None),
+        (text(beside.clone()), None),
+        (text(granted.join("missing")), None),
+        ("granted".into(), None),
+        ("/".into(), None),
+        ("".into(), None),
+    ] {
+        let mut ask = SandboxRequest::default();
+        ask.workspace.folder = Some(asked.clone());
+        let judged = admit(&rules, ask).map(|ask| ask.workspace.folder.map(PathBuf::from));
+        match outcome {
+            Some(path) => assert_eq!(judged, Ok(Some(path)), "{asked}"),
+            None => assert_eq!(code(judged), "folder_not_granted", "{asked}"),
+        }
+        let mut ask = SandboxRequest::default();
+        ask.workspace.rw = vec![asked.clone()];
+        assert_eq!(
+            admit(&rules, ask).is_ok(),
+            asked != "/" && !asked.is_empty() && asked != "granted" && {
+                Path::new(&asked).canonicalize().is_ok_and(|path| path.starts_with(&real))
+            }
+        );
+    }
+}
+
+#[test]
+fn names_are_covered_or_refused() {
+    let rules =
+        GrantRules { hosts: vec!["example.com".into(), "=api.test.org".into()], ..GrantRules::default() };
+    for (asked, allowed) in [
+        ("example.com", true),
+        ("=www.example.com:443", true),
+        ("=api.test.org", true),
+        ("api.test.org", false),
+        ("notexample.com", false),
+        ("test.org", false),
+    ] {
+        let mut ask = SandboxRequest::default();
+        ask.egress.allow = vec![asked.into()];
+        assert_eq!(code(admit(&rules, ask)), if allowed { "" } else { "host_not_granted" }, "{asked}");
+    }
+    let mut ask = SandboxRequest::default();
+    ask.egress.groups = vec!["github".into()];
+    assert_eq!(code(admit(&rules, ask.clone())), "host_not_granted");
+    assert!(admit(&GrantRules { hosts: vec!["*".into()], ..GrantRules::default() }, ask).is_ok());
+}
+
+#[test]
+fn secrets_and_volumes_are_granted_by_name() {
+    let rules =
+        GrantRules { secrets: vec!["npm".into()], volumes: vec!["cache-*".into()], ..GrantRules::default() };
+    let with = |change: fn(&mut SandboxRequest)| {
+        let mut ask = SandboxRequest::default();
+        change(&mut ask);
+        code(admit(&rules, ask))
+    };
+    assert_eq!(with(|ask| ask.secrets = vec!["npm".into()]), "");
+    assert_eq!(with(|ask| ask.secrets = vec!["anthropic".into()]), "secret_not_granted");
+    assert_eq!(with(|ask| _ = ask.env.insert("KEY".into(), "secret:anthropic".into())), "secret_not_granted");
+    assert_eq!(with(|ask| _ = ask.env.insert("KEY".into(), "plain".into())), "");
+    assert_eq!(with(|ask| _ = ask.volumes.insert("cache-npm".into(), "/cache".into())), "");
+    assert_eq!(with(|ask| _ = ask.volumes.insert("history".into(), "/h".into())), "volume_not_granted");
+    assert_eq!(with(|ask| ask.web_search = Some("auto".into())), "secret_not_granted");
+    assert_eq!(with(|ask| ask.web_search = Some("npm".into())), "");
+    assert_eq!(with(|ask| ask.llm = Some(LlmRequest::default())), "llm_not_granted");
+    let off = |ask: &mut SandboxRequest| {
+        ask.llm = Some(LlmRequest { url: Some("off".into()), ..LlmRequest::default() });
+    };
+    assert_eq!(with(off), "", "no route needs no grant");
+}
+
+#[test]
+fn modes_hold_whoever_asked() {
+    let mode = |egress: &[&str], asked: Option<&str>| {
+        let rules = GrantRules {
+            egress: egress.iter().map(|mode| mode.to_string()).collect(),
+            ..GrantRules::default()
+        };
+        let mut ask = SandboxRequest::default();
+        ask.egress.mode = asked.map(String::from);
+        confine(&rules, ask).map(|made| made.egress.mode.unwrap()).map_err(|error| error.code)
+    };
+    assert_eq!(mode(&[], None).as_deref(), Ok("strict"), "never what the machine's settings say");
+    assert_eq!(mode(&[], Some("none")).as_deref(), Ok("none"));
+    assert_eq!(mode(&[], Some("open")), Err("egress_not_granted"));
+    assert_eq!(mode(&["open"], Some("open")).as_deref(), Ok("open"));
+    assert_eq!(mode(&["open"], None).as_deref(), Ok("none"));
+    assert_eq!(mode(&["none"], Some("strict")), Err("egress_not_granted"));
+    assert_eq!(mode(&[], Some("wide")), Err("request_value"));
+}
+
+#[test]
+fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
+    let limits = LimitCeilings {
+        memory: Some("1g".into()),
+        cpus: Some("2".into()),
+        pids: Some(100),
+        timeout: Some("10m".into()),
+        ..LimitCeilings::default()
+    };
+    let rules = GrantRules { limits, ..GrantRules::default() };
+    let made = confine(&rules, SandboxRequest::default()).unwrap().limits;
+    assert_eq!((made.memory.as_deref(), made.cpus.as_deref(), made.pids), (Some("1g"), Some("2"), Some(100)));
+    assert_eq!((made.timeout.as_deref(), made.disk), (Some("10m"), None));
+    type Change = fn(&mut LimitsRequest);
+    let asks: [(Change, &str); 5] = [
+        (|ask| ask.memory = Some("1024m".into()), ""),
+        (|ask| ask.memory = Some("1025m".into()), "limit_over_grant"),
+        (|ask| ask.pids = Some(101), "limit_over_grant"),
+        (|ask| ask.timeout = Some("1h".into()), "limit_over_grant"),
+        (|ask| ask.cpus = Some("lots".into()), "request_value"),
+    ];
+    for (change, expected) in asks {
+        let mut ask = SandboxRequest::default();
+        change(&mut ask.limits);
+        let outcome = confine(&rules, ask.clone());
+        if let Err(error) = &outcome
+            && expected == "limit_over_grant"
+        {
+            assert!(error.message.contains("limits."), "{error}");
+        }
+        assert_eq!(code(outcome), expected, "{ask:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Who asks, and what they may. The person whose machine it is may do everything; everybody else has a grant, and what it does not
+//! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
+
+use crate::permission::OWNER;
+use belljar_api::{GrantRules, SandboxRequest};
+use belljar_spec::SandboxError;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    id: String,
+    /// None: everything.
+    rules: Option<GrantRules>,
+}
+
+impl Caller {
+    /// The person whose machine it is.
+    pub fn owner() -> Caller {
+        Caller { id: OWNER.into(), rules: None }
+    }
+
+    /// Whoever has the token of a grant.
+    pub fn granted(id: impl Into<String>, rules: GrantRules) -> Caller {
+        Caller { id: id.into(), rules: Some(rules) }
+    }
+
+    /// The grant's id, as leases and records name it; `owner` for the owner.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn is_owner(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    /// What was granted; nothing for the owner, who needs no grant.
+    pub fn rules(&self) -> Option<&GrantRules> {
+        self.rules.as_ref()
+    }
+
+    /// Only the owner may.
+    pub fn must_be_owner(&self, what: &str) -> Result<(), SandboxError> {
+        if self.is_owner() {
+            return Ok(());
+        }
+        Err(SandboxError::policy("owner_only", format!("only the owner of this machine may {what}"))
+            .hint("ask over the daemon's unix socket, as the user that runs it"))
+    }
+
+    /// Sandboxes at all.
+    pub fn may_have_sandboxes(&self) -> Result<(), SandboxError> {
+        self.may(|rules| rules.allow_sandbox, "sandbox_not_granted", "sandboxes", "allow_sandbox")
+    }
+
+    /// Runs of agents.
+    pub fn may_run_agents(&self) -> Result<(), SandboxError> {
+        self.may_have_sandboxes()?;
+        self.may(|rules| rules.allow_agents, "agents_not_granted", "runs of agents", "allow_agents")
+    }
+
+    /// A key that the caller named, to make a sandbox or to join one. A key is a name and no secret: knowing it is not enough.
+    pub fn may_use_key(&self, key: &str) -> Result<(), SandboxError> {
+        if self.holds_key(key) {
+            return Ok(());
+        }
+        Err(SandboxError::policy("key_not_granted", format!("this grant does not allow the key `{key}`"))
+            .hint("leave the key out for a sandbox of your own, or ask the owner for a grant with this key"))
+    }
+
+    /// Whether it may see and use a sandbox that this grant made and that has this key.
+    pub fn may_see(&self, made_by: &str, key: &str) -> bool {
+        let granted = self.rules.as_ref().is_none_or(|rules| rules.allow_sandbox);
+        granted && (self.is_owner() || made_by == self.id || self.holds_key(key))
+    }
+
+    /// How many sandboxes it may hold at the same time.
+    pub fn most_sandboxes(&self) -> Option<u32> {
+        self.rules.as_ref()?.sandboxes
+    }
+
+    /// How many requests a second.
+    pub fn rate(&self) -> Option<u32> {
+        self.rules.as_ref()?.rate
+    }
+
+    /// A profile by its name. One without a wall of its own has to be granted by name.
+    pub fn may_use_profile(&self, name: &str, is_default: bool, has_wall: bool) -> Result<(), SandboxError> {
+        let Some(rules) = &self.rules else { return Ok(()) };
+        let named = rules.profiles.iter().any(|profile| profile == name);
+        let every = has_wall && rules.profiles.iter().any(|profile| profile == "*");
+        let unsaid = is_default && has_wall && rules.profiles.is_empty();
+        if named || every || unsaid {
+            return Ok(());
+        }
+        let offer = match rules.profiles.is_empty() {
+            true => "it allows the default profile alone".to_string(),
+            false => format!("it allows {}", rules.profiles.join(", ")),
+        };
+        Err(SandboxError::policy(
+            "profile_not_granted",
+            format!("this grant does not allow the profile `{name}`"),
+        )
+        .hint(offer))
+    }
+
+    /// What the caller asks for, before a profile adds to it: refused where the grant does not say it. Folders come back as the
+    /// real paths that were judged, so that what is used later is what was judged now.
+    pub fn admit(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+        match &self.rules {
+            None => Ok(asked),
+            Some(rules) => crate::admit::admit(rules, asked),
+        }
+    }
+
+    /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings.
+    pub fn confine(&self, sandbox: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+        match &self.rules {
+            None => Ok(sandbox),
+            Some(rules) => crate::admit::confine(rules, sandbox),
+        }
+    }
+
+    fn holds_key(&self, key: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.keys.iter().any(|pattern| means(pattern, key)))
+    }
+
+    fn may(
+        &self,
+        says: impl Fn(&GrantRules) -> bool,
+        code: &'static str,
+        what: &str,
+        rule: &str,
+    ) -> Result<(), SandboxError> {
+        if self.rules.as_ref().is_none_or(says) {
+            return Ok(());
+        }
+        let hint = format!("the owner of this machine can make one with `{rule}`: `belljar grants create`");
+        Err(SandboxError::policy(code, format!("this grant does not allow {what}")).hint(hint))
+    }
+}
+
+/// Whether a pattern (exact, or a prefix that ends in `*`) means a word.
+pub(crate) fn means(pattern: &str, word: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => word.starts_with(prefix),
+        None => word == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn granted(change: impl FnOnce(&mut GrantRules)) -> Caller {
+        let mut rules = GrantRules { allow_sandbox: true, ..GrantRules::default() };
+        change(&mut rules);
+        Caller::granted("g1", rules)
+    }
+
+    #[test]
+    fn no_grant_no_sandbox() {
+        assert_eq!(Caller::owner().may_have_sandboxes(), Ok(()));
+        assert_eq!(granted(|_| {}).may_have_sandboxes(), Ok(()));
+        let error = granted(|rules| rules.allow_sandbox = false).may_have_sandboxes().unwrap_err();
+        assert_eq!(error.code, "sandbox_not_granted");
+        let error = granted(|_| {}).may_run_agents().unwrap_err();
+        assert_eq!(error.code, "agents_not_granted");
+    }
+
+    #[test]
+    fn a_key_is_not_a_capability() {
+        let caller = granted(|rules| rules.keys = vec!["web".into(), "team/*".into()]);
+        for (key, allowed) in [("web", true), ("webx", false), ("team/a", true), ("team", false), ("", false)]
+        {
+            assert_eq!(caller.may_use_key(key).is_ok(), allowed, "{key}");
+            assert_eq!(caller.may_see("g2", key), allowed, "{key}");
+            assert!(caller.may_see("g1", key), "its own: {key}");
+        }
+        assert!(Caller::owner().may_see("g1", "anything"));
+        assert!(
+            !granted(|rules| rules.allow_sandbox = false).may_see("g1", "x"),
+            "not even its own any more"
+        );
+    }
+
+    #[test]
+    fn every_profile_does_not_mean_no_wall() {
+        let every = granted(|rules| rules.profiles = vec!["*".into()]);
+        assert!(every.may_use_profile("native", false, true).is_ok());
+        assert!(every.may_use_profile("host", false, false).is_err());
+        let named = granted(|rules| rules.profiles = vec!["host".into()]);
+        assert!(named.may_use_profile("host", false, false).is_ok());
+        assert!(named.may_use_profile("default", true, true).is_err());
+        assert!(granted(|_| {}).may_use_profile("default", true, true).is_ok());
+        assert!(granted(|_| {}).may_use_profile("native", false, true).is_err());
+    }
+}

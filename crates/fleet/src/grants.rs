@@ -1,0 +1,317 @@
+//! Grants: tokens, and what they allow. Kept in `grants.json`, readable by nobody else; of a token only the hash of its secret part.
+//!
+//! One process writes at a time: the daemon, or whoever holds its lock. A token is `bjt_<id>_<secret>`: the id finds the grant, and
+//! the secret is compared by its hash, so that what a file or a log shows opens nothing.
+
+use crate::sweep::Ground;
+use crate::{Caller, admit};
+use belljar_api::{GrantInfo, NewGrant, NewToken};
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The grants of one state directory.
+#[derive(Debug)]
+pub struct GrantStore {
+    path: PathBuf,
+    grants: Mutex<Vec<Kept>>,
+}
+
+/// A grant as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    info: GrantInfo,
+    /// SHA-256 of the token's secret part, in hexadecimal.
+    hash: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    grants: Vec<Kept>,
+}
+
+/// A caller that showed a token, and until when it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub caller: Caller,
+    pub expires_ms: Option<i64>,
+}
+
+impl GrantStore {
+    /// Those of `grants.json` in this directory; none, if there is no such file.
+    pub fn open(directory: &Path) -> Result<GrantStore, SandboxError> {
+        let path = directory.join("grants.json");
+        let grants = match fs::read(&path) {
+            Ok(bytes) => read(&path, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(unreadable(&path, &error)),
+        };
+        Ok(GrantStore { path, grants: Mutex::new(grants) })
+    }
+
+    /// Makes one. The token is in the answer and nowhere else.
+    pub fn create(&self, new: NewGrant) -> Result<NewToken, SandboxError> {
+        if new.name.is_empty() || new.name.len() > LONGEST_NAME || new.name.chars().any(char::is_control) {
+            return Err(SandboxError::policy(
+                "request_value",
+                "`name`: a grant needs a name of at most 100 letters",
+            ));
+        }
+        admit::check(&new.rules)?;
+        let (id, secret) = (random::<6>()?, random::<32>()?);
+        let created_ms = now_ms();
+        let expires_ms = new.valid_s.map(|valid| {
+            created_ms.saturating_add(i64::try_from(valid.saturating_mul(1000)).unwrap_or(i64::MAX))
+        });
+        let grant = GrantInfo {
+            id: id.clone(),
+            name: new.name,
+            rules: new.rules,
+            created_ms,
+            expires_ms,
+            last_used_ms: None,
+        };
+        let mut grants = self.grants();
+        let mut after = grants.clone();
+        after.push(Kept { info: grant.clone(), hash: hash(&secret) });
+        self.write(&after, Durable::Yes)?;
+        *grants = after;
+        Ok(NewToken { grant, token: format!("{PREFIX}{id}_{secret}") })
+    }
+
+    /// All of them, the oldest first.
+    pub fn list(&self) -> Vec<GrantInfo> {
+        self.grants().iter().map(|kept| kept.info.clone()).collect()
+    }
+
+    /// From now on its token is one of nothing.
+    pub fn revoke(&self, id: &str) -> Result<GrantInfo, SandboxError> {
+        let mut grants = self.grants();
+        let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
+            return Err(SandboxError::policy("grant_not_found", format!("there is no grant `{id}`"))
+                .hint("`belljar grants list` shows those there are"));
+        };
+        let mut after = grants.clone();
+        let revoked = after.remove(at);
+        self.write(&after, Durable::Yes)?;
+        *grants = after;
+        Ok(revoked.info)
+    }
+
+    /// Who has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than that.
+    pub fn caller(&self, token: &str) -> Option<Shown> {
+        let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
+        let shown = hash(secret);
+        let now = now_ms();
+        let mut grants = self.grants();
+        let kept = grants.iter_mut().find(|kept| kept.info.id == id)?;
+        let counts = kept.info.expires_ms.is_none_or(|expires| now < expires);
+        if !same(kept.hash.as_bytes(), shown.as_bytes()) || !counts {
+            return None;
+        }
+        let caller = Caller::granted(id, kept.info.rules.clone());
+        let expires_ms = kept.info.expires_ms;
+        if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
+            kept.info.last_used_ms = Some(now);
+            // For people who clean up; nobody is refused because it could not be written.
+            let _ = self.write(&grants, Durable::No);
+        }
+        Some(Shown { caller, expires_ms })
+    }
+
+    fn write(&self, grants: &[Kept], durable: Durable) -> Result<(), SandboxError> {
+        let written = Written { version: VERSION, grants: grants.to_vec() };
+        let draft = self.path.with_extension("json.new");
+        let write = || -> io::Result<()> {
+            let mut file =
+                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+            file.write_all(&serde_json::to_vec_pretty(&written)?)?;
+            if durable == Durable::Yes {
+                file.sync_all()?;
+            }
+            fs::rename(&draft, &self.path)
+        };
+        write().map_err(|error| {
+            SandboxError::runtime(
+                "grants_unwritable",
+                format!("cannot write {}: {error}", self.path.display()),
+            )
+        })
+    }
+
+    fn grants(&self) -> MutexGuard<'_, Vec<Kept>> {
+        // Every change is one assignment after the write: a panic leaves it right.
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The grants of a directory that no daemon has; none can be started as long as this is there.
+#[derive(Debug)]
+pub struct LoneGrants {
+    store: GrantStore,
+    _ground: Ground,
+}
+
+impl LoneGrants {
+    /// Refused while a daemon has the directory.
+    pub fn open(directory: &Path) -> Result<LoneGrants, SandboxError> {
+        let ground = Ground::take(directory)?;
+        Ok(LoneGrants { store: GrantStore::open(directory)?, _ground: ground })
+    }
+}
+
+impl Deref for LoneGrants {
+    type Target = GrantStore;
+
+    fn deref(&self) -> &GrantStore {
+        &self.store
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    Yes,
+    No,
+}
+
+fn read(path: &Path, bytes: &[u8]) -> Result<Vec<Kept>, SandboxError> {
+    let written: Written = serde_json::from_slice(bytes).map_err(|error| unreadable(path, &error.into()))?;
+    if written.version != VERSION {
+        let other = io::Error::other(format!("it is of version {}, and {VERSION} is known", written.version));
+        return Err(unreadable(path, &other));
+    }
+    Ok(written.grants)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> SandboxError {
+    SandboxError::runtime("grants_unreadable", format!("cannot read {}: {error}", path.display()))
+        .hint("repair it, or move it away: then there are no grants, and every token is refused")
+}
+
+fn random<const BYTES: usize>() -> Result<String, SandboxError> {
+    let mut bytes = [0; BYTES];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| {
+        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {error}"))
+    })?;
+    Ok(HEXLOWER.encode(&bytes))
+}
+
+fn hash(secret: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(secret.as_bytes()))
+}
+
+/// In a time that does not depend on where they differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+const PREFIX: &str = "bjt_";
+const VERSION: u32 = 1;
+const LONGEST_NAME: usize = 100;
+/// `last_used_ms` is for people: a write for each request would be too much for that.
+const COARSE_MS: i64 = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_api::GrantRules;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn new(name: &str) -> NewGrant {
+        let rules = GrantRules { allow_sandbox: true, ..GrantRules::default() };
+        NewGrant { name: name.into(), rules, valid_s: None }
+    }
+
+    #[test]
+    fn a_token_is_told_once_and_kept_as_a_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = GrantStore::open(folder.path()).unwrap();
+        let made = store.create(new("ci")).unwrap();
+        let secret = made.token.rsplit('_').next().unwrap();
+        let file = folder.path().join("grants.json");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains(secret) && text.contains(&hash(secret)));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = GrantStore::open(folder.path()).unwrap();
+        let shown = again.caller(&made.token).expect("it counts after a restart");
+        assert_eq!(shown.caller.id(), made.grant.id);
+        assert!(!shown.caller.is_owner());
+    }
+
+    #[test]
+    fn what_is_not_quite_the_token_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = GrantStore::open(folder.path()).unwrap();
+        let NewToken { grant, token } = store.create(new("a")).unwrap();
+        let other = store.create(new("b")).unwrap();
+        let (_, secret) = token.rsplit_once('_').unwrap();
+        let crossed = format!("bjt_{}_{secret}", other.grant.id);
+        for wrong in [
+            "",
+            "bjt_",
+            "bjt__",
+            &format!("bjt_{}_", grant.id),
+            &format!("{token}0"),
+            &crossed,
+            "owner",
+            &hash(secret),
+        ] {
+            assert_eq!(store.caller(wrong), None, "{wrong}");
+        }
+        assert_eq!(store.caller(&token[..token.len() - 1]), None);
+        assert!(store.caller(&token).is_some());
+    }
+
+    #[test]
+    fn a_grant_that_was_revoked_or_ended_is_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = GrantStore::open(folder.path()).unwrap();
+        let made = store.create(new("a")).unwrap();
+        assert_eq!(store.revoke(&made.grant.id).unwrap().id, made.grant.id);
+        assert_eq!(store.caller(&made.token), None);
+        assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, "grant_not_found");
+        let ended = store.create(NewGrant { valid_s: Some(0), ..new("b") }).unwrap();
+        assert_eq!(store.caller(&ended.token), None);
+        assert_eq!(GrantStore::open(folder.path()).unwrap().list().len(), 1);
+    }
+
+    #[test]
+    fn a_grant_that_makes_no_sense_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = GrantStore::open(folder.path()).unwrap();
+        let with = |change: fn(&mut GrantRules)| {
+            let mut grant = new("x");
+            change(&mut grant.rules);
+            store.create(grant).map_err(|error| error.code)
+        };
+        assert_eq!(with(|rules| rules.egress = vec!["wide".into()]).unwrap_err(), "request_value");
+        assert_eq!(with(|rules| rules.hosts = vec!["https://x".into()]).unwrap_err(), "request_value");
+        assert_eq!(with(|rules| rules.folders = vec!["here".into()]).unwrap_err(), "request_value");
+        assert_eq!(with(|rules| rules.limits.memory = Some("much".into())).unwrap_err(), "request_value");
+        assert_eq!(store.create(new("")).unwrap_err().code, "request_value");
+        assert!(store.list().is_empty());
+    }
+
+    #[test]
+    fn a_damaged_file_is_no_open_door() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("grants.json"), "{").unwrap();
+        assert_eq!(GrantStore::open(folder.path()).unwrap_err().code, "grants_unreadable");
+    }
+}

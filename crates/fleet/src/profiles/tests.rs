@@ -1,0 +1,118 @@
+use super::*;
+
+fn walls(working: &[BackendName]) -> Vec<WallReport> {
+    let report = |name: BackendName| WallReport {
+        backend: name,
+        assurance: name.assurance(),
+        outcome: match working.contains(&name) {
+            true => Ok(()),
+            false => Err(SandboxError::unavailable("wall_refused", "this machine does not allow it")),
+        },
+    };
+    BackendName::ALL.into_iter().map(report).collect()
+}
+
+fn configured(name: &str, change: impl FnOnce(&mut SandboxRequest)) -> Profile {
+    let mut base = SandboxRequest::default();
+    change(&mut base);
+    Profile {
+        name: name.into(),
+        label: name.into(),
+        description: None,
+        remote: false,
+        base,
+        nested: Some(false),
+        source: "config.toml".into(),
+    }
+}
+
+#[test]
+fn only_what_works_here_is_advertised() {
+    let profiles = Profiles::new(&walls(&[BackendName::Bwrap, BackendName::Host]), Vec::new(), None).unwrap();
+    let names: Vec<String> = profiles.advertised().into_iter().map(|profile| profile.name).collect();
+    assert_eq!(names, ["default", "bwrap", "host"]);
+    let default = &profiles.advertised()[0];
+    assert!(default.default && default.backend == "bwrap" && default.assurance == "namespace");
+    let error = profiles.choose(Some("native")).unwrap_err();
+    assert_eq!(error.code, "profile_unavailable");
+    assert!(error.message.contains("this machine does not allow it"), "{error}");
+    assert_eq!(error.hint.as_deref(), Some("on offer here: default, bwrap, host"));
+}
+
+#[test]
+fn no_wall_is_never_chosen_by_itself() {
+    let profiles = Profiles::new(&walls(&[BackendName::Host]), Vec::new(), None).unwrap();
+    assert_eq!(profiles.choose(None).unwrap_err().code, "profile_unavailable");
+    assert!(!profiles.choose(Some("host")).unwrap().has_wall());
+}
+
+#[test]
+fn an_unknown_one_is_told_with_what_there_is() {
+    let profiles = Profiles::new(&walls(&[BackendName::Native]), Vec::new(), None).unwrap();
+    let error = profiles.choose(Some("nativ")).unwrap_err();
+    assert_eq!(error.code, "profile_unknown");
+    assert_eq!(error.hint.as_deref(), Some("did you mean `native`? on offer here: default, native"));
+}
+
+#[test]
+fn names_are_unique_and_plain() {
+    let new = |profile| Profiles::new(&walls(&[BackendName::Native]), vec![profile], None).unwrap_err().code;
+    assert_eq!(new(configured("native", |_| {})), "profile_twice");
+    assert_eq!(new(configured("Big One", |_| {})), "profile_name");
+    assert_eq!(new(configured("x", |base| base.backend = Some("vm".into()))), "request_value");
+}
+
+#[test]
+fn a_configured_one_can_be_the_default() {
+    let small = configured("small", |base| base.limits.memory = Some("256m".into()));
+    let profiles = Profiles::new(&walls(&[BackendName::Native]), vec![small], Some("small".into())).unwrap();
+    assert_eq!(profiles.choose(None).unwrap().name, "small");
+    let unknown = Profiles::new(&walls(&[BackendName::Native]), Vec::new(), Some("smal".into())).unwrap_err();
+    assert_eq!(unknown.code, "profile_unknown");
+}
+
+#[test]
+fn a_level_that_no_wall_here_has_is_not_advertised() {
+    let strong = configured("strong", |base| base.at_least = Some("microvm".into()));
+    let profiles = Profiles::new(&walls(&BackendName::ALL), vec![strong], None).unwrap();
+    let error = profiles.choose(Some("strong")).unwrap_err();
+    assert!(error.message.contains("microvm is wanted"), "{error}");
+}
+
+#[test]
+fn a_request_fills_in_and_replaces_but_never_widens() {
+    let profile = configured("ci", |base| {
+        base.backend = Some("native".into());
+        base.at_least = Some("container".into());
+        base.egress.mode = Some("strict".into());
+        base.egress.allow = vec!["example.com".into()];
+        base.limits.memory = Some("1g".into());
+    });
+    let apply = |change: fn(&mut SandboxRequest)| {
+        let mut asked = SandboxRequest::default();
+        change(&mut asked);
+        profile.apply(asked)
+    };
+    let made = apply(|asked| {
+        asked.limits.memory = Some("2g".into());
+        asked.egress.allow = vec!["example.org".into()];
+        asked.at_least = Some("namespace".into());
+    })
+    .unwrap();
+    assert_eq!(made.limits.memory.as_deref(), Some("2g"));
+    assert_eq!(made.egress.allow, ["example.com", "example.org"]);
+    assert_eq!((made.backend.as_deref(), made.at_least.as_deref()), (Some("native"), Some("namespace")));
+    let lower = apply(|asked| asked.at_least = Some("host".into())).unwrap();
+    assert_eq!(lower.at_least.as_deref(), Some("container"), "the stricter one counts");
+    let narrower = apply(|asked| asked.egress.mode = Some("none".into())).unwrap();
+    assert_eq!(narrower.egress.mode.as_deref(), Some("none"));
+    let widenings: [fn(&mut SandboxRequest); 3] = [
+        |asked| asked.backend = Some("host".into()),
+        |asked| asked.egress.mode = Some("open".into()),
+        |asked| asked.nested = true,
+    ];
+    for change in widenings {
+        assert_eq!(apply(change).unwrap_err().code, "profile_narrower");
+    }
+    assert!(apply(|asked| asked.backend = Some("auto".into())).unwrap().backend.as_deref() == Some("native"));
+}

@@ -1,0 +1,189 @@
+//! Sandboxes that are kept: who one is in all its lives, what outlives it, and who works in it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Who a sandbox is, beyond the one life that a [`crate::SandboxId`] names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Follows from the key: `bj-web-3f2a9c04d1e7`.
+    pub name: String,
+    pub key: String,
+    pub lives: Lives,
+}
+
+/// How often a sandbox lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lives {
+    /// Once. What it changed beside a folder is a layer or a clone like any other.
+    One,
+    /// As often as somebody wants it: its next life goes on with the layer or the clone of its last.
+    Many,
+}
+
+/// A directory that belljar keeps, writable inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// On the host.
+    pub source: PathBuf,
+    /// Inside.
+    pub target: VolumePath,
+}
+
+/// The name of a volume: the last part of a path, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeName(String);
+
+/// Where a volume is seen inside: absolute, in its plainest spelling, where it covers nothing of the system's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumePath(String);
+
+/// Who works in a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Admin {
+    /// Somebody whose work is looked at: the marker is there, and protected paths are.
+    #[default]
+    No,
+    /// The person whose machine it is: the same mounts and the same way out, without marker and protected paths.
+    User,
+    /// The same, as root inside, who is nobody outside.
+    Root,
+}
+
+impl VolumeName {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl VolumePath {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for VolumePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Not a name of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` cannot name a volume: write small letters, digits, `-`, `_` and `.`, at most 64, a letter or digit first"
+)]
+pub struct VolumeNameError(String);
+
+/// Not a place for a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a volume cannot be at `{0}`: write an absolute path without `..`, below /volumes, /data, /srv, /mnt or /home/agent"
+)]
+pub struct VolumePathError(String);
+
+impl FromStr for VolumeName {
+    type Err = VolumeNameError;
+
+    fn from_str(text: &str) -> Result<VolumeName, VolumeNameError> {
+        let is_first = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_more = |byte: u8| is_first(&byte) || b"-_.".contains(&byte);
+        let bytes = text.as_bytes();
+        match bytes.first().is_some_and(is_first) && bytes.len() <= 64 && bytes.iter().copied().all(is_more) {
+            true => Ok(VolumeName(text.to_string())),
+            false => Err(VolumeNameError(text.escape_debug().to_string())),
+        }
+    }
+}
+
+impl FromStr for VolumePath {
+    type Err = VolumePathError;
+
+    fn from_str(text: &str) -> Result<VolumePath, VolumePathError> {
+        let refused = || VolumePathError(text.escape_debug().to_string());
+        if !text.starts_with('/') || text.chars().any(char::is_control) {
+            return Err(refused());
+        }
+        let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        if parts.contains(&"..") {
+            return Err(refused());
+        }
+        let plain = format!("/{}", parts.join("/"));
+        let is_free = |root: &&str| {
+            plain.strip_prefix(*root).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
+        };
+        if !ROOTS.iter().any(|root| is_free(root)) {
+            return Err(refused());
+        }
+        Ok(VolumePath(plain))
+    }
+}
+
+/// What belongs to nobody inside: no program, no library and no setting of the system is looked for below these.
+const ROOTS: [&str; 5] = ["/volumes", "/data", "/srv", "/mnt", "/home/agent"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_covers_nothing_of_the_system() {
+        for (text, plain) in [
+            ("/volumes/cache", "/volumes/cache"),
+            ("/volumes//a/./b/", "/volumes/a/b"),
+            ("/home/agent/.cache", "/home/agent/.cache"),
+            ("/data/x", "/data/x"),
+        ] {
+            assert_eq!(text.parse::<VolumePath>().unwrap().as_str(), plain);
+        }
+        for text in [
+            "",
+            "/",
+            "volumes/a",
+            "/volumes",
+            "/volumes/",
+            "/volumes/..",
+            "/volumes/../usr",
+            "/volumesx/a",
+            "/usr",
+            "/usr/local",
+            "/proc",
+            "/proc/self",
+            "/etc/ssl",
+            "/opt/x",
+            "/dev/shm",
+            "/home",
+            "/home/agent",
+            "/home/ann/x",
+            "/workspace",
+            "/workspace/a",
+            "/run/belljar",
+            "/tmp/x",
+            "/.belljar",
+            "/volumes/a\n",
+            "/volumes/\0",
+        ] {
+            assert!(text.parse::<VolumePath>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_volumes_name_is_one_part_of_a_path() {
+        for text in ["cache", "a", "0", "npm-cache_2.x"] {
+            assert_eq!(text.parse::<VolumeName>().unwrap().as_str(), text);
+        }
+        let long = "a".repeat(65);
+        for text in ["", ".", "..", ".hidden", "-x", "a/b", "A", "a b", "ä", "a\0", &long] {
+            assert!(text.parse::<VolumeName>().is_err(), "{text}");
+        }
+    }
+}

@@ -64,4 +64,5 @@ pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, T
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
+pub use belljar_workspace::remove::remove as remove_tree;
 pub use belljar_workspace::{clone, layer, shelf, touched};

@@ -303,7 +303,7 @@ fn continued(
 /// The layer that was named, if it is one of this folder.
 fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxError> {
     let mut found = layers.beginning(name)?;
-    let hint = "`belljar list` shows what there is";
+    let hint = "`belljar layers` shows what there is";
     match (found.pop(), found.len()) {
         (None, _) => {
             let message = format!("there is no layer `{}`", name.escape_debug());

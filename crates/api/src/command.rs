@@ -87,6 +87,9 @@ pub struct CommandResult {
     pub limit: Option<String>,
     /// Why it never ran.
     pub not_started: Option<String>,
+    /// What went wrong with it, where that was not the command itself: its folder is not there, its sandbox has gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<crate::ApiError>,
     /// Text with what is no UTF-8 replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,

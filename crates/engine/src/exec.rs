@@ -8,6 +8,7 @@
 use crate::Sandbox;
 use crate::faults::{self, broken_stream};
 use crate::held::Held;
+use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use belljar_backend::Counters;
 use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
@@ -166,6 +167,9 @@ impl Sandbox {
     pub async fn spawn(&self, command: &Command) -> Result<Running, SandboxError> {
         let before = self.guest().counters();
         check_size(command)?;
+        if self.is_paused() {
+            return Err(paused());
+        }
         let (mut to, from) = self.open_stream()?;
         to.send_frame(&request(command, self.environment(), self.workspace())).await?;
         Ok(Running { events: Events { guest: self.guest().clone(), from, before }, inputs: Inputs { to } })
@@ -229,6 +233,7 @@ impl Events {
             Tag::Message => match message::decode(&frame.payload).ok_or_else(broken_stream)? {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
+                ExecEvent::Paused => Err(paused()),
                 ExecEvent::SupervisorLost => Err(SandboxError::runtime(
                     "supervisor_killed",
                     "a command killed its own supervisor, and so every command of the sandbox was ended",

@@ -23,6 +23,10 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
         Errno::NOTDIR => {
             SandboxError::runtime("not_directory", format!("cannot {doing}: a part of it is no folder"))
         }
+        Errno::NOTEMPTY => SandboxError::runtime(
+            "not_empty",
+            format!("cannot {doing}: there is a folder with something in it"),
+        ),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => SandboxError::policy(
             "read_only",
             format!("cannot {doing}: the sandbox may not write there, or not read it"),

@@ -3,8 +3,9 @@
 use crate::Sandbox;
 use crate::faults::{self, broken_stream};
 use crate::stream::{FromGuest, ToGuest};
+use crate::transfer::done;
 use belljar_spec::SandboxError;
-use belljar_wire::frame::{CHUNK, Frame, Tag};
+use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{self, Metadata, Reply, Request};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -35,38 +36,6 @@ pub struct FileStat {
 }
 
 impl Sandbox {
-    /// A file's content.
-    pub async fn read_file(&self, path: &str) -> Result<Vec<u8>, SandboxError> {
-        let (_to, mut from) = self.request(&Request::Read { path: path.into() }).await?;
-        match from.receive_message().await? {
-            Reply::Opened => {}
-            Reply::Failed(fault) => return Err(faults::file(&fault)),
-            _ => return Err(broken_stream()),
-        }
-        let mut content = Vec::new();
-        loop {
-            match from.receive().await? {
-                Frame { tag: Tag::Data, payload } if payload.is_empty() => return Ok(content),
-                Frame { tag: Tag::Data, payload } => content.extend_from_slice(&payload),
-                Frame { tag: Tag::Message, payload } => match message::decode(&payload) {
-                    Some(Reply::Failed(fault)) => return Err(faults::file(&fault)),
-                    _ => return Err(broken_stream()),
-                },
-                _ => return Err(broken_stream()),
-            }
-        }
-    }
-
-    /// Makes a file, or replaces its content. The folder must be there.
-    pub async fn write_file(&self, path: &str, content: &[u8]) -> Result<(), SandboxError> {
-        let (mut to, mut from) = self.request(&Request::Write { path: path.into() }).await?;
-        for piece in content.chunks(CHUNK) {
-            to.send(Tag::Data, piece).await?;
-        }
-        to.send(Tag::Data, &[]).await?;
-        done(&mut from).await
-    }
-
     /// Makes a folder; with `recursive` also those above it, and one that is there already is fine.
     pub async fn mkdir(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let (_to, mut from) = self.request(&Request::Mkdir { path: path.into(), recursive }).await?;
@@ -105,6 +74,23 @@ impl Sandbox {
         done(&mut from).await
     }
 
+    /// Gives a file or folder another name. A file that has it already is replaced, an empty folder by a folder too; a link is
+    /// moved itself.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<(), SandboxError> {
+        let request = Request::Rename { from: from.into(), to: to.into() };
+        let (_to, mut from) = self.request(&request).await?;
+        match from.receive_message().await? {
+            Reply::Done => Ok(()),
+            Reply::Failed(fault) if fault.errno == Errno::OPNOTSUPP.raw_os_error() => {
+                let message = format!("cannot {}: they are on different filesystems", fault.doing);
+                Err(SandboxError::runtime("other_filesystem", message)
+                    .hint("copy it, and remove the original"))
+            }
+            Reply::Failed(fault) => Err(faults::file(&fault)),
+            _ => Err(broken_stream()),
+        }
+    }
+
     /// What `path` is; a link is not followed.
     pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
@@ -117,18 +103,10 @@ impl Sandbox {
         }
     }
 
-    async fn request(&self, request: &Request) -> Result<(ToGuest, FromGuest), SandboxError> {
+    pub(crate) async fn request(&self, request: &Request) -> Result<(ToGuest, FromGuest), SandboxError> {
         let (mut to, from) = self.open_stream()?;
         to.send_message(request).await?;
         Ok((to, from))
-    }
-}
-
-async fn done(from: &mut FromGuest) -> Result<(), SandboxError> {
-    match from.receive_message().await? {
-        Reply::Done => Ok(()),
-        Reply::Failed(fault) => Err(faults::file(&fault)),
-        _ => Err(broken_stream()),
     }
 }
 

@@ -19,6 +19,7 @@
 
 pub mod asked;
 pub mod config;
+mod connect;
 mod credentials;
 mod engine;
 mod exec;
@@ -26,8 +27,10 @@ mod explain;
 mod faults;
 mod files;
 mod held;
+mod kept;
 mod llm;
 mod machine;
+mod pause;
 mod publish;
 mod pushes;
 mod record;
@@ -36,10 +39,12 @@ mod report;
 mod sandbox;
 mod spend;
 mod stream;
+mod transfer;
+mod watch;
 mod way_out;
 mod workspace;
 
-pub use engine::{Engine, Stage, WallReport, Watcher};
+pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
@@ -48,6 +53,8 @@ pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;
 pub use sandbox::Sandbox;
 pub use spend::spend;
+pub use transfer::{FileReader, FileWriter};
+pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
 

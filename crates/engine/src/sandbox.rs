@@ -2,6 +2,7 @@
 
 use crate::faults::disposed;
 use crate::held::Held;
+use crate::pause::Pause;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
@@ -24,6 +25,7 @@ pub struct Sandbox {
     limits: Limits,
     landlock_abi: u32,
     guest: Held,
+    pausing: Pause,
     outside: Outside,
     files: Mutex<Files>,
 }
@@ -68,6 +70,7 @@ impl Sandbox {
             limits,
             landlock_abi: guest.landlock_abi(),
             guest: Held::new(guest),
+            pausing: Pause::default(),
             outside,
             files: Mutex::new(Files::Closed),
         })
@@ -220,6 +223,10 @@ impl Sandbox {
 
     pub(crate) fn take_first(&self) -> Result<(ToGuest, FromGuest), SandboxError> {
         stream::open(self.guest.take_first()?)
+    }
+
+    pub(crate) fn pausing(&self) -> &Pause {
+        &self.pausing
     }
 
     pub(crate) fn guest(&self) -> &Held {

@@ -22,7 +22,13 @@ pub(crate) fn run(
     watch: Watch<'_>,
     started: &dyn Fn(),
 ) -> io::Result<()> {
-    let outcome = start(world, &request);
+    let outcome = {
+        let Some(_going) = world.pause.going() else {
+            started();
+            return stream.send_message(&ExecEvent::Paused);
+        };
+        start(world, &request)
+    };
     started();
     match outcome {
         Ok((supervised, ends)) => {

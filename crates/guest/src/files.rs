@@ -1,12 +1,13 @@
 //! File operations, as the sandbox's user and inside its world: the kernel says what a path may reach.
 
 use crate::stream::{Stream, fault};
+use crate::{upload, watch};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, mkdirat, openat, openat2,
-    readlinkat, statat, unlinkat,
+    readlinkat, renameat, statat, unlinkat,
 };
-use belljar_sys::rustix::io::{Errno, read, write};
+use belljar_sys::rustix::io::{Errno, read};
 use belljar_wire::frame::{CHUNK, Tag};
 use belljar_wire::message::{Bytes, Entry, EntryKind, Fault, FileRoot, Metadata, Reply, Request};
 use std::io;
@@ -43,7 +44,7 @@ impl Place {
         self.resolve(path, OFlags::PATH | OFlags::DIRECTORY)
     }
 
-    fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(crate) fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = self.below_root(path)?;
         // Never our terminal, never wait for the other end of a pipe.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -61,7 +62,7 @@ impl Place {
     }
 
     /// The directory that holds `path`, and the name in it.
-    fn parent<'p>(&self, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
+    pub(crate) fn parent<'p>(&self, path: &'p str) -> Result<(OwnedFd, &'p str), Errno> {
         let trimmed = path.trim_end_matches('/');
         let (parent, name) = match trimmed.rsplit_once('/') {
             Some(("", name)) => ("/", name),
@@ -90,7 +91,7 @@ impl Place {
 
 /// `/proc/self` is the guest to us, whoever asked: what it says is nobody's business.
 fn refuse_own_proc(opened: &OwnedFd) -> Result<(), Errno> {
-    if fstatfs(opened)?.f_type as u32 != PROC_MAGIC {
+    if !is_proc(opened)? {
         return Ok(());
     }
     let path = readlinkat(CWD, format!("/proc/self/fd/{}", opened.as_raw_fd()), Vec::new())?;
@@ -98,14 +99,16 @@ fn refuse_own_proc(opened: &OwnedFd) -> Result<(), Errno> {
     if process.is_some_and(u8::is_ascii_digit) { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
+/// Whether this is in a proc filesystem.
+pub(crate) fn is_proc(opened: &OwnedFd) -> Result<bool, Errno> {
+    Ok(fstatfs(opened)?.f_type as u32 == PROC_MAGIC)
+}
+
 /// Carries out one request and answers it.
 pub(crate) fn answer(place: &Place, request: Request, stream: &mut Stream) -> io::Result<()> {
     let reply = match &request {
         Request::Read { path } => return send_file(place, path, stream),
-        Request::Write { path } => match take_file(place, path, stream)? {
-            Ok(()) => Reply::Done,
-            Err(errno) => Reply::Failed(fault(format!("write {path}"), errno)),
-        },
+        Request::Write { path } => return upload::take(place, path, stream),
         Request::Mkdir { path, recursive } => {
             done(make_directory(place, path, *recursive), || format!("make {path}"))
         }
@@ -117,7 +120,11 @@ pub(crate) fn answer(place: &Place, request: Request, stream: &mut Stream) -> io
             Ok(metadata) => Reply::Metadata(metadata),
             Err(errno) => Reply::Failed(fault(format!("look at {path}"), errno)),
         },
-        Request::Exec(_) => Reply::Failed(fault("run a command as a file operation", Errno::INVAL)),
+        Request::Rename { from, to } => done(rename(place, from, to), || format!("move {from} to {to}")),
+        Request::Watch { path, recursive } => return watch::answer(place, path, *recursive, stream),
+        Request::Exec(_) | Request::Connect { .. } | Request::Pause | Request::Resume => {
+            Reply::Failed(fault("take something else for a file operation", Errno::INVAL))
+        }
     };
     stream.send_message(&reply)
 }
@@ -151,37 +158,8 @@ fn send_file(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()> {
     }
 }
 
-/// The outer error is a host that hung up, the inner one a disk that is full.
-fn take_file(place: &Place, path: &str, stream: &mut Stream) -> io::Result<Result<(), Errno>> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut outcome = place.resolve(path, flags).and_then(regular);
-    // What the host sends is taken to its end in any case, so that it is there to read our answer.
-    loop {
-        let Some(frame) = stream.receive()? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        if frame.payload.is_empty() {
-            return Ok(outcome.map(drop));
-        }
-        if let Ok(file) = &outcome
-            && let Err(errno) = write_all(file, &frame.payload)
-        {
-            outcome = Err(errno);
-        }
-    }
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match write(file, bytes) {
-            Ok(length) => bytes = &bytes[length..],
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
 /// Devices and pipes have no content that could be read or replaced as a whole.
-fn regular(file: OwnedFd) -> Result<OwnedFd, Errno> {
+pub(crate) fn regular(file: OwnedFd) -> Result<OwnedFd, Errno> {
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file),
         FileType::Directory => Err(Errno::ISDIR),
@@ -224,7 +202,7 @@ fn send_entries(place: &Place, path: &str, stream: &mut Stream) -> io::Result<()
     }
 }
 
-fn list(directory: OwnedFd) -> Result<Vec<Entry>, Errno> {
+pub(crate) fn list(directory: OwnedFd) -> Result<Vec<Entry>, Errno> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;
@@ -255,6 +233,15 @@ fn remove(place: &Place, path: &str, recursive: bool) -> io::Result<()> {
         EntryKind::File | EntryKind::Symlink | EntryKind::Other => {
             Ok(unlinkat(parent, name, AtFlags::empty())?)
         }
+    }
+}
+
+fn rename(place: &Place, from: &str, to: &str) -> Result<(), Errno> {
+    let ((from, old), (to, new)) = (place.parent(from)?, place.parent(to)?);
+    match renameat(from, old, to, new) {
+        // Not what the same word means for a path: that it leads out.
+        Err(Errno::XDEV) => Err(Errno::OPNOTSUPP),
+        other => other,
     }
 }
 

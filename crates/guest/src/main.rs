@@ -12,10 +12,12 @@
 //!
 //! It holds no policy and no secret, resolves no name through libc, and prints nothing.
 
+mod connect;
 mod exec;
 mod files;
 mod guard;
 mod intake;
+mod pause;
 mod reap;
 mod relay;
 mod seal;
@@ -23,6 +25,8 @@ mod serve;
 mod setup;
 mod stream;
 mod tree;
+mod upload;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -17,7 +17,7 @@ use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::statvfs;
 use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, write};
-use belljar_sys::rustix::process::{Pid, Signal, kill_process_group};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use belljar_sys::spawn::Supervised;
 use belljar_sys::terminal;
 use belljar_wire::frame::{self, CHUNK, FrameReader, Tag};
@@ -252,6 +252,12 @@ impl<'w> Relay<'w> {
                 let signal = Signal::from_named_raw(number);
                 if let (Some(group), Some(signal)) = (Pid::from_raw(self.supervised.command), signal) {
                     let _ = kill_process_group(group, signal);
+                    if let (Signal::KILL, Some(supervisor)) =
+                        (signal, Pid::from_raw(self.supervised.supervisor))
+                    {
+                        // One that is stopped, as in a sandbox that is paused, would not say that its command is gone.
+                        let _ = kill_process(supervisor, Signal::CONT);
+                    }
                 }
             }
             None => {}
@@ -303,7 +309,13 @@ impl<'w> Relay<'w> {
                 Some(true) => {}
             }
             buffer.clear();
-            match read(&output.pipe, spare_capacity(buffer)) {
+            let mut outcome = read(&output.pipe, spare_capacity(buffer));
+            if outcome == Err(Errno::IO) {
+                // A terminal that the last one has left. The kernel looks for bytes before it looks who is there: what was
+                // written in between is there at the second look.
+                outcome = read(&output.pipe, spare_capacity(buffer));
+            }
+            match outcome {
                 Ok(0) => false,
                 Ok(_) => {
                     frame::encode(output.tag, buffer, leaving);

@@ -1,10 +1,12 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
+use crate::connect::Ports;
 use crate::files::Place;
 use crate::intake::{Network, Opened};
+use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
-use crate::{exec, files, seal, setup, tree};
+use crate::{connect, exec, files, seal, setup, tree};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -13,7 +15,7 @@ use belljar_sys::rustix::process::{
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
-use belljar_wire::message::{ExecEvent, Fault, Request, Sealed, Setup, SetupReply};
+use belljar_wire::message::{ExecEvent, Fault, Reply, Request, Sealed, Setup, SetupReply};
 use std::io;
 use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,6 +68,8 @@ pub(crate) struct World {
     pub(crate) place: Place,
     /// What every command is limited to.
     pub(crate) limits: Vec<(Resource, u64)>,
+    pub(crate) ports: Ports,
+    pub(crate) pause: Pause,
 }
 
 /// Takes requests until the door closes, or enough others wait.
@@ -120,7 +124,11 @@ fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
                 let doing = format!("run {}", program.unwrap_or_default());
                 stream.send_message(&ExecEvent::NotStarted(fault(doing, Errno::AGAIN)))?;
             }
-            other => files::answer(&post.world.place, other, &mut stream)?,
+            // It would keep this thread for as long as the host likes.
+            Request::Watch { path, .. } => {
+                stream.send_message(&Reply::Failed(fault(format!("watch {path}"), Errno::AGAIN)))?;
+            }
+            other => carry_out(&post.world, other, &mut stream)?,
         }
     }
     Ok(())
@@ -180,7 +188,8 @@ fn build(
         setrlimit(*resource, limit).map_err(|errno| fault("limit the number of processes", errno))?;
     }
     let landlock_abi = seal::seal(&setup.seal)?;
-    Ok((World { place, limits }, Sealed { landlock_abi, intake }))
+    let ports = Ports::of(&setup.steps, intake.as_ref());
+    Ok((World { place, limits, ports, pause: Pause::default() }, Sealed { landlock_abi, intake }))
 }
 
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
@@ -191,11 +200,26 @@ fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
         }
         other => {
             post.say_ready();
-            // Where it fails, others wait for the end of this.
-            keep_watch(post);
-            files::answer(&post.world.place, other, &mut stream)
+            // Where it fails, others wait for the end of this, so it must have one.
+            match (keep_watch(post), &other) {
+                (false, Request::Watch { path, .. }) => {
+                    stream.send_message(&Reply::Failed(fault(format!("watch {path}"), Errno::AGAIN)))
+                }
+                _ => carry_out(&post.world, other, &mut stream),
+            }
         }
     }
+}
+
+/// Anything but a command.
+fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result<()> {
+    let outcome = match request {
+        Request::Connect { port } => return connect::answer(&world.ports, port, stream),
+        Request::Pause => world.pause.pause().map_err(|errno| fault("pause", errno)),
+        Request::Resume => world.pause.resume().map_err(|errno| fault("resume", errno)),
+        other => return files::answer(&world.place, other, stream),
+    };
+    stream.send_message(&outcome.map_or_else(Reply::Failed, |()| Reply::Done))
 }
 
 /// Collects supervisors that have nothing left to supervise, and orphans whose supervisor was killed.

@@ -4,6 +4,7 @@
 use belljar_sys::rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
+use belljar_sys::signal::signal_all;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fs;
@@ -31,15 +32,15 @@ fn kill_until(root: Pid, is_done: impl Fn() -> bool) {
     let mut seen = HashSet::new();
     let mut rounds_with_new = 0;
     while !is_done() && start.elapsed() < PATIENCE {
-        let victims = descendants(root);
+        let victims: Vec<Process> = descendants(root).into_iter().map(|seen| seen.process).collect();
         rounds_with_new += u32::from(victims.iter().any(|victim| !seen.contains(victim)));
         for victim in victims {
-            kill(victim);
+            signal(victim, Signal::KILL);
             seen.insert(victim);
         }
         // Something forks faster than we look. Process 1 has a stronger word for its own namespace.
         if rounds_with_new > MANY && getpid() == Pid::INIT {
-            let _ = kill_process(Pid::from_raw(-1).unwrap_or(Pid::INIT), Signal::KILL);
+            let _ = signal_all(Signal::KILL);
         }
         // The dead need a moment to become so.
         thread::sleep(PAUSE);
@@ -48,26 +49,72 @@ fn kill_until(root: Pid, is_done: impl Fn() -> bool) {
 
 /// A process as it was when we looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Process {
+pub(crate) struct Process {
     pid: i32,
     /// In clock ticks since boot: with the pid, never the same for two processes.
     started: u64,
 }
 
-fn descendants(root: i32) -> Vec<Process> {
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+/// A living process, and what it was doing.
+pub(crate) struct Seen {
+    pub(crate) process: Process,
+    parent: i32,
+    /// The letter of proc_pid_stat(5).
+    state: char,
+}
+
+impl Seen {
+    /// Whether a signal has stopped it.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state == 'T'
+    }
+
+    /// Whether it runs, or waits for something that a signal ends.
+    pub(crate) fn is_going(&self) -> bool {
+        matches!(self.state, 'R' | 'S')
+    }
+}
+
+/// Every descendant of this process; parents come before their children.
+pub(crate) fn below_us() -> Vec<Seen> {
+    descendants(getpid().as_raw_nonzero().get())
+}
+
+/// Every descendant of this process, its children first, then theirs.
+pub(crate) fn generations_below_us() -> Vec<Vec<Process>> {
+    let mut ages = HashMap::new();
+    let mut generations: Vec<Vec<Process>> = Vec::new();
+    for seen in below_us() {
+        let age = ages.get(&seen.parent).map_or(0, |parent| parent + 1);
+        ages.insert(seen.process.pid, age);
+        // Parents come first, so it is the next one at most.
+        match generations.get_mut(age) {
+            Some(generation) => generation.push(seen.process),
+            None => generations.push(vec![seen.process]),
+        }
+    }
+    generations
+}
+
+/// Whether this process, and no later one with its number, runs or waits.
+pub(crate) fn is_going(process: Process) -> bool {
+    look(process.pid).is_some_and(|now| now.process == process && now.is_going())
+}
+
+fn descendants(root: i32) -> Vec<Seen> {
+    let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-        if let Some((parent, process)) = look(pid) {
-            children.entry(parent).or_default().push(process);
+        if let Some(seen) = look(pid) {
+            children.entry(seen.parent).or_default().push(seen);
         }
     }
     let mut found = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
-        for process in children.remove(&parent).unwrap_or_default() {
-            parents.push(process.pid);
-            found.push(process);
+        for seen in children.remove(&parent).unwrap_or_default() {
+            parents.push(seen.process.pid);
+            found.push(seen);
         }
     }
     found
@@ -78,27 +125,28 @@ fn is_alive(pid: i32) -> bool {
 }
 
 /// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)).
-fn look(pid: i32) -> Option<(i32, Process)> {
+fn look(pid: i32) -> Option<Seen> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything, parentheses too.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     // A process whose first thread has ended looks dead, while others of its threads go on.
-    let first_thread_ended = matches!(*fields.first()?, "Z" | "X");
+    let state = fields.first()?.chars().next()?;
+    let first_thread_ended = matches!(state, 'Z' | 'X');
     if first_thread_ended && fs::read_dir(format!("/proc/{pid}/task")).ok()?.count() <= 1 {
         return None;
     }
     let parent = fields.get(1)?.parse().ok()?;
     let started = fields.get(19)?.parse().ok()?;
-    Some((parent, Process { pid, started }))
+    Some(Seen { process: Process { pid, started }, parent, state })
 }
 
-/// SIGKILL, unless the number means another process by now.
-fn kill(process: Process) {
+/// Sends a signal, unless the number means another process by now.
+pub(crate) fn signal(process: Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if look(process.pid).is_some_and(|(_, now)| now.started == process.started) {
-        let _ = pidfd_send_signal(&handle, Signal::KILL);
+    if look(process.pid).is_some_and(|now| now.process == process) {
+        let _ = pidfd_send_signal(&handle, signal);
     }
 }
 

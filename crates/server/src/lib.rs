@@ -8,3 +8,9 @@
 //!                           the request goes through as it is
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
+
+pub mod agents;
+mod answer;
+pub mod front;
+pub mod keeper;
+pub mod link;

@@ -12,6 +12,7 @@ pub mod orphan;
 pub mod passing;
 pub mod remove;
 pub mod seccomp;
+pub mod signal;
 pub mod spawn;
 pub mod standby;
 pub mod terminal;

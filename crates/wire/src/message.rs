@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -257,7 +257,8 @@ pub enum Request {
     Exec(Exec),
     /// Send a file: `Reply::Opened`, `Data` frames, an empty one at the end.
     Read { path: String },
-    /// Take a file: `Data` frames follow, an empty one at the end, then `Reply::Done`.
+    /// Take a file: `Reply::Opened`, then `Data` frames come in, an empty one at the end, then `Reply::Done`. A stream that
+    /// ends before the empty one leaves what was there before.
     Write { path: String },
     /// Make a directory.
     Mkdir { path: String, recursive: bool },
@@ -267,6 +268,17 @@ pub enum Request {
     Remove { path: String, recursive: bool },
     /// Describe a path without following a last link.
     Stat { path: String },
+    /// Give a file or directory another name; a file that has it is replaced.
+    Rename { from: String, to: String },
+    /// Connect to a port of the sandbox's own loopback: `Reply::Opened`, with the connected socket beside it.
+    Connect { port: u16 },
+    /// Stop every process but the guest.
+    Pause,
+    /// Let those go on that `Pause` stopped.
+    Resume,
+    /// Say what changes in a directory: `Reply::Opened`, then `Reply::Changes` until the host closes its direction. An empty
+    /// one is the last: the directory itself is gone.
+    Watch { path: String, recursive: bool },
 }
 
 /// A command.
@@ -320,6 +332,8 @@ pub enum ExecEvent {
     NotStarted(Fault),
     /// Its supervisor was killed from inside; the guest has killed every command.
     SupervisorLost,
+    /// It never started: the sandbox is paused.
+    Paused,
 }
 
 /// How a command ended.
@@ -353,6 +367,30 @@ pub enum Reply {
     Metadata(Metadata),
     /// It could not be done.
     Failed(Fault),
+    /// What changed in a directory that is watched, in this order.
+    Changes(Vec<Change>),
+}
+
+/// Something that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// Where, relative to the directory that is watched; empty for itself.
+    pub path: Bytes,
+}
+
+/// What happened to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChangeKind {
+    /// It is there now.
+    Created,
+    /// Its content or its metadata changed.
+    Modified,
+    /// It is not there any more.
+    Removed,
+    /// More happened, below this path, than could be told.
+    Overflow,
 }
 
 /// A directory's entry.
@@ -474,6 +512,20 @@ mod tests {
             encode(&SetupReply::Ready(Sealed { landlock_abi: 7, intake: Some(intake) })),
             [0, 7, 1, 1, 2, 0, 2, 2, 1]
         );
+    }
+
+    #[test]
+    fn golden_bytes_of_what_living_sandboxes_need() {
+        let rename = Request::Rename { from: "a".into(), to: "b".into() };
+        assert_eq!(encode(&rename), [7, 1, b'a', 1, b'b']);
+        assert_eq!(encode(&Request::Connect { port: 8080 }), [8, 0x90, 0x3f]);
+        assert_eq!(encode(&Request::Pause), [9]);
+        assert_eq!(encode(&Request::Resume), [10]);
+        assert_eq!(encode(&Request::Watch { path: ".".into(), recursive: true }), [11, 1, b'.', 1]);
+        assert_eq!(encode(&ExecEvent::Paused), [3]);
+        let change = |kind, path: &[u8]| Change { kind, path: Bytes(path.to_vec()) };
+        let changes = vec![change(ChangeKind::Created, b"f"), change(ChangeKind::Overflow, b"")];
+        assert_eq!(encode(&Reply::Changes(changes)), [5, 2, 0, 1, b'f', 3, 0]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) fn man() -> Result<u8, SandboxError> {
     let command = Args::command();
     let render = |command: clap::Command, page: &mut Vec<u8>| clap_mangen::Man::new(command).render(page);
     render(command.clone(), &mut page).map_err(failed)?;
-    for part in command.get_subcommands() {
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
         // Their options, as sections of the same page.
         let name = format!("BELLJAR {}", part.get_name().to_uppercase());
         page.extend_from_slice(format!(".SH \"{name}\"\n").as_bytes());

@@ -1,0 +1,101 @@
+//! Connections from outside to what listens inside. The guest dials, in the sandbox's own network and to its loopback alone,
+//! and hands the connected socket over: no byte passes through a third hand.
+
+use crate::Sandbox;
+use crate::faults::broken_stream;
+use belljar_spec::{Assurance, SandboxError};
+use belljar_sys::passing;
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::io::{Errno, ioctl_fionbio};
+use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
+use belljar_wire::frame::{Frame, FrameReader, Tag, encode};
+use belljar_wire::message::{self, Fault, Reply, Request};
+use std::io;
+use std::net::SocketAddr;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::{TcpStream, UnixStream};
+
+impl Sandbox {
+    /// Connects to a port that something listens at inside: at `127.0.0.1`, else at `::1`. What belljar itself serves to the
+    /// sandbox (names, routes, the way out) cannot be reached like this.
+    pub async fn connect(&self, port: u16) -> Result<TcpStream, SandboxError> {
+        if self.assurance() < Assurance::Namespace {
+            let message = format!("the backend {} has no network of its own that had ports", self.backend());
+            return Err(SandboxError::unavailable("ports_without_wall", message)
+                .hint("use `--backend native`, or connect to the port on this machine"));
+        }
+        let stream = self.guest().open_stream()?;
+        let (reply, socket) = ask(stream, port).await.map_err(|_| broken_stream())?;
+        match (reply, socket) {
+            (Reply::Opened, Some(socket)) => checked(socket, port),
+            (Reply::Failed(fault), _) => Err(not_connected(port, &fault)),
+            _ => Err(broken_stream()),
+        }
+    }
+}
+
+/// The answer, and the socket that came with it.
+async fn ask(stream: std::os::unix::net::UnixStream, port: u16) -> io::Result<(Reply, Option<OwnedFd>)> {
+    stream.set_nonblocking(true)?;
+    let mut stream = UnixStream::from_std(stream)?;
+    let mut frame = Vec::new();
+    encode(Tag::Message, &message::encode(&Request::Connect { port }), &mut frame);
+    stream.write_all(&frame).await?;
+    let (mut reader, mut socket) = (FrameReader::default(), None);
+    loop {
+        if let Some(Frame { tag: Tag::Message, payload }) = reader.next_frame().map_err(io::Error::other)? {
+            let reply = message::decode(&payload).ok_or(io::ErrorKind::InvalidData)?;
+            return Ok((reply, socket));
+        }
+        let mut buffer = [0; 1024];
+        let take = || Ok(passing::receive_with(&stream, &mut buffer)?);
+        let (length, descriptors) = stream.async_io(Interest::READABLE, take).await?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        reader.push(&buffer[..length]);
+        socket = socket.or(descriptors.into_iter().next());
+    }
+}
+
+/// What the guest hands over is what was asked for, or nothing.
+fn checked(socket: OwnedFd, port: u16) -> Result<TcpStream, SandboxError> {
+    let peer = peer(&socket).map_err(|_| broken_stream())?;
+    if !peer.ip().is_loopback() || peer.port() != port {
+        return Err(broken_stream());
+    }
+    let stream = || {
+        ioctl_fionbio(&socket, true)?;
+        let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    stream().map_err(|error: io::Error| {
+        SandboxError::runtime("guest_stream", format!("cannot use a connection: {error}"))
+    })
+}
+
+fn peer(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
+    if sockopt::socket_type(socket)? != SocketType::STREAM {
+        return Err(Errno::PROTOTYPE);
+    }
+    let peer: SocketAddrAny = getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+    SocketAddr::try_from(peer)
+}
+
+fn not_connected(port: u16, fault: &Fault) -> SandboxError {
+    match Errno::from_raw_os_error(fault.errno) {
+        Errno::ACCESS => SandboxError::policy(
+            "port_reserved",
+            format!("port {port} inside is belljar's own: nothing of the sandbox listens there"),
+        ),
+        Errno::CONNREFUSED => {
+            SandboxError::runtime("port_refused", format!("nothing listens at port {port} inside"))
+                .hint("start something that listens at 127.0.0.1, and say which port")
+        }
+        other => SandboxError::runtime(
+            "port_refused",
+            format!("port {port} inside cannot be connected to: {other}"),
+        ),
+    }
+}

@@ -1,0 +1,66 @@
+//! Pausing: everything inside stands still, and goes on where it was. The guest is not stopped, so files can be read and
+//! written meanwhile.
+
+use crate::Sandbox;
+use crate::faults::broken_stream;
+use belljar_spec::{Assurance, SandboxError};
+use belljar_sys::rustix::io::Errno;
+use belljar_wire::message::{Reply, Request};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Mutex;
+
+/// Whether a sandbox is paused, as its guest last said.
+#[derive(Default)]
+pub(crate) struct Pause {
+    is_paused: AtomicBool,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+impl Sandbox {
+    /// Stops every process inside, between two instructions, and returns when they have been told. They use no processor
+    /// until [`Sandbox::resume`]; what they hold stays theirs. No new command starts meanwhile (`sandbox_paused`); one that
+    /// runs can be killed, and its timeout still ends it. A paused sandbox can be paused again, and disposed of.
+    pub async fn pause(&self) -> Result<(), SandboxError> {
+        self.change(&Request::Pause, true).await
+    }
+
+    /// Lets everything go on that [`Sandbox::pause`] stopped.
+    pub async fn resume(&self) -> Result<(), SandboxError> {
+        self.change(&Request::Resume, false).await
+    }
+
+    /// Whether it stands still.
+    pub fn is_paused(&self) -> bool {
+        self.pausing().is_paused.load(Ordering::SeqCst) && !self.guest().is_disposed()
+    }
+
+    async fn change(&self, request: &Request, to: bool) -> Result<(), SandboxError> {
+        if self.assurance() < Assurance::Namespace {
+            let message =
+                format!("the backend {} has no hold on all processes of a sandbox at once", self.backend());
+            return Err(
+                SandboxError::unavailable("pause_without_wall", message).hint("use `--backend native`")
+            );
+        }
+        let _one = self.pausing().changing.lock().await;
+        let (_to, mut from) = self.request(request).await?;
+        match from.receive_message().await? {
+            Reply::Done => {}
+            Reply::Failed(fault) => {
+                let errno = Errno::from_raw_os_error(fault.errno);
+                let message = format!("cannot {} the sandbox: {errno}", fault.doing);
+                return Err(SandboxError::runtime("pause_failed", message).hint("try again"));
+            }
+            _ => return Err(broken_stream()),
+        }
+        self.pausing().is_paused.store(to, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// A command for a sandbox that stands still.
+pub(crate) fn paused() -> SandboxError {
+    SandboxError::runtime("sandbox_paused", "the sandbox is paused, and no command starts in it")
+        .hint("resume it first")
+}

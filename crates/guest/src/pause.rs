@@ -1,0 +1,116 @@
+//! Stopping everybody, and letting them go on.
+//!
+//! `kill(-1, SIGSTOP)` by process 1 means every process of its namespace but itself. It is atomic against forks: the kernel
+//! goes through all processes under `tasklist_lock`, a new one is entered under the same lock, and one that is being made meanwhile
+//! gets the signal as its first (`multiprocess` in kernel/fork.c). No process can block, ignore or handle it. So nobody escapes, and afterwards
+//! nobody forks: the list of processes stands still.
+//!
+//! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
+//! their children do, and go on after them.
+
+use crate::tree::{self, Process};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{Pid, Signal, getpid};
+use belljar_sys::signal::signal_all;
+use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether everybody is stopped.
+#[derive(Default)]
+pub(crate) struct Pause {
+    state: RwLock<State>,
+}
+
+#[derive(Default)]
+pub(crate) enum State {
+    #[default]
+    Going,
+    /// These were stopped already, by somebody inside, and stay so.
+    Paused(HashSet<Process>),
+}
+
+impl Pause {
+    /// For as long as it takes to start a command: nobody pauses meanwhile. `None` while paused.
+    pub(crate) fn going(&self) -> Option<RwLockReadGuard<'_, State>> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(*state, State::Going).then_some(state)
+    }
+
+    /// Stops everybody.
+    pub(crate) fn pause(&self) -> Result<(), Errno> {
+        if getpid() != Pid::INIT {
+            return Err(Errno::PERM);
+        }
+        let mut state = self.change()?;
+        if let State::Paused(_) = *state {
+            return Ok(());
+        }
+        let stopped = tree::below_us().into_iter().filter(|seen| seen.is_stopped()).map(|seen| seen.process);
+        let stopped = stopped.collect();
+        stop_parents_first();
+        match signal_all(Signal::STOP) {
+            // There is nobody.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(errno) => return Err(errno),
+        }
+        *state = State::Paused(stopped);
+        wait_until_still();
+        Ok(())
+    }
+
+    /// Lets them go on.
+    pub(crate) fn resume(&self) -> Result<(), Errno> {
+        let mut state = self.change()?;
+        if let State::Paused(stopped) = std::mem::take(&mut *state) {
+            // Parents come first in it.
+            for seen in tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process)) {
+                tree::signal(seen.process, Signal::CONT);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for commands that are being started, but not for ever: somebody inside may have stopped one.
+    fn change(&self) -> Result<RwLockWriteGuard<'_, State>, Errno> {
+        let start = Instant::now();
+        loop {
+            match self.state.try_write() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if start.elapsed() > PATIENCE => return Err(Errno::BUSY),
+                Err(TryLockError::WouldBlock) => thread::sleep(STEP),
+            }
+        }
+    }
+}
+
+/// Stops those that are there, one generation after the other. Who comes into being meanwhile is met by what follows.
+fn stop_parents_first() {
+    let start = Instant::now();
+    for generation in tree::generations_below_us() {
+        for process in &generation {
+            tree::signal(*process, Signal::STOP);
+        }
+        while generation.iter().any(|process| tree::is_going(*process)) && start.elapsed() < COURTESY {
+            thread::sleep(STEP);
+        }
+    }
+}
+
+/// The signal is sent; who runs on another processor sees it at its next way into the kernel. Who hangs in the kernel uses
+/// nothing, and sees it later.
+fn wait_until_still() {
+    let start = Instant::now();
+    while tree::below_us().iter().any(tree::Seen::is_going) && start.elapsed() < PATIENCE {
+        thread::sleep(STEP);
+    }
+}
+
+/// Far longer than a start takes, and far shorter than anybody waits for a pause.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Nothing depends on it but what a shell believes.
+const COURTESY: Duration = Duration::from_millis(200);
+/// Between two looks.
+const STEP: Duration = Duration::from_micros(100);

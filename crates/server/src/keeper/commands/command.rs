@@ -1,0 +1,196 @@
+//! One command: what is known of it, what it wrote, and what can be said to it. Its course is in `course.rs`.
+
+use super::log::Log;
+use super::spill::Spill;
+use super::text;
+use belljar_api::{CommandInfo, CommandResult, CommandState, StreamName};
+use belljar_engine::Input;
+use belljar_spec::SandboxError;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+/// A command that runs or ran.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) number: u64,
+    argv: Vec<String>,
+    terminal: bool,
+    /// How much of each stream an answer may have.
+    collected: u64,
+    started_ms: i64,
+    log: Mutex<Log>,
+    end: OnceLock<End>,
+    progress: watch::Sender<Progress>,
+    words: mpsc::Sender<Word>,
+    stdin_open: AtomicBool,
+    pub(super) abort: Notify,
+}
+
+/// How it ended.
+#[derive(Debug)]
+struct End {
+    at_ms: i64,
+    result: CommandResult,
+}
+
+/// How far it is. Whoever follows waits for the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Progress {
+    pub(crate) cursor: u64,
+    pub(crate) ended: bool,
+}
+
+/// Something to be said to it.
+#[derive(Debug)]
+pub(super) enum Word {
+    Input(Input),
+    /// Everything before this was said.
+    Said(oneshot::Sender<()>),
+}
+
+/// What is fixed when it starts.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    pub(super) argv: Vec<String>,
+    pub(super) terminal: bool,
+    pub(super) stdin_open: bool,
+    /// How much of each stream is kept.
+    pub(super) kept: u64,
+    /// How much of each stream an answer may have.
+    pub(super) collected: u64,
+}
+
+impl Command {
+    pub(super) fn new(number: u64, terms: Terms, spill: Arc<Spill>) -> (Arc<Command>, mpsc::Receiver<Word>) {
+        let (words, heard) = mpsc::channel(WORDS);
+        let command = Command {
+            number,
+            argv: terms.argv,
+            terminal: terms.terminal,
+            collected: terms.collected,
+            started_ms: crate::keeper::now_ms(),
+            log: Mutex::new(Log::new(spill, terms.kept)),
+            end: OnceLock::new(),
+            progress: watch::Sender::default(),
+            words,
+            stdin_open: AtomicBool::new(terms.stdin_open),
+            abort: Notify::new(),
+        };
+        (Arc::new(command), heard)
+    }
+
+    pub(crate) fn id(&self) -> String {
+        format!("cmd_{}", self.number)
+    }
+
+    /// Without its output.
+    pub(crate) fn info(&self) -> CommandInfo {
+        let end = self.end.get();
+        CommandInfo {
+            id: self.id(),
+            argv: self.argv.clone(),
+            state: if end.is_some() { CommandState::Ended } else { CommandState::Running },
+            terminal: self.terminal,
+            started_ms: self.started_ms,
+            ended_ms: end.map(|end| end.at_ms),
+            result: end.map(|end| end.result.clone()),
+            cursor: self.log().cursor(),
+        }
+    }
+
+    /// With its output, as much as an answer may have.
+    pub(crate) fn told(&self) -> CommandInfo {
+        let mut info = self.info();
+        if let Some(result) = &mut info.result {
+            let log = self.log();
+            let mut streams = [Vec::new(), Vec::new()];
+            let mut place = log.place(0);
+            while let Ok(Some(piece)) = log.read(&mut place, text::PIECE) {
+                let kept = &mut streams[usize::from(piece.stream == StreamName::Stderr)];
+                let room = usize::try_from(self.collected).unwrap_or(usize::MAX) - kept.len();
+                result.output_truncated |= piece.bytes.len() > room;
+                kept.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
+            }
+            drop(log);
+            let [stdout, stderr] = streams.map(text::told);
+            (result.stdout, result.stdout_base64) = stdout;
+            (result.stderr, result.stderr_base64) = stderr;
+        }
+        info
+    }
+
+    pub(crate) fn result(&self) -> Option<&CommandResult> {
+        self.end.get().map(|end| &end.result)
+    }
+
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To wait for what comes.
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    pub(crate) async fn ended(&self) {
+        // The sender is ours.
+        let _ = self.progress().wait_for(|progress| progress.ended).await;
+    }
+
+    /// Kills it and everything that descends from it.
+    pub(crate) fn kill(&self) {
+        self.abort.notify_one();
+    }
+
+    /// Says something to it. Waits while it does not listen.
+    pub(crate) async fn say(&self, input: Input) -> Result<(), SandboxError> {
+        let is_stdin = matches!(input, Input::Bytes(_) | Input::End);
+        if is_stdin && !self.stdin_open.load(Ordering::Relaxed) {
+            return Err(SandboxError::runtime(
+                "stdin_closed",
+                format!("the standard input of {} is closed", self.id()),
+            )
+            .hint("start the command with `stdin_open`"));
+        }
+        if input == Input::End {
+            self.stdin_open.store(false, Ordering::Relaxed);
+        }
+        self.words.send(Word::Input(input)).await.map_err(|_| self.over())
+    }
+
+    /// Ready when it was told everything that was said before this.
+    pub(crate) async fn said(&self) -> Result<(), SandboxError> {
+        let (said, heard) = oneshot::channel();
+        self.words.send(Word::Said(said)).await.map_err(|_| self.over())?;
+        heard.await.map_err(|_| self.over())
+    }
+
+    /// Adds output. An error: there is no room.
+    pub(super) fn wrote(&self, stream: StreamName, bytes: &[u8]) -> io::Result<()> {
+        let mut log = self.log();
+        let outcome = log.append(stream, bytes);
+        let cursor = log.cursor();
+        drop(log);
+        self.progress.send_if_modified(|progress| std::mem::replace(&mut progress.cursor, cursor) != cursor);
+        outcome
+    }
+
+    pub(super) fn finish(&self, result: CommandResult) {
+        let mut log = self.log();
+        log.close();
+        let cursor = log.cursor();
+        drop(log);
+        if self.end.set(End { at_ms: crate::keeper::now_ms(), result }).is_ok() {
+            self.progress.send_replace(Progress { cursor, ended: true });
+        }
+    }
+
+    fn over(&self) -> SandboxError {
+        SandboxError::runtime("command_ended", format!("{} has ended", self.id()))
+    }
+}
+
+/// How many pieces of standard input may wait for a command that reads slowly.
+const WORDS: usize = 2;

@@ -1,0 +1,163 @@
+//! The course of a command, from its start to its end, whoever listens.
+//!
+//! ```text
+//! spawned --bytes--> log ... --ended--> result
+//!    \--time is up, or somebody wants its end--> the whole tree is killed --> result
+//! ```
+
+use super::command::{Command, Word};
+use super::registry::Registry;
+use crate::keeper::Kept;
+use crate::keeper::kept::GONE;
+use belljar_api::{ApiError, CommandResult, StreamName};
+use belljar_engine::{ExecOutput, Input, Inputs, Output, Running, Sandbox};
+use belljar_spec::{LimitHit, SandboxError};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+/// What a command is started with.
+pub(super) struct Start {
+    pub(super) command: belljar_spec::Command,
+    /// Standard input that is known beforehand.
+    pub(super) stdin: Vec<u8>,
+    /// More of it comes.
+    pub(super) stdin_open: bool,
+}
+
+/// Runs it to its end.
+pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, words: mpsc::Receiver<Word>) {
+    let registry = &kept.commands;
+    let result = match follow(&command, registry, &kept.sandbox, start, words).await {
+        Ok(result) => result,
+        Err(error) => {
+            if error.code == GONE {
+                kept.doubt();
+            }
+            broken(&command, &error, registry.is_closing())
+        }
+    };
+    command.finish(result);
+    registry.ended(command.number);
+}
+
+async fn follow(
+    command: &Command,
+    registry: &Registry,
+    sandbox: &Sandbox,
+    start: Start,
+    words: mpsc::Receiver<Word>,
+) -> Result<CommandResult, SandboxError> {
+    let time = start.command.timeout.unwrap_or(sandbox.limits().wall_time.value).min(FOR_EVER);
+    let deadline = Instant::now() + time;
+    let Running { mut events, inputs } = sandbox.spawn(&start.command).await?;
+    let killed = Notify::new();
+    let mut speaking = std::pin::pin!(speak(inputs, start, words, &killed));
+    let (mut timed_out, mut aborted) = (false, false);
+    let mut last_word = None;
+    let ended = loop {
+        let output = tokio::select! {
+            biased;
+            () = command.abort.notified(), if last_word.is_none() => { aborted = true; None }
+            () = sleep_until(last_word.unwrap_or(deadline)) => {
+                if last_word.is_some() {
+                    return Err(deaf());
+                }
+                timed_out = true;
+                None
+            }
+            output = events.next() => Some(output?),
+            () = &mut speaking => None,
+        };
+        if (timed_out || aborted) && last_word.is_none() {
+            killed.notify_one();
+            last_word = Some(Instant::now() + PATIENCE);
+        }
+        match output {
+            None => {}
+            Some(Output::Stdout(bytes)) => wrote(command, registry, StreamName::Stdout, &bytes),
+            Some(Output::Stderr(bytes)) => wrote(command, registry, StreamName::Stderr, &bytes),
+            Some(Output::Ended(ended)) => break ended,
+        }
+    };
+    Ok(result(ended, command.log().is_truncated(), timed_out, aborted))
+}
+
+/// Says everything that is to be said, until it is to be killed. Never ends: whoever drops this kills the command.
+async fn speak(mut inputs: Inputs, start: Start, mut words: mpsc::Receiver<Word>, killed: &Notify) {
+    tokio::select! {
+        biased;
+        // Half a word may have been said. Nothing is said after it.
+        () = killed.notified() => {}
+        () = say(&mut inputs, start, &mut words) => {}
+    }
+    inputs.kill().await;
+    pending().await
+}
+
+async fn say(inputs: &mut Inputs, start: Start, words: &mut mpsc::Receiver<Word>) {
+    if !start.stdin.is_empty() {
+        // Whoever reads its output learns that it has gone.
+        let _ = inputs.send(Input::Bytes(start.stdin)).await;
+    }
+    if !start.stdin_open {
+        let _ = inputs.send(Input::End).await;
+    }
+    while let Some(word) = words.recv().await {
+        match word {
+            Word::Input(input) => drop(inputs.send(input).await),
+            Word::Said(said) => drop(said.send(())),
+        }
+    }
+    pending().await
+}
+
+/// Keeps what was written; the oldest output of others goes before the newest of this one.
+fn wrote(command: &Command, registry: &Registry, stream: StreamName, bytes: &[u8]) {
+    while command.wrote(stream, bytes).is_err() {
+        if !registry.make_room() {
+            command.log().truncate();
+            return;
+        }
+    }
+}
+
+fn result(ended: ExecOutput, truncated: bool, timed_out: bool, aborted: bool) -> CommandResult {
+    let limit = timed_out.then_some(LimitHit::Timeout).or(ended.limit);
+    let limit = limit.or(truncated.then_some(LimitHit::OutputTruncated));
+    CommandResult {
+        exit_code: ended.exit_code,
+        signal: ended.signal,
+        timed_out,
+        aborted,
+        output_truncated: truncated,
+        limit: limit.map(|limit| limit.as_str().to_string()),
+        not_started: ended.not_started,
+        ..CommandResult::default()
+    }
+}
+
+/// Not the command's own end: it could not be started, or its sandbox ended.
+fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResult {
+    let log = command.log();
+    let sandbox_gone = matches!(error.code, "guest_gone" | "disposed" | "guest_deaf");
+    CommandResult {
+        aborted: closing && sandbox_gone,
+        output_truncated: log.is_truncated(),
+        not_started: (!sandbox_gone).then(|| error.message.clone()),
+        error: Some(ApiError::from(error)),
+        ..CommandResult::default()
+    }
+}
+
+fn deaf() -> SandboxError {
+    SandboxError::runtime("guest_deaf", "the sandbox did not end a command that it was told to end")
+        .hint("delete the sandbox: that always works")
+}
+
+/// Longer than anybody waits, and still a time that can be added to another.
+const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
+/// How long the guest may take to kill a tree.
+const PATIENCE: Duration = Duration::from_secs(10);

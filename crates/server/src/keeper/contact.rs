@@ -1,0 +1,77 @@
+//! `keeper.json`: how a keeper is reached, and what it keeps. Written when it is ready, readable by its user alone.
+
+use belljar_api::ApiError;
+use belljar_fleet::{Alive, Place};
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// What is in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// The name of its abstract socket.
+    pub address: String,
+    /// What a request has to show, as `x-belljar-keeper`.
+    pub token: String,
+    pub pid: u32,
+    /// Of belljar.
+    pub version: String,
+    pub alive: Alive,
+}
+
+impl Contact {
+    /// What the keeper of this place wrote; nothing where it wrote nothing yet, or is no keeper any more.
+    pub fn read(place: &Place) -> io::Result<Option<Contact>> {
+        match std::fs::read(place.keeper()) {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.address)?)
+    }
+
+    pub(super) fn write(&self, place: &Place) -> io::Result<()> {
+        write_whole(&place.keeper(), &serde_json::to_vec(self)?)
+    }
+}
+
+/// Where a keeper says why it could not begin: `failed.json`, an [`ApiError`].
+pub fn failed(place: &Place) -> PathBuf {
+    place.directory().join("failed.json")
+}
+
+pub(super) fn write_failed(place: &Place, error: &SandboxError) -> io::Result<()> {
+    write_whole(&failed(place), &serde_json::to_vec(&ApiError::from(error))?)
+}
+
+/// A socket that nobody else can have taken, nor guess: its name, and who listens there.
+pub(super) fn listen() -> io::Result<(String, UnixListener)> {
+    let address = format!("belljar-keeper-{}", random_hex()?);
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address)?)?;
+    Ok((address, listener))
+}
+
+/// 32 hexadecimal digits.
+pub(super) fn random_hex() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// There as a whole or not at all, for us alone.
+fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    let mut file =
+        std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+    file.write_all(text)?;
+    std::fs::rename(&beside, path)
+}

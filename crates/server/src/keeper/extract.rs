@@ -1,0 +1,82 @@
+//! What comes with a request, understood or refused in belljar's own words.
+
+use super::failure::Failure;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use belljar_spec::SandboxError;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+/// What stands behind the `?`.
+pub(crate) struct Asked<T>(pub(crate) T);
+
+/// Which part of a list.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Part {
+    pub(crate) limit: Option<usize>,
+    pub(crate) after: Option<String>,
+}
+
+impl Part {
+    /// How many; a hundred where nothing is said.
+    pub(crate) fn limit(&self) -> Result<usize, SandboxError> {
+        match self.limit {
+            None => Ok(USUAL_PART),
+            Some(limit @ 1..=MOST_PART) => Ok(limit),
+            Some(_) => Err(invalid(format!("`limit` must be from 1 to {MOST_PART}"))),
+        }
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Body<T>, Failure> {
+        let bytes = axum::body::Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| too_long(&rejection))?;
+        match serde_json::from_slice(&bytes) {
+            Ok(body) => Ok(Body(body)),
+            Err(error) => Err(invalid(format!("the body is not what it should be: {error}")).into()),
+        }
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Asked<T>, Failure> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(asked)) => Ok(Asked(asked)),
+            Err(error) => {
+                Err(invalid(format!("the query is not what it should be: {}", error.body_text())).into())
+            }
+        }
+    }
+}
+
+/// A request that makes no sense.
+pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
+    SandboxError::policy("request_invalid", message)
+}
+
+fn too_long(rejection: &BytesRejection) -> Failure {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
+        return SandboxError::policy("body_too_large", message)
+            .hint("send standard input with `stdin_open`, and files with PUT")
+            .into();
+    }
+    invalid("the body did not come whole").into()
+}
+
+/// The longest body, but for files and standard input that comes later.
+pub(crate) const MOST_BODY: usize = 16 << 20;
+const USUAL_PART: usize = 100;
+const MOST_PART: usize = 1000;

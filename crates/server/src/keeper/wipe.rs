@@ -1,0 +1,25 @@
+//! What a sandbox kept beside its place goes with it, where it is not to live again.
+
+use super::noise;
+use belljar_engine::{Changes, Sandbox, clone, layer};
+
+/// Removes the layer or the clone of a sandbox that was disposed of. A shelf is its repository's, not the sandbox's: it stays.
+pub(super) fn wipe(sandbox: &Sandbox) {
+    let Ok(state) = belljar_audit::state_directory() else { return };
+    let outcome = match sandbox.changes() {
+        Some(Ok(Changes::Layer { id, .. })) => discard(&layer::Layers::at(&state), &id.to_string()),
+        Some(Ok(Changes::Clone { id, .. })) => clone::remove(&state, id).map_err(|error| error.to_string()),
+        Some(Ok(Changes::None | Changes::Folder(_) | Changes::Shelf { .. })) | None => Ok(()),
+        Some(Err(error)) => Err(error.to_string()),
+    };
+    if let Err(error) = outcome {
+        noise::say(&format!("what the sandbox kept could not be removed: {error}"));
+    }
+}
+
+fn discard(layers: &layer::Layers, id: &str) -> Result<(), String> {
+    for found in layers.beginning(id).map_err(|error| error.to_string())? {
+        found.hold().and_then(layer::Held::discard).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

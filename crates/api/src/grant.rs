@@ -25,7 +25,7 @@ pub struct GrantRules {
     pub secrets: Vec<String>,
     /// Volumes that may be used: exact, or a prefix that ends in `*`.
     pub volumes: Vec<String>,
-    /// Routes to models, as the configuration has them; a server that is named must be one of `hosts` as well.
+    /// The route to a model that the machine's configuration has.
     pub allow_llm: bool,
     pub limits: LimitCeilings,
     /// How many sandboxes it may hold at the same time.

@@ -15,7 +15,7 @@ mod profile;
 mod sandbox;
 mod socket;
 
-pub use agent::{AgentInfo, AgentRun, RunInfo};
+pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
 pub use capability::{Capabilities, Wall};
 pub use command::{
     Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,
@@ -24,7 +24,7 @@ pub use command::{
 pub use error::{ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
-pub use page::Page;
+pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;
 pub use sandbox::{
     CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,

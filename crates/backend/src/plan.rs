@@ -1,10 +1,11 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::{GitInside, Layout};
+use crate::layout::{Bind, BindKind, GitInside, Layout, Marker};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId, SandboxSpec,
+    Admin, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId,
+    SandboxSpec,
 };
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
@@ -22,6 +23,7 @@ pub struct Plan {
     spec: SandboxSpec,
     view: Option<View>,
     wall: Wall,
+    backend: Option<BackendName>,
     first: Option<FirstRequest>,
     way_out: Option<WayOut>,
     authority: Option<String>,
@@ -43,6 +45,15 @@ pub struct WayOut {
     pub resolver: Option<IpAddr>,
 }
 
+/// A part of the host that a sandbox sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub source: PathBuf,
+    /// Inside.
+    pub target: String,
+    pub writable: bool,
+}
+
 /// Whether there is something between the sandbox and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wall {
@@ -61,6 +72,7 @@ impl Plan {
             spec,
             view: None,
             wall,
+            backend: None,
             first: None,
             way_out: None,
             authority: None,
@@ -82,6 +94,12 @@ impl Plan {
     /// The same, with its workspace shown like this, instead of the plain folder that the specification names.
     pub fn with_workspace(mut self, view: View) -> Plan {
         self.view = Some(view);
+        self
+    }
+
+    /// The same, behind the wall of this name, which the marker inside says.
+    pub fn behind(mut self, backend: BackendName) -> Plan {
+        self.backend = Some(backend);
         self
     }
 
@@ -129,6 +147,11 @@ impl Plan {
         self.kept_program.as_deref()
     }
 
+    /// Whether there is something between the sandbox and the host.
+    pub fn wall(&self) -> Wall {
+        self.wall
+    }
+
     /// Whether it has one.
     pub fn has_way_out(&self) -> bool {
         self.way_out.is_some()
@@ -147,9 +170,23 @@ impl Plan {
         Ok(&self.layout()?.workspace)
     }
 
+    /// What is seen of the host, in the order in which it is mounted.
+    pub fn seen(&self) -> Result<Vec<Seen>, SandboxError> {
+        let seen = |bind: &Bind| Seen {
+            source: bind.source.clone(),
+            target: format!("/{}", bind.target),
+            writable: bind.kind != BindKind::ReadOnly,
+        };
+        Ok(self.layout()?.binds.iter().map(seen).collect())
+    }
+
     /// The environment that every command starts with.
     pub fn environment(&self) -> Result<&[(OsString, OsString)], SandboxError> {
         Ok(&self.layout()?.environment)
+    }
+
+    pub(crate) fn admin(&self) -> Admin {
+        self.spec.admin
     }
 
     pub(crate) fn nesting(&self) -> Nesting {
@@ -163,7 +200,8 @@ impl Plan {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
                 let git = self.git.as_ref().map(|git| (git, self.kept_program()));
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
-                Layout::for_host_root(self.id, &self.spec, view, resolver, authority, &self.own, git)
+                let marker = Marker { id: self.id, backend: self.backend };
+                Layout::for_host_root(marker, &self.spec, view, resolver, authority, &self.own, git)
             }
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };

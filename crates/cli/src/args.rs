@@ -2,29 +2,43 @@
 
 mod agent;
 mod credentials;
+mod daemon;
+mod kept;
 mod layers;
 mod llm;
 mod place;
 mod publish;
+mod request;
 mod secrets;
 mod settings;
+mod show_run;
 mod workspace;
 
 pub(crate) use agent::{
     AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
     WishArgs,
 };
-pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, ListArgs};
+pub(crate) use daemon::{
+    DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
+    SweepArgs,
+};
+pub(crate) use kept::{
+    AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, LogsArgs, PsArgs,
+    RmArgs, StartArgs, TargetArgs, VolumesArgs, WhichArgs,
+};
+pub(crate) use layers::{ApplyArgs, DiffArgs, DiscardArgs, LayersArgs};
 pub(crate) use llm::{LlmArgs, LlmCommand, LlmSpendArgs};
-pub(crate) use place::{PlaceArgs, workspace};
+pub(crate) use place::{PlaceArgs, variable_of, workspace};
 pub(crate) use publish::PublishArgs;
 pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
+pub(crate) use show_run::ShowRunArgs;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Runs AI agents, and the commands their models write, under glass.
 ///
@@ -33,8 +47,10 @@ use std::ffi::OsString;
 /// of your files elsewhere, and no way to more.
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100)]
-#[command(after_help = "Without a command, `belljar` opens a shell in a sandbox of the current folder.\n\
-    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
+#[command(
+    after_help = "Without a command, `belljar` opens a shell in the sandbox of the current folder, if it has one.\n\
+    Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside."
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -61,7 +77,9 @@ impl Args {
             Some(Command::Diff(options)) => options.json,
             Some(Command::Apply(options)) => options.json,
             Some(Command::Discard(options)) => options.json,
-            Some(Command::List(options)) => options.json,
+            Some(Command::Layers(options)) => options.json,
+            Some(Command::Kept(command)) => command.wants_json(),
+            Some(Command::Daemon(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Publish(options)) => options.json,
@@ -74,6 +92,9 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
             | None => false,
+            // Whatever it prints is for programs.
+            Some(Command::ShowRun(options)) => !options.command_line,
+            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
         }
     }
 }
@@ -101,8 +122,29 @@ pub(crate) enum Command {
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
     Run(RunArgs),
+    /// Open a shell in a folder's sandbox, or in one of its own that goes away with it
+    #[command(
+        after_help = "In a folder that was made ready (`belljar init`, `belljar start`) it joins the folder's sandbox, started \
+        if need be. With flags that say what a sandbox is, or with --once, it is one of its own. Examples:\n  \
+        belljar shell\n  \
+        belljar shell ~/web --branch fix/login\n  \
+        belljar shell --once"
+    )]
+    Shell(Box<ShellArgs>),
+    #[command(flatten)]
+    Kept(KeptCommand),
     /// Open a shell in a sandbox of the current folder
     Shell(ShellArgs),
+    /// Show the sandbox that `run` would make, and start nothing
+    #[command(
+        after_help = "One JSON object: the wall, everything that is mounted, in order; the environment, with placeholders for \
+        secrets; limits, the system call filter, egress rules and protected paths. It comes from what really builds a sandbox.\n\n\
+        Examples:\n  \
+        belljar show-run\n  \
+        belljar show-run --backend bwrap --command-line\n  \
+        belljar show-run --group registries | jq .egress"
+    )]
+    ShowRun(Box<ShowRunArgs>),
     /// Run Claude Code, Codex, opencode, pi, Gemini or an agent of your own in a sandbox
     #[command(after_help = "Examples:\n  \
         belljar agent list\n  \
@@ -143,8 +185,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  belljar discard\n  belljar discard 3f2a --yes")]
     Discard(DiscardArgs),
     /// List what sandboxes changed that is not in their folders
-    #[command(after_help = "Examples:\n  belljar list\n  belljar list --json")]
-    List(ListArgs),
+    #[command(after_help = "Examples:\n  belljar layers\n  belljar layers --json")]
+    Layers(LayersArgs),
     /// Say which walls work here, why not, and what to do; and what tools a sandbox has
     Doctor(DoctorArgs),
     /// Show what was decided for a sandbox, and check that nobody changed it; without a command, list the logs
@@ -197,6 +239,8 @@ pub(crate) enum Command {
         belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
     )]
     Publish(PublishArgs),
+    #[command(flatten)]
+    Daemon(DaemonCommand),
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"
@@ -236,6 +280,12 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Default, ClapArgs)]
 pub(crate) struct ShellArgs {
+    /// The folder [default: the current one]
+    #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
+    pub(crate) folder: Option<PathBuf>,
+    /// A sandbox of its own that goes away with the shell
+    #[arg(long)]
+    pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
 }

@@ -1,5 +1,6 @@
 //! What a person sees when something is wrong: what happened, and what to do next.
 
+use belljar_client::ClientError;
 use belljar_engine::config::Note;
 use belljar_spec::{ErrorKind, SandboxError};
 use std::io::{Write, stdout};
@@ -46,6 +47,25 @@ pub(crate) fn exit_code(error: &SandboxError) -> u8 {
     match error.kind {
         ErrorKind::Policy => REFUSED,
         ErrorKind::Runtime | ErrorKind::Unavailable => FAILED,
+    }
+}
+
+/// What the daemon said, or that it said nothing.
+pub(crate) fn of_client(error: ClientError) -> SandboxError {
+    let kind = match &error {
+        ClientError::Api(error, _) if error.kind == "policy" => ErrorKind::Policy,
+        ClientError::Api(error, _) if error.kind == "unavailable" => ErrorKind::Unavailable,
+        ClientError::NoDaemon { .. } => ErrorKind::Unavailable,
+        ClientError::Api(..) | ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => {
+            ErrorKind::Runtime
+        }
+    };
+    SandboxError {
+        kind,
+        // A word of the daemon, and the last thing that this process says.
+        code: String::leak(error.code().to_string()),
+        message: error.to_string(),
+        hint: error.hint().map(String::from),
     }
 }
 

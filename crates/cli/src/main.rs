@@ -17,14 +17,17 @@ fn main() -> ExitCode {
     };
     let as_json = args.wants_json();
     let outcome = match args.command {
-        None => commands::shell::shell(args::ShellArgs::default()),
-        Some(args::Command::Shell(options)) => commands::shell::shell(options),
+        None => commands::shell::without_words(),
+        Some(args::Command::Shell(options)) => commands::shell::shell(*options),
+        Some(args::Command::Kept(command)) => commands::kept::kept(command),
+        Some(args::Command::Daemon(command)) => commands::daemon::daemon(command),
         Some(args::Command::Run(options)) => commands::run::run(options),
+        Some(args::Command::ShowRun(options)) => commands::show_run::show_run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),
         Some(args::Command::Diff(options)) => commands::layers::diff::diff(options),
         Some(args::Command::Apply(options)) => commands::layers::apply::apply(options),
         Some(args::Command::Discard(options)) => commands::layers::discard::discard(options),
-        Some(args::Command::List(options)) => commands::layers::list::list(options),
+        Some(args::Command::Layers(options)) => commands::layers::list::list(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
         Some(args::Command::Audit(options)) => commands::audit::audit(options),
         Some(args::Command::Publish(options)) => commands::publish::publish(options),

@@ -17,6 +17,7 @@
 mod agents;
 mod attach;
 mod body;
+mod bytes;
 mod call;
 mod client;
 mod commands;
@@ -36,6 +37,7 @@ mod start;
 
 pub use attach::{AttachEvent, AttachInput, Attachment};
 pub use body::Download;
+pub use bytes::{base64, output_bytes};
 pub use client::Client;
 pub use error::ClientError;
 pub use events::Events;

@@ -72,7 +72,9 @@ impl Asked {
         let mut loaded = config::load(self.folder.as_deref(), self.egress)?;
         let protected = loaded.protected().into_iter().map(|path| path.value).chain(self.protect).collect();
         let pushes = loaded.pushes(&self.push);
-        let mut env = Vec::new();
+        // What was said for this sandbox comes later, and wins.
+        let written = loaded.sandbox().env.into_iter();
+        let mut env: Vec<(EnvName, OsString)> = written.map(|(name, value)| (name, value.into())).collect();
         for (name, value) in self.env {
             match value {
                 Value::Text(value) => env.push((name, value)),

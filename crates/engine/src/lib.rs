@@ -27,6 +27,7 @@ mod explain;
 mod faults;
 mod files;
 mod held;
+mod kept;
 mod llm;
 mod machine;
 mod pause;
@@ -43,7 +44,7 @@ mod watch;
 mod way_out;
 mod workspace;
 
-pub use engine::{Engine, Stage, WallReport, Watcher};
+pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};
@@ -63,4 +64,5 @@ pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, T
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
+pub use belljar_workspace::remove::remove as remove_tree;
 pub use belljar_workspace::{clone, layer, shelf, touched};

@@ -8,7 +8,7 @@ use belljar_audit::{AuditError, Event, Log};
 use belljar_backend::new_id;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
-use belljar_spec::{BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Admin, BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -86,13 +86,20 @@ pub(crate) fn full() -> SandboxError {
 }
 
 /// What was asked for that makes the sandbox weaker.
-fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
+pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
     let mut loosened = Vec::new();
     if matches!(backend, BackendName::Host | BackendName::Container) {
         loosened.push(format!("backend {backend}: no wall"));
     }
     if spec.nesting == Nesting::Allowed {
         loosened.push("user namespaces inside".to_string());
+    }
+    match spec.admin {
+        Admin::No => {}
+        Admin::User => loosened.push("an administrator: no marker, no protected paths".to_string()),
+        Admin::Root => {
+            loosened.push("an administrator, root inside: no marker, no protected paths".to_string())
+        }
     }
     if let Some(policy) = &spec.egress {
         if policy.mode == Mode::Open {

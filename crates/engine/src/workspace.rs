@@ -1,12 +1,13 @@
 //! A sandbox's workspace: made ready before it starts, put in order after it ended.
 
+use crate::kept;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_backend::new_id;
 use belljar_gateway::SecretStore;
 use belljar_spec::git::{BranchName, PushLimits};
-use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, View, WorkspaceMode};
-use belljar_spec::{Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode};
+use belljar_spec::{Admin, Compare, SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
@@ -75,11 +76,37 @@ impl Workspace {
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
         let mut workspace = Workspace::made(spec, state, secrets)?;
+        if spec.admin != Admin::No
+            && let Some(view) = &mut workspace.view
+        {
+            // The one whose machine it is may change what an agent may not.
+            view.shields.clear();
+            view.git.iter_mut().for_each(|git| git.shields.clear());
+        }
         // A layer is itself what is different.
         if spec.compare == Compare::Yes && !matches!(workspace.held, What::Layer(_)) {
             workspace.look = workspace.view.as_ref().map(Look::at);
         }
         Ok(workspace)
+    }
+
+    /// The same for a sandbox that is only described. What it takes is taken away by [`Workspace::finish`], since nobody works in
+    /// it; where that would be much, it is refused.
+    pub(crate) fn sketch(
+        spec: &SandboxSpec,
+        state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+    ) -> Result<Workspace, SandboxError> {
+        match &spec.mode {
+            WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
+                Workspace::prepare(spec, state, secrets)
+            }
+            WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
+                let message = "a worktree or a clone has to be made before anything can be said of it";
+                Err(SandboxError::unavailable("cannot_describe", message)
+                    .hint("leave `--branch` and `--clone` away to see the rest"))
+            }
+        }
     }
 
     fn made(
@@ -111,9 +138,10 @@ impl Workspace {
                         .hint("use `--branch NAME`, or an overlay of the main worktree"));
                 }
                 let layers = Layers::at(&state()?);
-                let held = match layer {
-                    None => layers.create(&view.folder, &spec.protected)?,
-                    Some(name) => find(&layers, name, &view.folder)?.hold()?,
+                let held = match (layer, kept::work_of(spec)) {
+                    (Some(name), _) => find(&layers, name, &view.folder)?.hold()?,
+                    (None, Some(work)) => continued(&layers, work, &view.folder, &spec.protected)?,
+                    (None, None) => layers.create(&view.folder, &spec.protected)?,
                 };
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
@@ -130,7 +158,8 @@ impl Workspace {
                 Ok(Workspace::new(Some(view), Some(repository), held))
             }
             WorkspaceMode::Clone(wanted) => {
-                let (id, state) = (new_id()?, state()?);
+                // One that was made before is gone on with.
+                let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
                 let token = token(&wanted.url, &spec.credentials, secrets)?;
                 let made = clone::make(&state, id, wanted, token)?;
                 let view = protect::view(&made.folder, &spec.protected)?;
@@ -258,10 +287,23 @@ fn checked_out(view: &View) -> Option<Repository> {
     }
 }
 
+/// The layer that a kept sandbox had in its last life, or a new one.
+fn continued(
+    layers: &Layers,
+    work: SandboxId,
+    folder: &Path,
+    protected: &[ProtectedPath],
+) -> Result<Held, SandboxError> {
+    match layers.beginning(&work.to_string())?.is_empty() {
+        true => Ok(layers.create_as(kept::layer_of(work), folder, protected)?),
+        false => Ok(find(layers, &work.to_string(), folder)?.hold()?),
+    }
+}
+
 /// The layer that was named, if it is one of this folder.
 fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxError> {
     let mut found = layers.beginning(name)?;
-    let hint = "`belljar list` shows what there is";
+    let hint = "`belljar layers` shows what there is";
     match (found.pop(), found.len()) {
         (None, _) => {
             let message = format!("there is no layer `{}`", name.escape_debug());

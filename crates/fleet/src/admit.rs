@@ -5,7 +5,9 @@
 //! sum: modes of egress and ceilings hold whoever asked.
 
 use crate::caller::means;
-use belljar_api::{EgressRequest, GrantRules, LimitCeilings, LimitsRequest, SandboxRequest};
+use belljar_api::{
+    EgressRequest, GrantRules, LimitCeilings, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
+};
 use belljar_spec::egress::{HostPattern, Mode, Rule, RuleSource, group};
 use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, SandboxError, parse_time};
 use std::fmt::Display;
@@ -14,55 +16,53 @@ use std::str::FromStr;
 
 /// What the caller wrote.
 pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
-    walls(&asked)?;
+    // Taken apart, so that a word that is new is not let through unseen.
+    let SandboxRequest {
+        backend,
+        at_least: _,
+        workspace,
+        egress,
+        llm,
+        secrets,
+        web_search,
+        github,
+        env,
+        limits: _,
+        ports: _,
+        nested,
+        volumes,
+        admin,
+        root,
+    } = &mut asked;
+    wall(backend.as_deref())?;
+    let is_route = |llm: &LlmRequest| llm.key.is_some() || llm.url.as_ref().is_some_and(|url| url != "off");
     for (is_asked, field) in [
-        (asked.nested, "nested"),
-        (asked.admin, "admin"),
-        (asked.root, "root"),
-        (asked.workspace.clone.is_some(), "workspace.clone"),
+        (*nested, "nested"),
+        (*admin, "admin"),
+        (*root, "root"),
+        (github.is_some(), "github"),
+        // A key of this machine would go wherever the caller says.
+        (llm.as_ref().is_some_and(is_route), "llm.url"),
     ] {
         if is_asked {
             return Err(for_the_owner(field));
         }
     }
-    let folders = Folders::of(rules);
-    let workspace = &mut asked.workspace;
-    let named = workspace.folder.iter_mut().map(|path| ("workspace.folder", path));
-    let read = workspace.ro.iter_mut().map(|path| ("workspace.ro", path));
-    let written = workspace.rw.iter_mut().map(|path| ("workspace.rw", path));
-    for (field, path) in named.chain(read).chain(written) {
-        *path = folders.judge(field, path)?;
+    if llm.as_ref().is_some_and(|llm| llm.url.is_none()) && !rules.allow_llm {
+        return Err(SandboxError::policy("llm_not_granted", "this grant does not allow routes to models"));
     }
-    names(rules, &asked.egress)?;
-    let variables = asked.env.values().filter_map(|value| value.strip_prefix("secret:"));
-    for secret in asked.secrets.iter().map(String::as_str).chain(variables) {
+    folders(rules, workspace)?;
+    names(rules, egress)?;
+    let variables = env.values().filter_map(|value| value.strip_prefix("secret:"));
+    let searches = web_search.iter().map(|name| if name == "auto" { "*" } else { name });
+    for secret in secrets.iter().map(String::as_str).chain(variables).chain(searches) {
         if !rules.secrets.iter().any(|pattern| means(pattern, secret)) {
             return Err(over("secret_not_granted", "secrets", secret));
         }
     }
-    if let Some(search) = &asked.web_search
-        && !rules.secrets.iter().any(|pattern| means(pattern, search))
-    {
-        return Err(over("secret_not_granted", "secrets", search));
-    }
-    if asked.github.is_some() {
-        return Err(for_the_owner("github"));
-    }
-    for volume in asked.volumes.keys() {
+    for volume in volumes.keys() {
         if !rules.volumes.iter().any(|pattern| means(pattern, volume)) {
             return Err(over("volume_not_granted", "volumes", volume));
-        }
-    }
-    if let Some(llm) = &asked.llm {
-        if !rules.allow_llm {
-            return Err(SandboxError::policy(
-                "llm_not_granted",
-                "this grant does not allow routes to models",
-            ));
-        }
-        // Whoever chose both would have any file of the host sent anywhere.
-        if llm.key.is_some() || llm.url.as_ref().is_some_and(|url| url != "off") {
-            return Err(for_the_owner("llm.url"));
         }
     }
     Ok(asked)
@@ -89,12 +89,38 @@ pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<Sa
 }
 
 /// A weaker wall than the namespaces is a profile's to choose, and the owner's.
-fn walls(asked: &SandboxRequest) -> Result<(), SandboxError> {
-    if let Some(backend) = &asked.backend
+fn wall(backend: Option<&str>) -> Result<(), SandboxError> {
+    if let Some(backend) = backend
         && let BackendChoice::Named(name) = understood::<BackendChoice>("backend", backend)?
         && name.assurance() < Assurance::Namespace
     {
         return Err(for_the_owner("backend"));
+    }
+    Ok(())
+}
+
+fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), SandboxError> {
+    let WorkspaceRequest {
+        folder,
+        overlay: _,
+        branch: _,
+        clone,
+        depth: _,
+        same_path: _,
+        ro,
+        rw,
+        protect: _,
+        push: _,
+    } = asked;
+    if clone.is_some() {
+        return Err(for_the_owner("workspace.clone"));
+    }
+    let granted = Folders::of(rules);
+    let named = folder.iter_mut().map(|path| ("workspace.folder", path));
+    let read = ro.iter_mut().map(|path| ("workspace.ro", path));
+    let written = rw.iter_mut().map(|path| ("workspace.rw", path));
+    for (field, path) in named.chain(read).chain(written) {
+        *path = granted.judge(field, path)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Who asks, and what they may. The person whose machine it is may do everything; everybody else has a grant, and what it does not
 //! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
 
+use crate::permission::OWNER;
 use belljar_api::{GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 
@@ -145,9 +146,6 @@ pub(crate) fn means(pattern: &str, word: &str) -> bool {
         None => word == pattern,
     }
 }
-
-/// The holder of everything that the owner holds.
-pub const OWNER: &str = "owner";
 
 #[cfg(test)]
 mod tests {

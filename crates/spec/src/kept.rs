@@ -121,7 +121,7 @@ impl FromStr for VolumePath {
         let is_free = |root: &&str| {
             plain.strip_prefix(*root).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
         };
-        if !ROOTS.iter().any(|root| is_free(&root)) {
+        if !ROOTS.iter().any(|root| is_free(root)) {
             return Err(refused());
         }
         Ok(VolumePath(plain))

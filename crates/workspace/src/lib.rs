@@ -13,7 +13,7 @@ pub mod pack_judge;
 pub mod protect;
 pub mod quarantine;
 pub mod relay;
-mod remove;
+pub mod remove;
 mod settings;
 pub mod shelf;
 pub mod touched;

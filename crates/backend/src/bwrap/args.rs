@@ -1,14 +1,15 @@
 //! A layout as words for bubblewrap.
 
-use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout, USER_ID};
-use crate::native::{DEVICES, Sources};
+use crate::layout::{BindKind, BindOrigin, HOSTNAME, Layout};
+use crate::native::{DEVICES, Sources, user_inside};
+use belljar_spec::Admin;
 use belljar_wire::message::Source;
 
 /// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says
 /// which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
 /// devices, is staged where the guest finds it; `sources` are changed to say so.
-pub(super) fn args(layout: &Layout, sources: &mut Sources) -> Vec<String> {
-    let id = USER_ID.to_string();
+pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<String> {
+    let id = user_inside(admin).to_string();
     let mut args: Vec<String> = [
         "bwrap",
         "--unshare-all",

@@ -1,6 +1,7 @@
 //! The environment of commands: it starts empty, and holds what is listed here and what the caller names.
 
 use super::{HOME, USER, etc};
+use belljar_spec::Admin;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,8 +9,9 @@ use std::path::{Path, PathBuf};
 type Variables = Vec<(OsString, OsString)>;
 
 /// Behind a wall.
-pub(super) fn inside(path: &[PathBuf], tools: &Variables, asked: &Variables) -> Variables {
-    let mut variables = common(OsStr::new(HOME), Path::new("/tmp"));
+pub(super) fn inside(path: &[PathBuf], admin: Admin, tools: &Variables, asked: &Variables) -> Variables {
+    let user = if admin == Admin::Root { "root" } else { USER };
+    let mut variables = common(OsStr::new(HOME), user, Path::new("/tmp"));
     // Entries with a colon were split at it, so they can be joined again.
     variables.push(("PATH".into(), env::join_paths(path).unwrap_or_default()));
     variables.extend(tools.iter().cloned());
@@ -18,17 +20,17 @@ pub(super) fn inside(path: &[PathBuf], tools: &Variables, asked: &Variables) -> 
 
 /// Without one: the host's search path, since its programs are where they are.
 pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
-    let mut variables = common(workspace.as_os_str(), &env::temp_dir());
+    let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir());
     let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     variables.push(("PATH".into(), path));
     override_with(variables, asked)
 }
 
-fn common(home: &OsStr, temporary: &Path) -> Variables {
+fn common(home: &OsStr, user: &str, temporary: &Path) -> Variables {
     vec![
         ("HOME".into(), home.into()),
-        ("USER".into(), USER.into()),
-        ("LOGNAME".into(), USER.into()),
+        ("USER".into(), user.into()),
+        ("LOGNAME".into(), user.into()),
         ("SHELL".into(), shell().into()),
         ("LANG".into(), "C.UTF-8".into()),
         ("TMPDIR".into(), temporary.into()),

@@ -59,15 +59,15 @@ fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {
         ("etc/host.conf", "multi on\n".to_string()),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_string()),
         ("etc/machine-id", format!("{id}{id}\n")),
-        // The prompt says where you are, after whatever the system's own file says.
-        (".bashrc", format!("PS1='{PROMPT}'\n")),
-        (".zshrc", "PROMPT='(belljar) %~ %# '\n".to_string()),
     ];
-    let place = |name: &str| match name.strip_prefix('.') {
-        Some(_) => format!("{}/{name}", super::relative(HOME)),
-        None => name.to_string(),
-    };
-    files.into_iter().map(|(name, content)| (place(name), content.into_bytes())).collect()
+    let home = super::relative(HOME);
+    let at_home = home_files().map(|(name, content)| (format!("{home}/{name}"), content.into_bytes()));
+    files.into_iter().map(|(name, content)| (name.to_string(), content.into_bytes())).chain(at_home).collect()
+}
+
+/// What a home starts with. The prompt says where you are, after whatever the system's own file says.
+pub fn home_files() -> [(&'static str, String); 2] {
+    [(".bashrc", format!("PS1='{PROMPT}'\n")), (".zshrc", "PROMPT='(belljar) %~ %# '\n".to_string())]
 }
 
 /// The rows of a table: columns between `|`, `#` for comments.

@@ -9,6 +9,7 @@ mod etc;
 mod git;
 mod home;
 mod java;
+mod marker;
 mod mounts;
 mod nested;
 mod network;
@@ -16,10 +17,11 @@ mod shared;
 mod sockets;
 mod system;
 mod trust;
+mod volumes;
 mod workspace;
 
 use belljar_spec::workspace::View;
-use belljar_spec::{SandboxError, SandboxId, SandboxSpec, WorkspacePath};
+use belljar_spec::{Admin, SandboxError, SandboxSpec, WorkspacePath};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -27,8 +29,11 @@ use std::path::{Path, PathBuf};
 /// The shell that an interactive command gets, as a path inside.
 pub use environment::shell;
 pub(crate) use etc::HOSTNAME;
+/// What a home starts with.
+pub use etc::home_files;
 /// What git is told inside.
 pub use git::GitInside;
+pub(crate) use marker::Marker;
 pub(crate) use workspace::{Layered, Missing};
 
 /// What a sandbox sees.
@@ -97,7 +102,7 @@ pub(crate) struct PrivateDir {
 impl Layout {
     /// The layout of the `host` root.
     pub(crate) fn for_host_root(
-        id: SandboxId,
+        marker: Marker,
         spec: &SandboxSpec,
         view: Option<&View>,
         resolver: Option<IpAddr>,
@@ -116,7 +121,7 @@ impl Layout {
         shared::refuse_our_own(&shared, own)?;
         let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let (mut binds, mut links) = system::directories();
-        let mut etc = etc::files(id);
+        let mut etc = etc::files(marker.id);
         etc.files.extend(network::files(
             spec.egress.as_ref(),
             resolver,
@@ -137,6 +142,10 @@ impl Layout {
             _ => WORKSPACE.to_string(),
         };
         let mut private = private_directories();
+        if let Some(home) = &spec.home {
+            private.retain(|directory| directory.target != relative(HOME));
+            binds.push(volumes::home(home, own)?);
+        }
         let shown = view.map(|view| workspace::show(&view, &workspace)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
@@ -144,7 +153,9 @@ impl Layout {
         }
         let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
+        binds.extend(volumes::mounted(&spec.volumes, own, &binds)?);
         binds.extend(shown.holds(&binds)?);
+        binds.extend(kernel_switches(spec.admin));
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
         masks.extend(home::below_system(&binds));
         masks.extend(mounts::of_the_kernel(&binds));
@@ -152,10 +163,10 @@ impl Layout {
 
         let environment = {
             let tools = [home.variables, trust, git].concat();
-            environment::inside(&home.path, &tools, &asked_environment(spec))
+            environment::inside(&home.path, spec.admin, &tools, &asked_environment(spec))
         };
         let missing = shown.missing();
-        let files = [etc.files, shown.files].concat();
+        let files = [etc.files, shown.files, Vec::from_iter(marker.file(spec))].concat();
         let layers = shown.layers;
         Ok(Layout { binds, layers, missing, links, files, private, masks, workspace, environment })
     }
@@ -174,6 +185,12 @@ impl Layout {
             );
             return Err(SandboxError::unavailable("share_without_wall", message)
                 .hint("leave `--ro` and `--rw` away, or use `--backend native`"));
+        }
+        volumes::refuse_without_wall(spec)?;
+        if spec.admin == Admin::Root {
+            let message = "without a wall nobody can be root inside and nobody outside";
+            return Err(SandboxError::unavailable("root_without_wall", message)
+                .hint("leave `root` away, or use the backend `native`"));
         }
         let named = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
@@ -203,6 +220,13 @@ impl Layout {
         let devices = ["dev".to_string(), "proc".to_string()];
         private.chain(shared).chain(devices).map(|path| format!("/{path}")).collect()
     }
+}
+
+/// Root of a user namespace owns the switches of its network, with or without capabilities: for that root they are read-only.
+fn kernel_switches(admin: Admin) -> Option<Bind> {
+    let (source, target) = ("/proc/sys".into(), "proc/sys".to_string());
+    let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Held);
+    (admin == Admin::Root).then_some(Bind { source, target, kind, origin })
 }
 
 /// Where a path of the host is seen inside, if it is: by the last bind that holds it.
@@ -245,3 +269,5 @@ pub(crate) const HOME: &str = "/home/agent";
 pub(crate) const USER: &str = "agent";
 /// The sandbox user's id, and that of its group.
 pub(crate) const USER_ID: u32 = 1000;
+/// Root's.
+pub(crate) const ROOT_ID: u32 = 0;

@@ -1,7 +1,7 @@
 //! Who the sandbox's users are outside.
 
-use crate::layout::{Layered, USER_ID};
-use belljar_spec::{SandboxError, SandboxId};
+use crate::layout::{Layered, ROOT_ID, USER_ID};
+use belljar_spec::{Admin, SandboxError, SandboxId};
 use belljar_sys::launch::{Dying, with_user_namespace};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,29 +19,39 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// One user: us. All that an ordinary user can have.
-    Own { uid: u32, gid: u32 },
+    Own { uid: u32, gid: u32, inside: u32 },
     /// A range of ids that belong to nobody.
-    Range { first: u32 },
+    Range { first: u32, inside: u32 },
 }
 
 impl Identity {
     /// A range derived from the sandbox's id when we are root and have it to give; otherwise ours. Root in a rootless
     /// container is an ordinary user under another name.
-    pub(crate) fn choose(id: SandboxId) -> Identity {
+    pub(crate) fn choose(id: SandboxId, admin: Admin) -> Identity {
+        let inside = user_inside(admin);
         let first = FIRST_RANGE + (id.as_u64() % RANGES) as u32 * RANGE;
         let has_range = |map: &str| fs::read_to_string(map).is_ok_and(|map| maps(&map, first, RANGE));
         if geteuid().is_root() && has_range("/proc/self/uid_map") && has_range("/proc/self/gid_map") {
-            Identity::Range { first }
+            Identity::Range { first, inside }
         } else {
-            Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+            Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw(), inside }
         }
     }
 
     /// The sandbox's user, as the host knows it.
     pub(crate) fn user_on_host(self) -> (u32, u32) {
         match self {
-            Identity::Own { uid, gid } => (uid, gid),
-            Identity::Range { first } => (first + USER_ID, first + USER_ID),
+            Identity::Own { uid, gid, .. } => (uid, gid),
+            Identity::Range { first, inside } => (first + inside, first + inside),
+        }
+    }
+
+    /// Who else there is in a range: its root, or where the user is that, its usual user.
+    fn other_on_host(self) -> u32 {
+        match self {
+            Identity::Own { uid, .. } => uid,
+            Identity::Range { first, inside: ROOT_ID } => first + USER_ID,
+            Identity::Range { first, .. } => first + ROOT_ID,
         }
     }
 
@@ -50,22 +60,30 @@ impl Identity {
         match self {
             // The map has made it so; its groups an ordinary user cannot shed.
             Identity::Own { .. } => None,
-            Identity::Range { .. } => Some(Step::BecomeUser { uid: USER_ID, gid: USER_ID }),
+            Identity::Range { inside, .. } => Some(Step::BecomeUser { uid: inside, gid: inside }),
         }
     }
 
     /// Writes the maps of a namespace that waits at its gate.
     pub(super) fn write_maps(self, pid: u32) -> Result<(), Errno> {
         let (uids, gids) = match self {
-            Identity::Own { uid, gid } => {
+            Identity::Own { uid, gid, inside } => {
                 // Without this an ordinary user could shed a group that denies it something: user_namespaces(7).
                 write(pid, "setgroups", "deny")?;
-                (format!("{USER_ID} {uid} 1"), format!("{USER_ID} {gid} 1"))
+                (format!("{inside} {uid} 1"), format!("{inside} {gid} 1"))
             }
-            Identity::Range { first } => (format!("0 {first} {RANGE}"), format!("0 {first} {RANGE}")),
+            Identity::Range { first, .. } => (format!("0 {first} {RANGE}"), format!("0 {first} {RANGE}")),
         };
         write(pid, "uid_map", &uids)?;
         write(pid, "gid_map", &gids)
+    }
+}
+
+/// The sandbox's user, as the sandbox knows it.
+pub(crate) fn user_inside(admin: Admin) -> u32 {
+    match admin {
+        Admin::No | Admin::User => USER_ID,
+        Admin::Root => ROOT_ID,
     }
 }
 
@@ -136,10 +154,11 @@ fn mount_mapped(
     let tree = mount::clone_tree(CWD, &name).map_err(|errno| failed("mount", errno))?;
     let owner = stat(owned_like).map_err(|errno| failed("look at", errno))?;
     let (uid, gid) = identity.user_on_host();
+    let root = identity.other_on_host();
     let map = |owner: u32, user: u32| match (ours, owner) {
         (Ours::Nobodys, _) | (Ours::Roots, 0) => format!("{owner} {user} 1"),
         // Root's own files are those of the sandbox's root.
-        (Ours::Roots, _) => format!("{owner} {user} 1\n0 {} 1", user - USER_ID),
+        (Ours::Roots, _) => format!("{owner} {user} 1\n0 {root} 1"),
     };
     let (namespace, dying) = namespace_with_maps(&map(owner.st_uid, uid), &map(owner.st_gid, gid))
         .map_err(|errno| failed("map the owner of", errno))?;

@@ -9,11 +9,11 @@ mod identity;
 mod launch;
 mod steps;
 
-use crate::{Backend, Guest, Meanwhile, Plan};
+use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::setup_failed;
-pub(crate) use identity::Identity;
+pub(crate) use identity::{Identity, user_inside};
 pub(crate) use steps::{DEVICES, Sources, after_root, bind_steps, private_step};
 
 pub(crate) struct Native;
@@ -29,5 +29,9 @@ impl Backend for Native {
 
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
+    }
+
+    fn draw(&self, plan: &Plan) -> Result<Drawing, SandboxError> {
+        launch::draw(plan)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DiscardArgs {
-    /// Which layer, clone or worktree of a shelf: an id or its beginning, as `belljar list` shows them [default: the newest
+    /// Which layer, clone or worktree of a shelf: an id or its beginning, as `belljar layers` shows them [default: the newest
     /// layer of the current folder]
     pub(crate) layer: Option<String>,
     /// Do not ask
@@ -44,7 +44,7 @@ pub(crate) struct DiscardArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(crate) struct ListArgs {
+pub(crate) struct LayersArgs {
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,

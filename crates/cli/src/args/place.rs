@@ -7,6 +7,7 @@ use crate::failure::say_notes;
 use belljar_engine::asked::{Asked, Value};
 use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::egress::Mode;
+use belljar_spec::git::BranchName;
 use belljar_spec::{
     Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
     SandboxSpec, SharedPath, WorkspacePath, parse_time,
@@ -43,6 +44,22 @@ impl PlaceArgs {
     /// How much of an output stream is kept.
     pub(crate) fn output(&self) -> Option<ByteSize> {
         self.limits.output
+    }
+
+    /// The folder that was named.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.sandbox.workspace.clone()
+    }
+
+    /// Works on this folder, if one is named.
+    pub(crate) fn on(mut self, folder: Option<PathBuf>) -> PlaceArgs {
+        self.sandbox.workspace = folder.or(self.sandbox.workspace);
+        self
+    }
+
+    /// The branch that was named.
+    pub(crate) fn branch(&self) -> Option<BranchName> {
+        self.workspace.branch.clone()
     }
 
     /// The sandbox that was asked for, with what configuration says of it.
@@ -171,7 +188,8 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
     })
 }
 
-fn variable_of(text: &OsStr) -> Result<(EnvName, Value), SandboxError> {
+/// A variable, and what it is set to.
+pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, Value), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PublishArgs {
-    /// The clone, as `belljar run --clone` and `belljar list` name it
+    /// The clone, as `belljar run --clone` and `belljar layers` name it
     #[arg(value_name = "CLONE", value_parser = clone)]
     pub(crate) clone: SandboxId,
     /// The branch there [default: the one that was worked on]
@@ -34,6 +34,7 @@ pub(crate) struct PublishArgs {
 }
 
 fn clone(text: &str) -> Result<SandboxId, String> {
-    belljar_audit::parse_sandbox(text)
-        .ok_or_else(|| "a clone has a name of sixteen digits; `belljar list` shows what there is".to_string())
+    belljar_audit::parse_sandbox(text).ok_or_else(|| {
+        "a clone has a name of sixteen digits; `belljar layers` shows what there is".to_string()
+    })
 }

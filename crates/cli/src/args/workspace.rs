@@ -17,7 +17,7 @@ pub(crate) struct WorkspaceArgs {
     /// Work in a clone of this repository that belljar keeps, on this branch; `git push` inside brings commits back to the
     /// branch here. With --clone: the branch to clone
     #[arg(long, value_name = "NAME")]
-    branch: Option<BranchName>,
+    pub(super) branch: Option<BranchName>,
     /// Let the host clone this repository, and work on that; the sandbox never sees what it took to get it
     #[arg(long, value_name = "URL", visible_alias = "repo")]
     clone: Option<String>,

@@ -4,7 +4,9 @@ pub(crate) mod agent;
 pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod kept;
 pub(crate) mod layers;
 pub(crate) mod llm;
 mod model;
@@ -15,6 +17,8 @@ mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
+mod table;
+pub(crate) mod show_run;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

@@ -1,14 +1,41 @@
 //! `belljar shell`: a shell in a sandbox.
 
+use super::kept;
+use super::print;
 use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
-use crate::args::ShellArgs;
+use crate::args::{Args, PlaceArgs, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::{Command, SandboxError};
+use clap::CommandFactory;
 
+/// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
 pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
-    let timeout = options.place.timeout();
-    let spec = options.place.spec()?;
+    let ShellArgs { folder, once, place } = options;
+    let place = place.on(folder);
+    if !once
+        && place.is_silent()
+        && let Some(join) = kept::shell::joins(place.folder().as_deref(), place.branch())
+    {
+        return join();
+    }
+    alone(place)
+}
+
+/// `belljar` and nothing else: a shell where there is a sandbox to join, else what there is to say.
+pub(crate) fn without_words() -> Result<u8, SandboxError> {
+    if terminal_size().is_some()
+        && let Some(join) = kept::shell::joins(None, None)
+    {
+        return join();
+    }
+    let help = Args::command().render_help().to_string();
+    print(help.as_bytes())
+}
+
+fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
+    let timeout = place.timeout();
+    let spec = place.spec()?;
     say_loosened(&spec);
     let command = Command::new([belljar_engine::shell(), "-i"])
         .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;

@@ -3,12 +3,12 @@
 use super::config::openings;
 use super::print;
 use crate::args::{TrustArgs, workspace};
-use belljar_engine::config::{self, Proposal, Settings, Standing};
+use belljar_engine::config::{self, Proposal, SandboxSettings, Settings, Standing};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{Rule, group};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -109,14 +109,27 @@ fn as_text(proposal: &Proposal) -> String {
     if let Some(bytes) = bytes {
         line("bytes", &bytes.value.to_string());
     }
-    if proposal.settings.is_silent() {
+    let SandboxSettings { ports, volumes, env, profile } = &proposal.settings.sandbox;
+    for port in ports {
+        line("port", &port.to_string());
+    }
+    for (name, target) in volumes {
+        line("volume", &format!("{name} at {target}"));
+    }
+    for (name, value) in env {
+        line("env", &format!("{}={}", name.as_str().escape_debug(), value.escape_debug()));
+    }
+    if let Some(profile) = profile {
+        line("profile", &profile.value.escape_debug().to_string());
+    }
+    if proposal.settings.is_silent() && proposal.settings.sandbox.is_empty() {
         line("nothing", "it says nothing that counts");
     }
     text
 }
 
 fn as_json(proposal: &Proposal, trusted: bool) -> Value {
-    let Settings { mode, groups, allow, deny, connections, bytes, .. } = &proposal.settings;
+    let Settings { mode, groups, allow, deny, connections, bytes, sandbox, .. } = &proposal.settings;
     let texts =
         |rules: &[Rule]| -> Vec<String> { rules.iter().map(|rule| rule.label.text().to_string()).collect() };
     json!({
@@ -134,6 +147,12 @@ fn as_json(proposal: &Proposal, trusted: bool) -> Value {
         "deny": texts(deny),
         "connections": connections.as_ref().map(|number| number.value),
         "bytes": bytes.as_ref().map(|size| size.value),
+        "sandbox": {
+            "ports": sandbox.ports,
+            "volumes": sandbox.volumes.iter().map(|(name, at)| (name.to_string(), json!(at.as_str()))).collect::<Map<_, _>>(),
+            "env": sandbox.env.iter().map(|(name, value)| (name.to_string(), json!(value))).collect::<Map<_, _>>(),
+            "profile": sandbox.profile.as_ref().map(|profile| &profile.value),
+        },
     })
 }
 

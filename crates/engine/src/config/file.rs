@@ -20,6 +20,8 @@ pub(super) struct File {
     pub(super) llm: Option<Spanned<LlmTable>>,
     pub(super) workspace: WorkspaceTable,
     pub(super) git: Option<Spanned<GitTable>>,
+    pub(super) profile: BTreeMap<String, Spanned<ProfileTable>>,
+    pub(super) sandbox: Option<Spanned<SandboxTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -112,6 +114,38 @@ pub(super) struct GitTable {
     pub(super) workflows: Option<bool>,
     pub(super) bytes: Option<Spanned<Scalar>>,
     pub(super) objects: Option<Spanned<i64>>,
+}
+
+/// `[profile.NAME]`: named choices of a sandbox.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ProfileTable {
+    pub(super) label: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) default: bool,
+    pub(super) backend: Option<Spanned<String>>,
+    pub(super) at_least: Option<Spanned<String>>,
+    pub(super) egress: Option<Spanned<String>>,
+    pub(super) allow: Vec<Spanned<String>>,
+    pub(super) groups: Vec<Spanned<String>>,
+    pub(super) secrets: Vec<Spanned<String>>,
+    pub(super) nested: Option<bool>,
+    pub(super) memory: Option<Spanned<Scalar>>,
+    pub(super) cpus: Option<Spanned<Scalar>>,
+    pub(super) pids: Option<Spanned<i64>>,
+    pub(super) disk: Option<Spanned<Scalar>>,
+    pub(super) timeout: Option<Spanned<Scalar>>,
+    pub(super) output: Option<Spanned<Scalar>>,
+}
+
+/// `[sandbox]`: what a repository's sandboxes need.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct SandboxTable {
+    pub(super) ports: Vec<Spanned<i64>>,
+    pub(super) volumes: BTreeMap<String, Spanned<String>>,
+    pub(super) env: BTreeMap<String, Spanned<String>>,
+    pub(super) profile: Option<Spanned<String>>,
 }
 
 /// A number or text: people write `443` and `"8000-8100"` in one list.

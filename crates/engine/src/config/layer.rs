@@ -6,8 +6,10 @@ use super::file::{Egress, File, Scalar};
 use super::git_table::GitSettings;
 use super::llm::LlmSettings;
 use super::place::{At, Place};
+use super::profile_table::Profile;
 use super::read::Text;
-use super::{credential_table, github_table, rule_table};
+use super::sandbox_table::SandboxSettings;
+use super::{credential_table, github_table, profile_table, rule_table};
 use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
@@ -60,6 +62,10 @@ pub struct Settings {
     pub protect: Vec<At<ProtectedPath>>,
     /// What a push may do.
     pub git: GitSettings,
+    /// Named choices of a sandbox.
+    pub profiles: Vec<Profile>,
+    /// What a repository's sandboxes need.
+    pub sandbox: SandboxSettings,
 }
 
 impl Settings {
@@ -84,11 +90,13 @@ impl Settings {
             llm: None,
             protect: Vec::new(),
             git: GitSettings::default(),
+            profiles: Vec::new(),
+            sandbox: SandboxSettings::default(),
         }
     }
 
     /// Does it say nothing of what may be reached? A credential and the route to a model count only where a run asks
-    /// for them; what of a workspace may change is another matter.
+    /// for them, and a profile where one is chosen; what of a workspace may change is another matter.
     pub fn is_silent(&self) -> bool {
         let reach = Settings {
             credentials: Vec::new(),
@@ -96,6 +104,8 @@ impl Settings {
             llm: None,
             protect: Vec::new(),
             git: GitSettings::default(),
+            profiles: Vec::new(),
+            sandbox: SandboxSettings::default(),
             ..self.clone()
         };
         reach == Settings::silent(self.layer)
@@ -135,6 +145,7 @@ impl Settings {
         reader.may_say("resolvers", &resolvers, &[Layer::Operator, Layer::User])?;
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
+        reader.may_say("sandbox", &file.sandbox, &[Layer::Repository])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -160,6 +171,12 @@ impl Settings {
             git: file
                 .git
                 .map(|git| GitSettings::understand(text, git.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            profiles: profile_table::understand(text, &file.profile)?,
+            sandbox: file
+                .sandbox
+                .map(|sandbox| SandboxSettings::understand(text, sandbox.get_ref()))
                 .transpose()?
                 .unwrap_or_default(),
             ..Settings::silent(text.layer)

@@ -7,6 +7,7 @@ use super::llm::LlmLayers;
 use super::merge::{Layers, Origins};
 use super::place::{At, Places};
 use super::read::{self, FILE, FOLDER};
+use super::sandbox_table::SandboxSettings;
 use super::trust::{self, Standing};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
@@ -43,6 +44,11 @@ impl Loaded {
     /// What a run may push; `asked` is what was said for it.
     pub fn pushes(&self, asked: &[RefPattern]) -> PushRules {
         self.layers.pushes(asked)
+    }
+
+    /// What a trusted repository says of its sandboxes; nothing, if there is none.
+    pub fn sandbox(&self) -> SandboxSettings {
+        self.layers.repository.as_ref().map(|repository| repository.sandbox.clone()).unwrap_or_default()
     }
 
     /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.

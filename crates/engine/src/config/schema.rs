@@ -12,7 +12,9 @@ mod tests {
     use crate::config::file::known_keys;
     use belljar_spec::egress::{Mode, Protocol, groups};
     use belljar_spec::llm::UpstreamKind;
+    use belljar_spec::{Assurance, BackendChoice};
     use serde_json::Value;
+    use std::str::FromStr;
 
     fn read() -> Value {
         serde_json::from_str(schema()).expect("the schema is JSON")
@@ -22,6 +24,10 @@ mod tests {
         let mut words: Vec<String> = words.into_iter().collect();
         words.sort();
         words
+    }
+
+    fn is<T: FromStr>(word: &str) -> bool {
+        word.parse::<T>().is_ok()
     }
 
     fn words(value: &Value) -> Vec<String> {
@@ -49,6 +55,8 @@ mod tests {
             ("[git]", &schema["properties"]["git"]),
             ("[llm.budget]", &llm["properties"]["budget"]),
             ("[llm.price.x]", price),
+            ("[profile.x]", &schema["properties"]["profile"]["additionalProperties"]),
+            ("[sandbox]", &schema["properties"]["sandbox"]),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");
@@ -70,6 +78,11 @@ mod tests {
         assert_eq!(words(&egress["widest"]["enum"]), modes());
         let known = sorted(groups().map(|group| group.name().to_string()));
         assert_eq!(words(&egress["groups"]["items"]["enum"]), known);
+        let profile = &schema["properties"]["profile"]["additionalProperties"]["properties"];
+        assert_eq!(words(&profile["egress"]["enum"]), modes());
+        assert_eq!(words(&profile["groups"]["items"]["enum"]), known);
+        assert!(words(&profile["backend"]["enum"]).iter().all(|word| is::<BackendChoice>(word)));
+        assert!(words(&profile["at_least"]["enum"]).iter().all(|word| is::<Assurance>(word)));
         let protocols = sorted(Protocol::ALL.map(|protocol| protocol.to_string()));
         assert_eq!(words(&egress["rule"]["items"]["properties"]["protocols"]["items"]["enum"]), protocols);
         let kinds = sorted(UpstreamKind::ALL.map(|kind| kind.to_string()));

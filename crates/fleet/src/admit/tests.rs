@@ -8,7 +8,13 @@ fn code<T>(outcome: Result<T, SandboxError>) -> &'static str {
 #[test]
 fn what_only_the_owner_may_say_is_refused() {
     let rules = GrantRules { hosts: vec!["*".into()], secrets: vec!["*".into()], ..GrantRules::default() };
-    let asks: [fn(&mut SandboxRequest); 6] = [
+    let asks: [fn(&mut SandboxRequest); 9] = [
+        |ask| ask.github = Some(belljar_api::GitHubRequest::default()),
+        |ask| {
+            ask.llm =
+                Some(LlmRequest { url: Some("https://evil.example.com".into()), ..LlmRequest::default() })
+        },
+        |ask| ask.llm = Some(LlmRequest { key: Some("file:/etc/shadow".into()), ..LlmRequest::default() }),
         |ask| ask.nested = true,
         |ask| ask.admin = true,
         |ask| ask.root = true,
@@ -105,7 +111,13 @@ fn secrets_and_volumes_are_granted_by_name() {
     assert_eq!(with(|ask| _ = ask.env.insert("KEY".into(), "plain".into())), "");
     assert_eq!(with(|ask| _ = ask.volumes.insert("cache-npm".into(), "/cache".into())), "");
     assert_eq!(with(|ask| _ = ask.volumes.insert("history".into(), "/h".into())), "volume_not_granted");
-    assert_eq!(with(|ask| ask.llm = Some(belljar_api::LlmRequest::default())), "llm_not_granted");
+    assert_eq!(with(|ask| ask.web_search = Some("auto".into())), "secret_not_granted");
+    assert_eq!(with(|ask| ask.web_search = Some("npm".into())), "");
+    assert_eq!(with(|ask| ask.llm = Some(LlmRequest::default())), "llm_not_granted");
+    let off = |ask: &mut SandboxRequest| {
+        ask.llm = Some(LlmRequest { url: Some("off".into()), ..LlmRequest::default() });
+    };
+    assert_eq!(with(off), "", "no route needs no grant");
 }
 
 #[test]

@@ -8,15 +8,18 @@ use crate::Place;
 use belljar_api::{EgressRequest, GitHubRequest, LimitsRequest, LlmRequest, SandboxRequest};
 use belljar_engine::asked::{Asked, Value};
 use belljar_engine::config::{
-    CredentialFlags, EgressFlags, GitHubFlags, LlmFlags, LlmWhere, Note, WebSearch,
+    self, CredentialFlags, EgressFlags, GitHubFlags, LlmFlags, LlmWhere, Note, SandboxSettings, WebSearch,
 };
 use belljar_spec::egress::{Rule, RuleSource};
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
     Admin, Kept, LimitsSpec, Lives, Nesting, SandboxError, SandboxId, SandboxSpec, Volume, VolumeName,
-    parse_time,
+    VolumePath, parse_time,
 };
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use words::{conflict, each, optional, refused, word};
 
@@ -39,7 +42,7 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub struct Understood {
     pub spec: SandboxSpec,
-    /// Ports inside that can be reached from outside: those that were asked for.
+    /// Ports inside that can be reached from outside: those that were asked for, and those of a trusted repository's file.
     pub ports: Vec<u16>,
     /// What a person should know.
     pub notes: Vec<Note>,
@@ -47,10 +50,32 @@ pub struct Understood {
 
 /// The sandbox that a request means. Nothing is made: what it needs below `surroundings` is made when it starts.
 pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Result<Understood, SandboxError> {
-    let asked = asked(request, surroundings)?;
-    let ports = ports(&request.ports)?;
+    let mut asked = asked(request, surroundings)?;
+    let mut opened = request.ports.clone();
+    if let Some(folder) = &asked.folder {
+        // What is wrong with a file is said when all of it is read.
+        let written = config::load(Some(folder), EgressFlags::default()).map(|loaded| loaded.sandbox());
+        let SandboxSettings { ports, volumes, .. } = written.unwrap_or_default();
+        opened.extend(ports);
+        let unsaid =
+            |(_, target): &(VolumeName, VolumePath)| asked.volumes.iter().all(|said| said.target != *target);
+        let own = volumes.into_iter().filter(unsaid);
+        let own = own
+            .map(|(name, target)| Volume { source: of_folder(&surroundings.volumes, &name, folder), target });
+        let own: Vec<Volume> = own.collect();
+        asked.volumes.extend(own);
+    }
+    let ports = ports(&opened)?;
     let (spec, notes) = asked.understand()?;
     Ok(Understood { spec, ports, notes })
+}
+
+/// Where a volume of a repository's own is kept. Another repository's of the same name is another one: what one agent puts
+/// there, no other should find.
+pub fn of_folder(volumes: &Path, name: &VolumeName, folder: &Path) -> PathBuf {
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    let hash = Sha256::digest(real.as_os_str().as_bytes());
+    volumes.join(format!("{name}.{}", HEXLOWER.encode(&hash[..6])))
 }
 
 /// The same, before files have a say in it.

@@ -51,7 +51,7 @@ impl From<CloneError> for SandboxError {
         match error {
             CloneError::Address { .. } => SandboxError::policy("clone_address", message),
             CloneError::Unknown(_) => {
-                SandboxError::policy("clone_unknown", message).hint("`belljar list` shows what there is")
+                SandboxError::policy("clone_unknown", message).hint("`belljar layers` shows what there is")
             }
             CloneError::InUse(_) => SandboxError::unavailable("clone_in_use", message)
                 .hint("wait for its sandbox to end, or stop it"),

@@ -28,6 +28,13 @@ pub fn make(
     Place::sweep(state);
     let hold = place.make()?;
     if let Some(label) = place.label().filter(|label| label.failed.is_none()) {
+        if label.url != address.url {
+            let url = Printable::from(address.url.as_str());
+            return Err(CloneError::Address {
+                url,
+                why: "another repository was cloned here, and is worked on",
+            });
+        }
         // It was made before: what is in it may be work.
         let branch = label.branch()?;
         return Ok(cloned(&place, branch, label, hold));

@@ -121,8 +121,8 @@ impl From<LayerError> for SandboxError {
                 )
             }
             LayerError::InUse(_) => SandboxError::unavailable("layer_in_use", message)
-                .hint("wait until its command has ended; `belljar list` shows what runs"),
-            LayerError::Gone(_) => SandboxError::policy("layer_missing", message).hint("see `belljar list`"),
+                .hint("wait until its command has ended; `belljar layers` shows what runs"),
+            LayerError::Gone(_) => SandboxError::policy("layer_missing", message).hint("see `belljar layers`"),
             LayerError::NoSuchChange { .. } => SandboxError::policy("layer_path_unknown", message)
                 .hint("`belljar diff --names` lists what there is"),
             LayerError::Damaged { .. } => SandboxError::runtime("layer_damaged", message)
@@ -131,7 +131,7 @@ impl From<LayerError> for SandboxError {
                 "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
             ),
             LayerError::Undo { .. } => SandboxError::runtime("layer_undo", message)
-                .hint("make it reachable and writable again, then call `belljar list`"),
+                .hint("make it reachable and writable again, then call `belljar layers`"),
             LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::runtime("layer_io", message),
             LayerError::Apply { source, .. } => {
                 let error = SandboxError::runtime("layer_apply", message);

@@ -37,9 +37,20 @@ impl Layers {
     ///
     /// From here on, a change of the folder counts as one that the sandbox has not seen. Nothing of the folder is walked.
     pub fn create(&self, folder: &Path, protected: &[ProtectedPath]) -> Result<Held, LayerError> {
+        let failed =
+            |source| LayerError::Store { step: "name a layer in", path: self.directory.clone(), source };
+        self.create_as(LayerId::random().map_err(failed)?, folder, protected)
+    }
+
+    /// The same, with a name that its owner knows beforehand, and that no layer has.
+    pub fn create_as(
+        &self,
+        id: LayerId,
+        folder: &Path,
+        protected: &[ProtectedPath],
+    ) -> Result<Held, LayerError> {
         let store = |step| move |path: &Path, source| LayerError::Store { step, path: path.into(), source };
         let _only_us = self.lock()?;
-        let id = LayerId::random().map_err(|source| store("name a layer in")(&self.directory, source))?;
         let made = self.directory.join(format!(".new-{id}"));
         let failed = |source| store("make the layer")(&made, source);
         private().create(&made).map_err(failed)?;

@@ -52,7 +52,7 @@ impl From<ShelfError> for SandboxError {
             ),
             ShelfError::UnusablePath(_) => SandboxError::policy("path_unusable", message),
             ShelfError::Unknown(_) => {
-                SandboxError::policy("shelf_unknown", message).hint("`belljar list` shows what there is")
+                SandboxError::policy("shelf_unknown", message).hint("`belljar layers` shows what there is")
             }
             ShelfError::InUse { .. } => SandboxError::unavailable("shelf_in_use", message)
                 .hint("wait for its sandbox to end, or stop it"),

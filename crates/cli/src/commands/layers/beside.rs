@@ -33,7 +33,7 @@ impl Beside {
             (one, 0) => Ok(one),
             (_, more) => {
                 let message = format!("{} clones begin with `{}`", more + 1, word.escape_debug());
-                Err(SandboxError::policy("clone_ambiguous", message).hint("`belljar list` shows them"))
+                Err(SandboxError::policy("clone_ambiguous", message).hint("`belljar layers` shows them"))
             }
         }
     }

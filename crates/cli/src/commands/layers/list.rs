@@ -1,17 +1,16 @@
-//! `belljar list`: what sandboxes changed that is not in their folders yet.
+//! `belljar layers`: what sandboxes changed that is not in their folders yet.
 
 use super::super::print;
 use super::beside::Beside;
 use super::{damaged, layers};
-use crate::args::ListArgs;
+use crate::args::LayersArgs;
 use belljar_engine::layer::{Layer, LayerError, quote};
 use belljar_spec::SandboxError;
 use serde::Serialize;
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-pub(crate) fn list(options: ListArgs) -> Result<u8, SandboxError> {
+pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
     let mut rows: Vec<Row> = layers()?.list()?.iter().filter_map(Row::of).collect();
     rows.extend(Beside::all()?.iter().map(Row::beside));
     if options.json {
@@ -25,7 +24,7 @@ pub(crate) fn list(options: ListArgs) -> Result<u8, SandboxError> {
         );
         return Ok(0);
     }
-    print(table(&rows).as_bytes())
+    print(as_table(&rows).as_bytes())
 }
 
 /// One thing that is kept.
@@ -109,7 +108,7 @@ impl State {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn as_table(rows: &[Row]) -> String {
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     let cells: Vec<[String; 7]> = rows
         .iter()
@@ -119,7 +118,7 @@ fn table(rows: &[Row]) -> String {
                 row.id.clone(),
                 or_dash(&row.folder),
                 or_dash(&row.branch),
-                row.age_seconds.map_or("-".into(), age),
+                row.age_seconds.map_or("-".into(), super::super::table::age),
                 match (row.changed, row.unpushed) {
                     (Some(files), _) => files.to_string(),
                     (None, Some(true)) => "unpushed".into(),
@@ -130,30 +129,7 @@ fn table(rows: &[Row]) -> String {
             ]
         })
         .collect();
-    let widths: Vec<usize> = (0..HEAD.len())
-        .map(|at| {
-            cells.iter().map(|cell| cell[at].chars().count()).chain([HEAD[at].len()]).max().unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for cell in std::iter::once(HEAD.map(String::from)).chain(cells) {
-        let line: Vec<String> =
-            cell.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        // A string can always be written to.
-        let _ = writeln!(text, "{}", line.join("  ").trim_end());
-    }
-    text
-}
-
-/// In the largest unit that says something.
-fn age(seconds: u64) -> String {
-    let age = Duration::from_secs(seconds).as_secs();
-    match age {
-        0..60 => format!("{age}s"),
-        60..3600 => format!("{}m", age / 60),
-        3600..172_800 => format!("{}h", age / 3600),
-        _ => format!("{}d", age / 86_400),
-    }
+    super::super::table::table(HEAD, &cells)
 }
 
 const HEAD: [&str; 7] = ["KIND", "ID", "FOLDER", "BRANCH", "AGE", "CHANGED", "STATE"];

@@ -97,7 +97,7 @@ fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     }
     let some: Vec<String> =
         all.iter().take(5).map(|layer| format!("{} of `{}`", layer.id, quoted(&layer.folder))).collect();
-    let more = if all.len() > some.len() { "; all of them with `belljar list`" } else { "" };
+    let more = if all.len() > some.len() { "; all of them with `belljar layers`" } else { "" };
     Ok(format!("there are: {}{more}", some.join(", ")))
 }
 
@@ -135,7 +135,7 @@ fn plain(path: &Path) -> PathBuf {
 fn here() -> Result<PathBuf, SandboxError> {
     std::env::current_dir().and_then(|folder| folder.canonicalize()).map_err(|error| {
         SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
-            .hint("change to a folder that exists, or name a layer; `belljar list` shows them")
+            .hint("change to a folder that exists, or name a layer; `belljar layers` shows them")
     })
 }
 

@@ -1,0 +1,173 @@
+//! A command of a kept sandbox in the foreground: our standard streams are its own, our signals go to it, our terminal is its
+//! terminal. When the daemon goes away meanwhile, both go on once it is back.
+
+use crate::failure::of_client;
+use crate::foreground::terminal_size;
+use crate::host_stream::HostStream;
+use belljar_api::{CommandResult, StreamName, Terminal};
+use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::stdio::stdin;
+use belljar_sys::rustix::termios::isatty;
+use belljar_sys::terminal::RawMode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Whether one can go away while the command goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    Never,
+    /// With ctrl-P ctrl-Q.
+    ByKeys,
+}
+
+/// Attends a command to its end, which is told; or nothing, if we left.
+pub(super) async fn attend(
+    sandbox: &Sandbox,
+    command: &str,
+    has_terminal: bool,
+    leaving: Leaving,
+) -> Result<Option<CommandResult>, SandboxError> {
+    let mut attached = sandbox.attach(command, 0).await.map_err(of_client)?;
+    let mut input = attached.input();
+    // Switched back when this function ends, however it ends.
+    let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
+    let mut print = std::pin::pin!(until_the_end(&mut attached));
+    let insisted = tokio::select! {
+        result = &mut print => return result.map(Some),
+        why = forward(&mut input, has_terminal, leaving) => why,
+    };
+    match insisted {
+        Insisted::Leave => Ok(None),
+        Insisted::End => {
+            sandbox.kill(command).await.map_err(of_client)?;
+            print.await.map(Some)
+        }
+    }
+}
+
+/// Why nothing more is handed on.
+enum Insisted {
+    End,
+    Leave,
+}
+
+/// Prints what a command writes.
+async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, SandboxError> {
+    let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
+    let failed = |error: std::io::Error| {
+        SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
+    };
+    loop {
+        match attached.next().await.map_err(of_client)? {
+            Some(AttachEvent::Output(StreamName::Stdout, bytes)) => {
+                stdout.write_all(&bytes).await.map_err(failed)?
+            }
+            Some(AttachEvent::Output(StreamName::Stderr, bytes)) => {
+                stderr.write_all(&bytes).await.map_err(failed)?
+            }
+            Some(AttachEvent::Skipped) => {
+                eprintln!("belljar: some of its output is no longer kept\r");
+            }
+            Some(AttachEvent::Ended(result)) => return Ok(result),
+            Some(AttachEvent::Started(_)) => {}
+            Some(AttachEvent::Refused(error)) => eprintln!("belljar: {}\r", error.message),
+            None => return Err(of_client(ClientError::Gone("it ended before the command did".into()))),
+        }
+    }
+}
+
+/// Hands on what we get, until somebody insists that the command ends, or leaves.
+async fn forward(input: &mut AttachInput, has_terminal: bool, leaving: Leaving) -> Insisted {
+    // A signal that cannot be caught is not forwarded; it then does to us what it always does.
+    let caught = |kind: SignalKind| signal(kind).ok();
+    let mut interrupts = caught(SignalKind::interrupt());
+    let mut terminations = caught(SignalKind::terminate());
+    let mut hangups = caught(SignalKind::hangup());
+    let mut resizes = has_terminal.then(|| caught(SignalKind::window_change())).flatten();
+    let keyboard = HostStream::stdin();
+    let mut open = true;
+    let mut warned = false;
+    let mut keys = Keys::default();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let name = tokio::select! {
+            () = next(&mut interrupts) => "SIGINT",
+            () = next(&mut terminations) => "SIGTERM",
+            () = next(&mut hangups) => "SIGHUP",
+            () = next(&mut resizes) => {
+                if let Some(size) = terminal_size() {
+                    // The other direction knows why it could not be sent; so below.
+                    let _ = input.resize(Terminal { rows: size.rows, cols: size.cols }).await;
+                }
+                continue;
+            }
+            read = keyboard.read(&mut buffer), if open => {
+                match read {
+                    Ok(length) if length > 0 => {
+                        if leaving == Leaving::ByKeys && keys.leave(&buffer[..length]) {
+                            return Insisted::Leave;
+                        }
+                        let _ = input.bytes(buffer[..length].to_vec()).await;
+                    }
+                    Ok(_) | Err(_) => {
+                        open = false;
+                        let _ = input.end().await;
+                    }
+                }
+                continue;
+            }
+        };
+        // The second one means it.
+        if std::mem::replace(&mut warned, true) {
+            return Insisted::End;
+        }
+        let _ = input.signal(name).await;
+    }
+}
+
+/// Looks for ctrl-P ctrl-Q among what is typed.
+#[derive(Default)]
+struct Keys {
+    after_p: bool,
+}
+
+impl Keys {
+    fn leave(&mut self, typed: &[u8]) -> bool {
+        typed.iter().any(|key| {
+            let left = self.after_p && *key == CTRL_Q;
+            self.after_p = *key == CTRL_P;
+            left
+        })
+    }
+}
+
+async fn next(signals: &mut Option<Signal>) {
+    match signals {
+        Some(signals) => {
+            signals.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+const CTRL_P: u8 = 0x10;
+const CTRL_Q: u8 = 0x11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_both_keys_in_a_row_leave() {
+        for (typed, left) in [
+            (&[&b"\x10\x11"[..]][..], true),
+            (&[b"ls\x10", b"\x11"], true),
+            (&[b"\x10x\x11"], false),
+            (&[b"\x11\x10"], false),
+            (&[b"\x10\x10\x11"], true),
+        ] {
+            let mut keys = Keys::default();
+            assert_eq!(typed.iter().any(|piece| keys.leave(piece)), left, "{typed:?}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A hold on a sandbox: found, woken up or made, and kept alive while we use it.
+
+use super::repository::Repository;
+use super::shell_rc;
+use super::target::{Target, no_sandbox_of};
+use crate::failure::of_client;
+use belljar_api::{CreateSandbox, Created, SandboxInfo, SandboxRequest, State};
+use belljar_client::{Client, Sandbox, SandboxFilter};
+use belljar_engine::config::{self, EgressFlags};
+use belljar_spec::SandboxError;
+use std::path::PathBuf;
+
+/// A sandbox that stays as long as we hold it.
+pub(super) struct Held {
+    pub(super) sandbox: Sandbox,
+    pub(super) info: SandboxInfo,
+    /// Where in the workspace we stand.
+    pub(super) below: Option<PathBuf>,
+    lease: String,
+}
+
+impl Held {
+    /// The sandbox that is meant, alive: one that stopped is woken up, and one of a folder that is ready for it is made.
+    pub(super) async fn take(client: &Client, target: &Target) -> Result<Held, SandboxError> {
+        match target {
+            Target::Folder(repository) => {
+                if !repository.is_ready() {
+                    return Err(no_sandbox_of(repository));
+                }
+                shell_rc::prepare(repository)?;
+                let (request, _) = wanted(client, repository, SandboxRequest::default()).await?;
+                let created = client.create(&request).await.map_err(of_client)?;
+                Ok(Held::of(client, created, repository.below.clone()))
+            }
+            Target::Named(_) => {
+                let found = target.find(client).await?;
+                let request = match found.state {
+                    // Nobody who joins may say anything of what is there.
+                    State::Live => CreateSandbox { inherit: Some(found.name), ..CreateSandbox::default() },
+                    State::Starting | State::Paused | State::Stopping | State::Stopped => {
+                        CreateSandbox { key: Some(found.key), ..CreateSandbox::default() }
+                    }
+                };
+                let created = client.create(&request).await.map_err(of_client)?;
+                Ok(Held::of(client, created, None))
+            }
+        }
+    }
+
+    pub(super) fn of(client: &Client, created: Created, below: Option<PathBuf>) -> Held {
+        say_notes(&created);
+        let sandbox = client.sandbox(&created.sandbox.name).holding(&created.lease.id);
+        Held { sandbox, info: created.sandbox, below, lease: created.lease.id }
+    }
+
+    /// Lets go of it.
+    pub(super) async fn release(self) {
+        // A lease that nobody gives back ends by itself, and a sandbox that is gone needs none.
+        let _ = self.sandbox.release(&self.lease).await;
+    }
+}
+
+/// The sandbox of a folder, where this was said of it, and the one that is there. What else belongs to it counts when it is made: one
+/// that is there is taken as it is, also one of an older belljar.
+pub(super) async fn wanted(
+    client: &Client,
+    repository: &Repository,
+    said: SandboxRequest,
+) -> Result<(CreateSandbox, Option<SandboxInfo>), SandboxError> {
+    let filter = SandboxFilter { key: Some(repository.key()), state: None };
+    let before = client.sandboxes(&filter).await.map_err(of_client)?.into_iter().next();
+    let request = match before {
+        Some(_) => CreateSandbox { key: Some(repository.key()), sandbox: said, ..CreateSandbox::default() },
+        None => request(repository, said)?,
+    };
+    Ok((request, before))
+}
+
+/// The sandbox of a folder, as it is made.
+pub(super) fn request(
+    repository: &Repository,
+    mut sandbox: SandboxRequest,
+) -> Result<CreateSandbox, SandboxError> {
+    let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
+    sandbox.workspace.folder = Some(repository.text().into());
+    sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
+    for volume in [repository.history(), repository.config()].into_iter().flatten() {
+        sandbox.volumes.insert(volume.name, volume.inside);
+    }
+    for (name, value) in shell_rc::variables() {
+        sandbox.env.entry(name.into()).or_insert(value);
+    }
+    let profile = loaded.sandbox().profile.map(|profile| profile.value);
+    Ok(CreateSandbox { key: Some(repository.key()), profile, sandbox, ..CreateSandbox::default() })
+}
+
+/// What a person should know.
+pub(super) fn say_notes(created: &Created) {
+    for note in &created.notes {
+        eprintln!("belljar: {note}");
+    }
+}

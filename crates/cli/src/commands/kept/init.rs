@@ -1,0 +1,71 @@
+//! `belljar init`: a folder made ready for a sandbox that stays.
+
+use super::print_json;
+use super::repository::Repository;
+use super::shell_rc;
+use super::templates::REPOSITORY;
+use crate::args::{InitArgs, workspace};
+use belljar_engine::config::{self, Standing};
+use belljar_spec::SandboxError;
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
+    let repository = Repository::of(&workspace(options.folder)?, None)?;
+    let made = write_config(&repository.folder)?;
+    let proposal = config::propose(&repository.folder)?;
+    // Nobody but us had a hand in what was written just now.
+    if made && proposal.standing != Standing::Trusted {
+        proposal.keep()?;
+    }
+    let trusted = made || proposal.standing == Standing::Trusted;
+    let volumes = shell_rc::prepare(&repository)?;
+    if options.json {
+        return print_json(&json!({
+            "folder": repository.text(),
+            "key": repository.key(),
+            "config": { "file": proposal.file, "made": made, "trusted": trusted },
+            "volumes_made": volumes,
+        }));
+    }
+    match (made, trusted) {
+        (true, _) => eprintln!("belljar: wrote {}, which says nothing yet: look at it", proposal.name()),
+        (false, true) => eprintln!("belljar: {} was there, and counts", proposal.name()),
+        (false, false) => {
+            eprintln!("belljar: {} was there, and does not count yet", proposal.name());
+            eprintln!("  hint: look at it, then say `belljar trust`");
+        }
+    }
+    match volumes.as_slice() {
+        [] => eprintln!("belljar: its volumes were there"),
+        made => eprintln!("belljar: made its volumes for {}", made.join(" and ")),
+    }
+    eprintln!("belljar: `belljar start` starts its sandbox, `belljar shell` opens a shell in it");
+    Ok(0)
+}
+
+/// Writes the repository's file if there is none; says whether it did.
+fn write_config(folder: &Path) -> Result<bool, SandboxError> {
+    let place = folder.join(".belljar");
+    let file = place.join("config.toml");
+    let failed = |error: std::io::Error| {
+        SandboxError::runtime("config_not_written", format!("cannot write `{}`: {error}", file.display()))
+            .hint("see to it that you can write in the folder")
+    };
+    match fs::create_dir(&place) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    // Whoever made a link of the folder wants us to write elsewhere.
+    if !fs::symlink_metadata(&place).map_err(failed)?.is_dir() {
+        return Err(failed(std::io::Error::other("`.belljar` is no folder")));
+    }
+    match OpenOptions::new().write(true).create_new(true).open(&file) {
+        Ok(mut new) => new.write_all(REPOSITORY.as_bytes()).map(|()| true).map_err(failed),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}

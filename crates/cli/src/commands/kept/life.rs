@@ -1,0 +1,54 @@
+//! `belljar pause`, `resume`, `stop`: where a sandbox is in its life.
+
+use super::daemon::client;
+use super::print_json;
+use super::target::Target;
+use crate::args::TargetArgs;
+use crate::commands::block_on;
+use crate::failure::of_client;
+use belljar_api::{SandboxInfo, State};
+use belljar_client::{ClientError, Sandbox};
+use belljar_spec::SandboxError;
+
+pub(crate) fn pause(options: TargetArgs) -> Result<u8, SandboxError> {
+    change(
+        options,
+        State::Paused,
+        async |sandbox| sandbox.pause().await,
+        "stands still until `belljar resume`",
+    )
+}
+
+pub(crate) fn resume(options: TargetArgs) -> Result<u8, SandboxError> {
+    change(options, State::Live, async |sandbox| sandbox.resume().await, "goes on")
+}
+
+pub(crate) fn stop(options: TargetArgs) -> Result<u8, SandboxError> {
+    change(options, State::Stopped, async |sandbox| sandbox.stop().await, "stopped; its files are kept")
+}
+
+fn change(
+    options: TargetArgs,
+    wanted: State,
+    ask: impl AsyncFn(Sandbox) -> Result<SandboxInfo, ClientError>,
+    done: &str,
+) -> Result<u8, SandboxError> {
+    let target = Target::of(options.which)?;
+    let (was, info) = block_on(async {
+        let client = client();
+        let before = target.find(&client).await?;
+        if before.state == wanted {
+            return Ok((true, before));
+        }
+        let info = ask(client.sandbox(&before.name)).await.map_err(of_client)?;
+        Ok((false, info))
+    })?;
+    if options.json {
+        return print_json(&info);
+    }
+    match was {
+        true => eprintln!("belljar: {} is {} already", info.name, super::list::word(wanted)),
+        false => eprintln!("belljar: {} {done}", info.name),
+    }
+    Ok(0)
+}

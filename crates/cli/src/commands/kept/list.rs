@@ -1,0 +1,51 @@
+//! `belljar list`: the sandboxes that are kept.
+
+use super::daemon::client;
+use super::print_json;
+use crate::args::KeptListArgs;
+use crate::commands::table::{age, since, table};
+use crate::commands::{block_on, print};
+use crate::failure::of_client;
+use belljar_api::{SandboxInfo, State};
+use belljar_client::SandboxFilter;
+use belljar_spec::SandboxError;
+
+pub(crate) fn list(options: &KeptListArgs) -> Result<u8, SandboxError> {
+    let all = block_on(async { client().sandboxes(&SandboxFilter::default()).await.map_err(of_client) })?;
+    if options.json {
+        return print_json(&all);
+    }
+    if all.is_empty() {
+        eprintln!("belljar: no sandbox is kept");
+        eprintln!(
+            "  hint: `belljar start` makes one of the current folder; `belljar layers` shows what sandboxes changed beside folders"
+        );
+        return Ok(0);
+    }
+    let rows: Vec<[String; 6]> = all.iter().map(row).collect();
+    print(table(["NAME", "FOLDER", "STATE", "PROFILE", "COMMANDS", "AGE"], &rows).as_bytes())
+}
+
+fn row(info: &SandboxInfo) -> [String; 6] {
+    [
+        info.name.clone(),
+        info.folder.clone().unwrap_or_else(|| "-".into()),
+        match &info.fault {
+            Some(_) => format!("{} (fault)", word(info.state)),
+            None => word(info.state).into(),
+        },
+        info.profile.clone(),
+        info.commands.to_string(),
+        age(since(info.created_ms)),
+    ]
+}
+
+pub(super) fn word(state: State) -> &'static str {
+    match state {
+        State::Starting => "starting",
+        State::Live => "live",
+        State::Paused => "paused",
+        State::Stopping => "stopping",
+        State::Stopped => "stopped",
+    }
+}

@@ -1,0 +1,59 @@
+//! `belljar logs`: what a command wrote.
+
+use super::daemon::client;
+use super::ps::commands;
+use super::target::Target;
+use crate::args::LogsArgs;
+use crate::commands::{block_on, print};
+use crate::failure::of_client;
+use crate::host_stream::HostStream;
+use belljar_api::{CommandEvent, StreamName};
+use belljar_spec::SandboxError;
+
+pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
+    let target = Target::of(options.which)?;
+    block_on(async {
+        let client = client();
+        let info = target.find(&client).await?;
+        let sandbox = client.sandbox(&info.name);
+        let command = match options.command {
+            Some(command) => command,
+            None => commands(&client, &info).await?.pop().map(|newest| newest.id).ok_or_else(|| {
+                SandboxError::policy(
+                    "no_command",
+                    format!("nothing ran in {} since it was started", info.name),
+                )
+                .hint("`belljar exec -d -- COMMAND` starts one")
+            })?,
+        };
+        let events = match options.follow {
+            true => sandbox.follow(&command, 0).await,
+            false => sandbox.output(&command, 0).await,
+        };
+        let mut events = events.map_err(of_client)?;
+        let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
+        while let Some(event) = events.next().await.map_err(of_client)? {
+            if options.json {
+                let line = serde_json::to_string(&event).expect("plain data can be written as JSON");
+                print(format!("{line}\n").as_bytes())?;
+                continue;
+            }
+            if let CommandEvent::Output { stream, text, base64 } = event {
+                let bytes = belljar_client::output_bytes(text, base64).map_err(of_client)?;
+                let to = match stream {
+                    StreamName::Stdout => &stdout,
+                    StreamName::Stderr => &stderr,
+                };
+                match to.write_all(&bytes).await {
+                    Ok(()) => {}
+                    // A reader that went away, as `head` does, has what it wanted.
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(0),
+                    Err(error) => {
+                        return Err(SandboxError::runtime("output_closed", format!("cannot write: {error}")));
+                    }
+                }
+            }
+        }
+        Ok(0)
+    })
+}

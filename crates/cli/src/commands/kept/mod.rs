@@ -1,0 +1,62 @@
+//! Commands about sandboxes that are kept. All that is done with one is asked of the daemon; what belongs to a repository on this
+//! machine, its key, its volumes and what lies in them, is known here.
+//!
+//! ```text
+//!   words ---> target: which sandbox ---> hold: found or made, with a lease ---> foreground: its command is ours
+//!                 |
+//!                 +- repository: key and volumes of a folder
+//! ```
+
+mod admin;
+mod agent_config;
+mod attach;
+mod daemon;
+mod ending;
+mod exec;
+mod foreground;
+mod hold;
+mod init;
+mod life;
+mod list;
+mod logs;
+mod ps;
+mod repository;
+mod rm;
+pub(crate) mod shell;
+mod shell_rc;
+mod start;
+mod target;
+mod templates;
+mod volume;
+mod volumes;
+
+use crate::args::KeptCommand;
+use belljar_spec::SandboxError;
+use serde::Serialize;
+
+pub(crate) fn kept(command: KeptCommand) -> Result<u8, SandboxError> {
+    match command {
+        KeptCommand::Init(options) => init::init(options),
+        KeptCommand::Start(options) => start::start(*options),
+        KeptCommand::Exec(options) => exec::exec(options),
+        KeptCommand::List(options) => list::list(&options),
+        KeptCommand::Ps(options) => ps::ps(options),
+        KeptCommand::Logs(options) => logs::logs(options),
+        KeptCommand::Attach(options) => attach::attach(options),
+        KeptCommand::Pause(options) => life::pause(options),
+        KeptCommand::Resume(options) => life::resume(options),
+        KeptCommand::Stop(options) => life::stop(options),
+        KeptCommand::Rm(options) => rm::rm(options),
+        KeptCommand::Volumes(options) => volumes::volumes(options),
+        KeptCommand::SharedVolumes(options) => volumes::shared(&options),
+        KeptCommand::Admin(options) => admin::admin(options),
+        KeptCommand::CodexInitConfig(options) => agent_config::codex(options),
+        KeptCommand::ClaudeInitConfig(options) => agent_config::claude(options),
+    }
+}
+
+/// Prints data for a program.
+fn print_json(value: &impl Serialize) -> Result<u8, SandboxError> {
+    let text = serde_json::to_string_pretty(value).expect("plain data can be written as JSON");
+    super::print(format!("{text}\n").as_bytes())
+}

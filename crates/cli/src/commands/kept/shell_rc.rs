@@ -1,0 +1,72 @@
+//! What a shell finds in a folder's sandbox: a prompt that says where it is, a history that stays, and words for agents that ask
+//! nobody, since nothing outside can be harmed.
+
+use super::repository::{CONFIG, HISTORY, Repository};
+use belljar_spec::SandboxError;
+
+/// Makes a folder's volumes what its sandboxes find. Says which were made.
+pub(super) fn prepare(repository: &Repository) -> Result<Vec<&'static str>, SandboxError> {
+    let (history, config) = (repository.history()?, repository.config()?);
+    let made = [(history.make()?, "history"), (config.make()?, "config")];
+    let top = config.open()?;
+    // Agents want the folders that their variables name to be there.
+    for name in ["codex", "claude"] {
+        top.folder(name)?;
+    }
+    let shell = top.folder("shell")?;
+    for (name, text) in [("rc", RC), (".zshrc", ZSHRC)] {
+        // Written only if need be: a shell may be reading it.
+        if shell.read(name).as_deref() != Some(text) {
+            shell.write(name, text.as_bytes())?;
+        }
+    }
+    Ok(made.into_iter().filter_map(|(new, name)| new.then_some(name)).collect())
+}
+
+/// Variables of every command.
+pub(super) fn variables() -> [(&'static str, String); 8] {
+    [
+        ("HISTFILE", format!("{HISTORY}/shell")),
+        ("PYTHON_HISTORY", format!("{HISTORY}/python")),
+        ("NODE_REPL_HISTORY", format!("{HISTORY}/node")),
+        ("SQLITE_HISTORY", format!("{HISTORY}/sqlite")),
+        ("CODEX_HOME", format!("{CONFIG}/codex")),
+        ("CLAUDE_CONFIG_DIR", format!("{CONFIG}/claude")),
+        // What an interactive sh and a zsh read; bash is told on its command line.
+        ("ENV", format!("{CONFIG}/shell/rc")),
+        ("ZDOTDIR", format!("{CONFIG}/shell")),
+    ]
+}
+
+/// A shell at a terminal.
+pub(super) fn interactive() -> Vec<String> {
+    let shell = belljar_engine::shell();
+    let mut argv = vec![shell.to_string()];
+    if shell.ends_with("/bash") {
+        argv.extend(["--rcfile".into(), format!("{CONFIG}/shell/rc")]);
+    }
+    argv.push("-i".into());
+    argv
+}
+
+const RC: &str = r#"# Written by belljar; what is changed here does not stay. Your own words belong in rc.local beside it.
+case $- in *i*) ;; *) return 0 ;; esac
+if [ -n "$BASH_VERSION" ]; then
+    HISTSIZE=10000 HISTFILESIZE=10000
+    shopt -s histappend
+    PROMPT_COMMAND='history -a'
+    PS1='\[\e[35m\](belljar)\[\e[0m\] \w\$ '
+elif [ -n "$ZSH_VERSION" ]; then
+    HISTSIZE=10000 SAVEHIST=10000
+    setopt INC_APPEND_HISTORY
+    PS1='%F{magenta}(belljar)%f %~%# '
+else
+    PS1='(belljar) $ '
+fi
+alias ls='ls --color=auto' grep='grep --color=auto'
+alias freeclaude='claude --dangerously-skip-permissions'
+alias freecodex='codex --dangerously-bypass-approvals-and-sandbox'
+if [ -r /volumes/config/shell/rc.local ]; then . /volumes/config/shell/rc.local; fi
+"#;
+
+const ZSHRC: &str = ". /volumes/config/shell/rc\n";

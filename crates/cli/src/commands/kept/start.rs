@@ -1,0 +1,67 @@
+//! `belljar start`: the sandbox of a folder, which lives until somebody stops it.
+
+use super::daemon::client;
+use super::hold::{say_notes, wanted};
+use super::print_json;
+use super::repository::Repository;
+use super::shell_rc;
+use crate::args::StartArgs;
+use crate::commands::{block_on, print};
+use crate::failure::of_client;
+use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
+use belljar_client::Client;
+use belljar_spec::SandboxError;
+
+pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
+    let StartArgs { folder, profile, json, place } = options;
+    let branch = place.branch();
+    let repository = match folder.or_else(|| place.folder()) {
+        Some(folder) => Repository::of(&folder, branch)?,
+        None => Repository::here(branch)?,
+    };
+    let said = place.request()?;
+    shell_rc::prepare(&repository)?;
+    block_on(async {
+        let client = client();
+        let (mut asked, before) = wanted(&client, &repository, said).await?;
+        asked.profile = profile.or(asked.profile);
+        asked.lease_s = Some(LONG);
+        let created = client.create(&asked).await.map_err(of_client)?;
+        say_notes(&created);
+        let how = match before.map(|info| info.state) {
+            None => "lives",
+            Some(State::Stopped | State::Stopping) => "lives again",
+            Some(State::Starting | State::Live | State::Paused) => "lives already",
+        };
+        drop_older(&client, &created).await;
+        say(&created.sandbox, how, json)?;
+        Ok(0)
+    })
+}
+
+/// One long hold is enough; the newest counts.
+async fn drop_older(client: &Client, created: &Created) {
+    let sandbox = client.sandbox(&created.sandbox.name);
+    let is_long = |lease: &&LeaseInfo| lease.until_ms - lease.since_ms > (LONG as i64 / 2) * 1000;
+    for lease in created.sandbox.leases.iter().filter(is_long).filter(|lease| lease.id != created.lease.id) {
+        // It may have ended meanwhile.
+        let _ = sandbox.release(&lease.id).await;
+    }
+}
+
+fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {
+    if json {
+        return print_json(info);
+    }
+    let wall = match (&info.backend, &info.assurance) {
+        (Some(backend), Some(assurance)) => format!(" ({backend}, {assurance})"),
+        _ => String::new(),
+    };
+    let inside = info.workspace.as_deref().unwrap_or("/workspace");
+    let folder = info.folder.as_deref().unwrap_or("its folder");
+    eprintln!("belljar: it {how}{wall}: {folder} is {inside} inside, until `belljar stop`");
+    print(format!("{}\n", info.name).as_bytes())
+}
+
+/// As long as a lease can be: until somebody stops it.
+const LONG: u64 = 31_536_000;

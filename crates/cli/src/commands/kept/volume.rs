@@ -1,0 +1,188 @@
+//! A volume as it lies on this machine. Sandboxes write in it: nothing below its top is trusted to be what it was, so each step goes
+//! through an open folder and follows no link.
+
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, renameat, unlinkat,
+};
+use belljar_sys::rustix::io::Errno;
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A volume.
+#[derive(Debug, Clone)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    /// Where it is on this machine.
+    pub(super) path: PathBuf,
+    /// Where it is inside.
+    pub(super) inside: String,
+}
+
+/// A folder of a volume that is open.
+#[derive(Debug)]
+pub(super) struct Folder {
+    fd: OwnedFd,
+    /// For people only.
+    path: PathBuf,
+}
+
+/// Where all volumes are.
+pub(super) fn all() -> Result<PathBuf, SandboxError> {
+    let state = belljar_audit::state_directory().map_err(|error| {
+        SandboxError::policy("no_home", format!("there is no place for volumes: {error}"))
+            .hint("set HOME, or XDG_STATE_HOME")
+    })?;
+    Ok(state.join("fleet/volumes"))
+}
+
+impl Volume {
+    /// The one that is kept there.
+    pub(super) fn at(path: PathBuf, inside: &str) -> Volume {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Volume { name, path, inside: inside.into() }
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.path.is_dir()
+    }
+
+    /// Makes it if it is not there; says whether it was made.
+    pub(super) fn make(&self) -> Result<bool, SandboxError> {
+        let failed = |error| broken("make", &self.path, error);
+        let above = self.path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().recursive(true).mode(PRIVATE).create(above).map_err(failed)?;
+        match DirBuilder::new().mode(PRIVATE).create(&self.path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    pub(super) fn open(&self) -> Result<Folder, SandboxError> {
+        let fd = open(&self.path, FOLDER, Mode::empty())
+            .map_err(|errno| broken("open", &self.path, errno.into()))?;
+        Ok(Folder { fd, path: self.path.clone() })
+    }
+
+    /// How many bytes its files have.
+    pub(super) fn size(&self) -> u64 {
+        size_below(&self.path)
+    }
+}
+
+impl Folder {
+    /// A folder below, made if need be.
+    pub(super) fn folder(&self, name: &str) -> Result<Folder, SandboxError> {
+        let path = self.path.join(name);
+        match mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(broken("make", &path, errno.into())),
+        }
+        let fd = openat(&self.fd, name, FOLDER, Mode::empty())
+            .map_err(|errno| broken("open", &path, errno.into()))?;
+        Ok(Folder { fd, path })
+    }
+
+    /// Whether something has this name, whatever it is.
+    pub(super) fn has(&self, name: &str) -> bool {
+        belljar_sys::rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// A file's text, if it is a file of text and not a large one.
+    pub(super) fn read(&self, name: &str) -> Option<String> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = openat(&self.fd, name, flags, Mode::empty()).ok()?;
+        let stat = fstat(&fd).ok()?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size as u64 > LONGEST {
+            return None;
+        }
+        let mut text = String::new();
+        File::from(fd).take(LONGEST).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
+    /// Writes a file: all of it or nothing. Whatever had the name before is replaced, and nothing behind it is touched.
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<(), SandboxError> {
+        let path = self.path.join(name);
+        let draft = format!(".{name}.belljar");
+        let failed = |errno: Errno| broken("write", &path, errno.into());
+        match unlinkat(&self.fd, &draft, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&self.fd, &draft, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+        let written = File::from(fd).write_all(content).map_err(|error| broken("write", &path, error));
+        written.and_then(|()| renameat(&self.fd, &draft, &self.fd, name).map_err(failed)).inspect_err(|_| {
+            // It is the first error that counts.
+            let _ = unlinkat(&self.fd, &draft, AtFlags::empty());
+        })
+    }
+}
+
+fn size_below(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        // What it says of itself, and not of what a link leads to.
+        .filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)))
+        .map(|(path, found)| if found.is_dir() { size_below(&path) } else { found.len() })
+        .sum()
+}
+
+fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
+    SandboxError::runtime("volume_broken", format!("cannot {what} `{}`: {error}", path.display()))
+        .hint("a sandbox may have put something else there: look, and take it away")
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const PRIVATE: u32 = 0o700;
+/// No settings of an agent are longer.
+const LONGEST: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume() -> (tempfile::TempDir, Volume) {
+        let place = tempfile::tempdir().unwrap();
+        let volume = Volume::at(place.path().join("volumes/v"), "/volumes/v");
+        assert!(volume.make().unwrap() && !volume.make().unwrap());
+        (place, volume)
+    }
+
+    #[test]
+    fn a_link_in_a_volume_leads_nowhere() {
+        let (place, volume) = volume();
+        let outside = place.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(place.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(&outside, volume.path.join("codex")).unwrap();
+        std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join("file")).unwrap();
+        std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join(".file.belljar")).unwrap();
+        let folder = volume.open().unwrap();
+        assert_eq!(folder.folder("codex").unwrap_err().code, "volume_broken");
+        assert_eq!(folder.read("file"), None);
+        folder.write("file", b"new").unwrap();
+        assert_eq!(folder.read("file").as_deref(), Some("new"));
+        assert_eq!(fs::read_to_string(place.path().join("secret")).unwrap(), "secret");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_file_of_text_is_not_read() {
+        let (_place, volume) = volume();
+        fs::write(volume.path.join("bytes"), [0xff]).unwrap();
+        fs::create_dir(volume.path.join("folder")).unwrap();
+        let folder = volume.open().unwrap();
+        for name in ["bytes", "folder", "missing"] {
+            assert_eq!(folder.read(name), None, "{name}");
+        }
+        assert!(folder.has("bytes") && folder.has("folder") && !folder.has("missing"));
+        assert_eq!(volume.size(), 1);
+    }
+}

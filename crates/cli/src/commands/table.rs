@@ -1,0 +1,34 @@
+//! Lists for people.
+
+use std::fmt::Write;
+
+/// Columns as wide as what stands in them; the last one as it is.
+pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let widths: Vec<usize> = (0..N)
+        .map(|at| rows.iter().map(|row| row[at].chars().count()).chain([head[at].len()]).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in std::iter::once(&head.map(String::from)).chain(rows) {
+        let line: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        // A string can always be written to.
+        let _ = writeln!(text, "{}", line.join("  ").trim_end());
+    }
+    text
+}
+
+/// In the largest unit that says something.
+pub(super) fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// How long ago, of milliseconds since 1970.
+pub(super) fn since(ms: i64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis() as i64 - ms).unwrap_or(0) / 1000
+}

@@ -1,0 +1,239 @@
+//! What belljar keeps for sandboxes with more than one life, below its state directory:
+//!
+//! ```text
+//! fleet/volumes/<volume>/              what outlives sandboxes
+//! fleet/sandboxes/<name>/workspace/    the folder of one, where no other was named
+//! fleet/sandboxes/<name>/home/         its home
+//! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
+//! ```
+//!
+//! Only directories at these places can be volumes, homes and workspaces of belljar's own: everything else of the state directory is
+//! out of a sandbox's reach, whoever asks.
+
+use belljar_backend::home_files;
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{Lives, SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+use belljar_sys::rustix::io::Errno;
+use belljar_workspace::clone::{self, CloneError};
+use belljar_workspace::layer::{LayerId, Layers};
+use sha2::{Digest, Sha256};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Makes the directories that a sandbox keeps, where they are missing.
+pub(crate) fn make(
+    spec: &SandboxSpec,
+    state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+) -> Result<(), SandboxError> {
+    let own = match &spec.mode {
+        WorkspaceMode::Own(folder) => Some(folder),
+        _ => None,
+    };
+    if spec.volumes.is_empty() && spec.home.is_none() && own.is_none() {
+        return Ok(());
+    }
+    let state = state()?;
+    let sandboxes = state.join("fleet/sandboxes");
+    if let Some(folder) = own {
+        of_sandbox(folder, &sandboxes, "workspace")?;
+        made(folder)?;
+    }
+    if let Some(home) = &spec.home {
+        of_sandbox(home, &sandboxes, "home")?;
+        if made(home)? {
+            furnish(home).map_err(|error| failed(home, error))?;
+        }
+    }
+    for volume in &spec.volumes {
+        of_volume(&volume.source, &state.join("fleet/volumes"))?;
+        made(&volume.source)?;
+        let below = spec.home.as_ref().zip(Path::new(volume.target.as_str()).strip_prefix(HOME).ok());
+        if let Some((home, rest)) = below {
+            room_for(home, rest).map_err(|errno| {
+                let message = format!("there is no place for a volume at `{}`: {errno}", volume.target);
+                SandboxError::policy("volume_place_taken", message)
+                    .hint("take away what is there in the sandbox's home, or mount the volume below /volumes")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of what a kept sandbox works on beside a folder, in all its lives.
+pub(crate) fn work_of(spec: &SandboxSpec) -> Option<SandboxId> {
+    spec.kept.as_ref().filter(|kept| kept.lives == Lives::Many).map(|kept| id_of(&kept.name))
+}
+
+/// The same, as that of a layer.
+pub(crate) fn layer_of(work: SandboxId) -> LayerId {
+    LayerId::parse(&work.to_string()).expect("sixteen digits name a layer")
+}
+
+/// Removes the layer and the clone of a sandbox that nobody wants any more.
+pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
+    let id = id_of(name);
+    for layer in Layers::at(state).beginning(&id.to_string())? {
+        layer.hold()?.discard()?;
+    }
+    match clone::remove(state, id) {
+        Ok(()) | Err(CloneError::Unknown(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn id_of(name: &str) -> SandboxId {
+    let hash = Sha256::digest(name.as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    SandboxId::from_random(first)
+}
+
+/// `<sandboxes>/<name>/<what>`, and nothing else.
+fn of_sandbox(path: &Path, sandboxes: &Path, what: &str) -> Result<(), SandboxError> {
+    let below: Option<Vec<Component<'_>>> = below(path, sandboxes).map(|below| below.components().collect());
+    match below.as_deref() {
+        Some([Component::Normal(_), Component::Normal(last)]) if *last == what => Ok(()),
+        _ => Err(not_kept(path)),
+    }
+}
+
+/// `<volumes>/<volume>`, and nothing else.
+fn of_volume(path: &Path, volumes: &Path) -> Result<(), SandboxError> {
+    let name = below(path, volumes).and_then(Path::to_str);
+    match name.is_some_and(|name| name.parse::<VolumeName>().is_ok()) {
+        true => Ok(()),
+        false => Err(not_kept(path)),
+    }
+}
+
+/// However the way to the state directory is spelled.
+fn below<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
+    let real = root.canonicalize();
+    path.strip_prefix(root).ok().or_else(|| path.strip_prefix(real.ok()?).ok())
+}
+
+fn not_kept(path: &Path) -> SandboxError {
+    let message = format!("`{}` is nothing that belljar keeps for sandboxes", path.display());
+    SandboxError::policy("volume_not_kept", message).hint("a folder of the host is shared with `--rw PATH`")
+}
+
+/// Makes a directory that only we can enter; says whether it was missing.
+fn made(path: &Path) -> Result<bool, SandboxError> {
+    let private = |recursive: bool| {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(recursive);
+        builder
+    };
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    private(true).create(parent).map_err(|error| failed(parent, error))?;
+    match private(false).create(path) {
+        Ok(()) => Ok(true),
+        // A link would lead somewhere else.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => Ok(false),
+            Ok(_) => Err(failed(path, ErrorKind::NotADirectory.into())),
+            Err(error) => Err(failed(path, error)),
+        },
+        Err(error) => Err(failed(path, error)),
+    }
+}
+
+/// What a home starts with.
+fn furnish(home: &Path) -> io::Result<()> {
+    for (name, content) in home_files() {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(home.join(name))?;
+        file.write_all(content.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Makes a place for a mount in a home. What is there is an agent's: no link is followed.
+fn room_for(home: &Path, rest: &Path) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = open(home, flags, Mode::empty())?;
+    for part in rest.components() {
+        match mkdirat(&at, part.as_os_str(), Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        at = openat(&at, part.as_os_str(), flags, Mode::empty())?;
+    }
+    Ok(())
+}
+
+fn failed(path: &Path, error: io::Error) -> SandboxError {
+    SandboxError::runtime("no_state", format!("`{}` cannot be made: {error}", path.display()))
+}
+
+/// Where a home is inside.
+const HOME: &str = "/home/agent";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::{Kept, Volume};
+
+    fn spec(state: &Path, volume: &str, target: &str) -> SandboxSpec {
+        SandboxSpec {
+            home: Some(state.join("fleet/sandboxes/bj-a/home")),
+            volumes: vec![Volume { source: state.join(volume), target: target.parse().unwrap() }],
+            ..SandboxSpec::default()
+        }
+    }
+
+    #[test]
+    fn only_what_is_kept_for_sandboxes_can_be_a_volume_or_a_home() {
+        let state = tempfile::tempdir().unwrap();
+        let state = state.path();
+        let make = |spec: &SandboxSpec| make(spec, || Ok(state.to_path_buf()));
+        make(&spec(state, "fleet/volumes/cache", "/volumes/cache")).unwrap();
+        assert!(state.join("fleet/volumes/cache").is_dir());
+        assert!(state.join("fleet/sandboxes/bj-a/home/.bashrc").is_file());
+        for volume in
+            ["", "fleet", "fleet/volumes", "fleet/volumes/a/b", "fleet/volumes/../../vault", "vault", "/etc"]
+        {
+            let error = make(&spec(state, volume, "/volumes/cache")).unwrap_err();
+            assert_eq!(error.code, "volume_not_kept", "{volume}");
+        }
+        for home in [
+            "",
+            "fleet/sandboxes",
+            "fleet/sandboxes/bj-a",
+            "fleet/sandboxes/bj-a/workspace",
+            "fleet/sandboxes/../home",
+        ] {
+            let spec = SandboxSpec { home: Some(state.join(home)), ..SandboxSpec::default() };
+            assert_eq!(make(&spec).unwrap_err().code, "volume_not_kept", "{home}");
+        }
+        let own = WorkspaceMode::Own(state.join("fleet/sandboxes/bj-a/home"));
+        let error = make(&SandboxSpec { mode: own, ..SandboxSpec::default() }).unwrap_err();
+        assert_eq!(error.code, "volume_not_kept");
+    }
+
+    #[test]
+    fn a_link_in_a_home_is_no_place_for_a_volume() {
+        let state = tempfile::tempdir().unwrap();
+        let state = state.path();
+        let wanted = spec(state, "fleet/volumes/cache", "/home/agent/.cache/npm");
+        make(&wanted, || Ok(state.to_path_buf())).unwrap();
+        let cache = state.join("fleet/sandboxes/bj-a/home/.cache");
+        assert!(cache.join("npm").is_dir());
+        std::fs::remove_dir_all(&cache).unwrap();
+        std::os::unix::fs::symlink(state, &cache).unwrap();
+        let error = make(&wanted, || Ok(state.to_path_buf())).unwrap_err();
+        assert_eq!(error.code, "volume_place_taken");
+        assert!(!state.join("npm").exists());
+    }
+
+    #[test]
+    fn work_has_the_same_name_in_every_life() {
+        let kept = |lives| Some(Kept { name: "bj-a-1".into(), key: "a".into(), lives });
+        let spec = |lives| SandboxSpec { kept: kept(lives), ..SandboxSpec::default() };
+        assert_eq!(work_of(&spec(Lives::One)), None);
+        assert_eq!(work_of(&spec(Lives::Many)), work_of(&spec(Lives::Many)));
+        assert!(work_of(&spec(Lives::Many)).is_some());
+    }
+}

@@ -1,0 +1,71 @@
+//! What is asked of the task of a sandbox.
+
+use crate::identity::Role;
+use crate::wanted::Wanted;
+use belljar_api::{Created, LeaseInfo, SandboxInfo, SweptSandbox};
+use belljar_spec::SandboxError;
+use tokio::sync::oneshot;
+
+/// Where the answer goes. Dropped without one, the sandbox is gone.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, SandboxError>>;
+
+pub(crate) enum Command {
+    Hold(Box<Hold>),
+    /// A request was made by this grant, perhaps under a lease.
+    Used {
+        grant: String,
+        lease: Option<String>,
+    },
+    Renew {
+        lease: String,
+        holder: Option<String>,
+        lasts_s: Option<u64>,
+        answer: Answer<LeaseInfo>,
+    },
+    Drop {
+        lease: String,
+        holder: Option<String>,
+        answer: Answer<()>,
+    },
+    Change(Change, Answer<SandboxInfo>),
+    /// Looks whether the keeper lives after all.
+    Check {
+        dry_run: bool,
+        answer: Answer<Option<SweptSandbox>>,
+    },
+    /// Answered when nothing is under way.
+    Settle(Answer<()>),
+    /// The daemon ends: what nobody holds ends too, the rest stays.
+    Close(Answer<()>),
+}
+
+/// Somebody wants to hold it.
+pub(crate) struct Hold {
+    pub(crate) wanted: Wanted,
+    pub(crate) grant: String,
+    /// The name that the lease will have.
+    pub(crate) lease: String,
+    /// It was made for this one.
+    pub(crate) created: bool,
+    pub(crate) answer: Answer<Created>,
+}
+
+/// What an owner can do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Pause,
+    Resume,
+    Stop,
+    Delete,
+}
+
+impl Hold {
+    pub(crate) fn role(&self) -> Role {
+        self.wanted.identity.role
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+}

@@ -1,0 +1,142 @@
+//! The way to one sandbox for everybody but its task: what is told of it, and its keeper while it may be used. Going through takes
+//! no turn of the task, so that a request costs next to nothing; the task shuts the door before it ends what is behind it.
+
+use crate::keeper::Keeper;
+use crate::settings::Clock;
+use belljar_api::SandboxInfo;
+use belljar_spec::SandboxError;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// One sandbox, from outside.
+pub(crate) struct Door {
+    inside: Mutex<Inside>,
+    changed: watch::Sender<()>,
+    clock: Clock,
+}
+
+/// Whether one may go through.
+pub(crate) enum Gate {
+    /// It is being made or found: wait.
+    Wait,
+    Open(Arc<dyn Keeper>),
+    Shut(SandboxError),
+}
+
+struct Inside {
+    gate: Gate,
+    info: SandboxInfo,
+    /// How many are behind it now, and how many ever were.
+    uses: u32,
+    entered: u64,
+    used_ms: i64,
+}
+
+/// A keeper in use. As long as this is there its sandbox is not idle: keep it until the last byte of an answer is sent.
+pub struct InUse {
+    keeper: Arc<dyn Keeper>,
+    door: Arc<Door>,
+}
+
+impl Door {
+    pub(crate) fn new(info: SandboxInfo, clock: Clock) -> Door {
+        let inside = Inside { gate: Gate::Wait, info, uses: 0, entered: 0, used_ms: 0 };
+        Door { inside: Mutex::new(inside), changed: watch::Sender::new(()), clock }
+    }
+
+    /// Goes through, as soon as that can be decided.
+    pub(crate) async fn enter(self: &Arc<Door>) -> Result<InUse, SandboxError> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            {
+                let mut inside = self.lock();
+                match &inside.gate {
+                    Gate::Wait => {}
+                    Gate::Shut(error) => return Err(error.clone()),
+                    Gate::Open(keeper) => {
+                        let keeper = keeper.clone();
+                        inside.uses += 1;
+                        inside.entered += 1;
+                        inside.used_ms = self.clock.now_ms();
+                        return Ok(InUse { keeper, door: self.clone() });
+                    }
+                }
+            }
+            if changed.changed().await.is_err() {
+                return Err(crate::refusal::not_alive(&self.lock().info.name));
+            }
+        }
+    }
+
+    pub(crate) fn info(&self) -> SandboxInfo {
+        self.lock().info.clone()
+    }
+
+    /// The keeper, for looking only.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        match &self.lock().gate {
+            Gate::Open(keeper) => Some(keeper.clone()),
+            Gate::Wait | Gate::Shut(_) => None,
+        }
+    }
+
+    pub(crate) fn set(&self, gate: Gate) {
+        self.lock().gate = gate;
+        self.changed.send_replace(());
+    }
+
+    pub(crate) fn tell(&self, info: SandboxInfo) {
+        self.lock().info = info;
+    }
+
+    /// How many ever went through: unchanged, nobody did since.
+    pub(crate) fn entered(&self) -> u64 {
+        self.lock().entered
+    }
+
+    /// When it was last used: now, if somebody is behind it.
+    pub(crate) fn used_ms(&self) -> i64 {
+        let inside = self.lock();
+        if inside.uses > 0 { self.clock.now_ms() } else { inside.used_ms }
+    }
+
+    /// Shuts it, unless somebody is behind it or was there since.
+    pub(crate) fn shut_if_unused(&self, since: u64, refusal: SandboxError) -> bool {
+        let mut inside = self.lock();
+        if inside.uses > 0 || inside.entered != since {
+            return false;
+        }
+        inside.gate = Gate::Shut(refusal);
+        drop(inside);
+        self.changed.send_replace(());
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InUse {
+    pub fn keeper(&self) -> &Arc<dyn Keeper> {
+        &self.keeper
+    }
+}
+
+impl Deref for InUse {
+    type Target = dyn Keeper;
+
+    fn deref(&self) -> &(dyn Keeper + 'static) {
+        &*self.keeper
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let mut inside = self.door.lock();
+        inside.uses -= 1;
+        inside.used_ms = self.door.clock.now_ms();
+    }
+}

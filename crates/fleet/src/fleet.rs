@@ -1,0 +1,335 @@
+//! All sandboxes of one state directory, for whoever serves requests. Asks who may do what, and hands on to the sandbox's own task.
+
+use crate::command::{Answer, Change, Command, Hold};
+use crate::door::InUse;
+use crate::identity::{Identity, Parent};
+use crate::keeper::Keepers;
+use crate::permission::{OWNER, Permission};
+use crate::refusal;
+use crate::registry::{Entry, Registry};
+use crate::settings::Settings;
+use crate::sweep::{self, Ground};
+use crate::task::World;
+use crate::wanted::Wanted;
+use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
+use belljar_engine::new_id;
+use belljar_spec::SandboxError;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+/// All sandboxes of one state directory. Copies are the same fleet; with the last one its tasks end, and sandboxes live on.
+#[derive(Clone)]
+pub struct Fleet {
+    registry: Arc<Registry>,
+    world: World,
+    swept: Arc<Sweep>,
+}
+
+/// Which sandboxes of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub key: Option<String>,
+    pub state: Option<State>,
+    /// Only behind this name.
+    pub after: Option<String>,
+    /// How many at most; nothing is all of them.
+    pub limit: Option<usize>,
+}
+
+impl Fleet {
+    /// Takes a directory (`<state>/fleet`) for this process, finds what lives in it, and sweeps what is dead. Refused while another
+    /// process has it.
+    pub async fn open(
+        directory: impl Into<PathBuf>,
+        keepers: Arc<dyn Keepers>,
+        settings: Settings,
+    ) -> Result<Fleet, SandboxError> {
+        let directory = directory.into();
+        let (ground, mut findings) = blocking(move || {
+            let ground = Ground::take(&directory)?;
+            let findings = ground.sweep(false)?;
+            Ok((ground, findings))
+        })
+        .await?;
+        let swept = Arc::new(std::mem::take(&mut findings.sweep));
+        let registry = Arc::new(Registry::new(ground));
+        let world = World {
+            keepers,
+            starts: Arc::new(Semaphore::new(settings.starts.max(1))),
+            settings,
+            registry: Arc::downgrade(&registry),
+        };
+        registry.adopt(&world, findings);
+        Ok(Fleet { registry, world, swept })
+    }
+
+    /// What was swept when it was opened.
+    pub fn swept_at_start(&self) -> &Sweep {
+        &self.swept
+    }
+
+    /// What is on disk and not understood, by name. It is left as it is.
+    pub fn unknown(&self) -> Vec<(String, SandboxError)> {
+        self.registry.unknown()
+    }
+
+    /// Which sandbox a request means, for this caller.
+    pub fn identify(
+        &self,
+        request: &CreateSandbox,
+        caller: &dyn Permission,
+    ) -> Result<Identity, SandboxError> {
+        let parent = match &request.inherit {
+            Some(name) => {
+                // What is said beside it is refused first, whatever is there.
+                let info = self.allowed(name, caller).map(|entry| entry.door.info());
+                Some(info.map(|info| Parent { key: info.key, persistent: info.persistent }))
+            }
+            None => None,
+        };
+        match parent {
+            Some(Ok(parent)) => Identity::of(request, Some(&parent)),
+            Some(Err(error)) => Identity::of(request, None)
+                .and(Err(error.clone()))
+                .map_err(|found: SandboxError| if found.code == "inherit_alone" { found } else { error }),
+            None => Identity::of(request, None),
+        }
+    }
+
+    /// Holds a sandbox: the one of that key, woken up or made if need be. However many ask for one key at once, there is one sandbox,
+    /// and each of them holds it. Who goes away while this waits leaves no lease.
+    pub async fn create(&self, wanted: Wanted, caller: &dyn Permission) -> Result<Created, SandboxError> {
+        let lease = format!("lease_{}", new_id()?);
+        loop {
+            let seat = self.registry.seat(&self.world, &wanted, caller)?;
+            let (answer, answered) = oneshot::channel();
+            let hold = Hold {
+                wanted: wanted.clone(),
+                grant: caller.grant().into(),
+                lease: lease.clone(),
+                created: false,
+                answer,
+            };
+            let _ = seat.entry.commands.send(Command::Hold(Box::new(hold)));
+            match answered.await {
+                Ok(Ok(created)) => return Ok(created),
+                Ok(Err(error)) => {
+                    seat.fail();
+                    return Err(error);
+                }
+                // It was being deleted, and is gone: there is room for a new one.
+                Err(_) => seat.fail(),
+            }
+        }
+    }
+
+    /// Those that the caller may use, by name.
+    pub async fn list(&self, filter: &Filter, caller: &dyn Permission) -> Page<SandboxInfo> {
+        let limit = filter.limit.unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        let mut next = None;
+        let mut lookers = Vec::new();
+        for entry in self.registry.entries() {
+            let behind = filter.after.as_ref().is_none_or(|after| entry.name > *after);
+            let keyed = filter.key.as_ref().is_none_or(|key| entry.key == *key);
+            let in_state = filter.state.is_none_or(|state| entry.door.info().state == state);
+            if !(behind && keyed && in_state && may_use(&entry, caller).is_ok()) {
+                continue;
+            }
+            if lookers.len() == limit {
+                next = lookers.last().map(|(name, _): &(String, _)| name.clone());
+                break;
+            }
+            lookers.push((entry.name.clone(), tokio::spawn(told(entry))));
+        }
+        for (_, looker) in lookers {
+            items.extend(looker.await);
+        }
+        Page { items, next }
+    }
+
+    pub async fn get(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
+        Ok(told(self.allowed(name, caller)?).await)
+    }
+
+    /// Everything inside stands still.
+    pub async fn pause(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
+        self.change(name, Change::Pause, caller).await
+    }
+
+    pub async fn resume(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
+        self.change(name, Change::Resume, caller).await
+    }
+
+    /// Ends it. A persistent one stays, with its files; what is ephemeral is gone.
+    pub async fn stop(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
+        self.change(name, Change::Stop, caller).await
+    }
+
+    /// Ends it and takes its files away, be it persistent or not.
+    pub async fn delete(&self, name: &str, caller: &dyn Permission) -> Result<(), SandboxError> {
+        self.change(name, Change::Delete, caller).await.map(drop)
+    }
+
+    /// A lease counts anew.
+    pub async fn renew(
+        &self,
+        name: &str,
+        lease: &str,
+        lasts_s: Option<u64>,
+        caller: &dyn Permission,
+    ) -> Result<LeaseInfo, SandboxError> {
+        let entry = self.allowed(name, caller)?;
+        let (lease, holder) = (lease.to_string(), holder(caller));
+        self.ask(&entry, |answer| Command::Renew { lease, holder, lasts_s, answer }).await
+    }
+
+    /// Holds it no more.
+    pub async fn drop_lease(
+        &self,
+        name: &str,
+        lease: &str,
+        caller: &dyn Permission,
+    ) -> Result<(), SandboxError> {
+        let entry = self.allowed(name, caller)?;
+        let (lease, holder) = (lease.to_string(), holder(caller));
+        self.ask(&entry, |answer| Command::Drop { lease, holder, answer }).await
+    }
+
+    /// The keeper of what lives, for a request: waits while it is being started, and prolongs what the caller holds.
+    pub async fn keeper(&self, name: &str, caller: &dyn Permission) -> Result<InUse, SandboxError> {
+        let entry = self.allowed(name, caller)?;
+        let used = entry.door.enter().await?;
+        let lease = caller.lease().map(str::to_string);
+        let _ = entry.commands.send(Command::Used { grant: caller.grant().into(), lease });
+        Ok(used)
+    }
+
+    /// Sweeps what died unnoticed.
+    pub async fn sweep(&self, dry_run: bool) -> Result<Sweep, SandboxError> {
+        let mut swept = Vec::new();
+        for entry in self.registry.entries() {
+            // What is gone meanwhile needs no sweep.
+            let Ok(Some(found)) = self.ask(&entry, |answer| Command::Check { dry_run, answer }).await else {
+                continue;
+            };
+            let _ = self.ask(&entry, Command::Settle).await;
+            swept.push(found);
+        }
+        if !dry_run {
+            let sandboxes = self.registry.ground.sandboxes();
+            blocking(move || {
+                sweep::sweep_removals(&sandboxes);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(Sweep { dry_run, swept })
+    }
+
+    /// The daemon ends: nothing new is begun, what is under way is finished, what nobody holds or uses is ended, and all else lives on
+    /// with its leases on disk.
+    pub async fn shutdown(&self) -> Result<(), SandboxError> {
+        self.registry.close();
+        let mut waiting = Vec::new();
+        for entry in self.registry.entries() {
+            let (answer, answered) = oneshot::channel();
+            let _ = entry.commands.send(Command::Close(answer));
+            waiting.push(answered);
+        }
+        let mut outcome = Ok(());
+        for answered in waiting {
+            // One that is gone by now is finished too.
+            outcome = outcome.and(answered.await.unwrap_or(Ok(())));
+        }
+        outcome
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        change: Change,
+        caller: &dyn Permission,
+    ) -> Result<SandboxInfo, SandboxError> {
+        let entry = self.allowed(name, caller)?;
+        must_own(&entry, caller)?;
+        self.ask(&entry, |answer| Command::Change(change, answer)).await
+    }
+
+    fn allowed(&self, name: &str, caller: &dyn Permission) -> Result<Entry, SandboxError> {
+        let entry = self.registry.entry(name)?;
+        may_use(&entry, caller)?;
+        Ok(entry)
+    }
+
+    async fn ask<T>(
+        &self,
+        entry: &Entry,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, SandboxError> {
+        let (answer, answered) = oneshot::channel();
+        let _ = entry.commands.send(command(answer));
+        answered.await.unwrap_or_else(|_| {
+            Err(if self.registry.is_closed() { refusal::closing() } else { refusal::not_found(&entry.name) })
+        })
+    }
+}
+
+/// Sweeps a directory that no daemon has.
+pub async fn sweep_alone(directory: &Path, dry_run: bool) -> Result<Sweep, SandboxError> {
+    let directory = directory.to_path_buf();
+    blocking(move || Ok(Ground::take(&directory)?.sweep(dry_run)?.sweep)).await
+}
+
+/// With how many commands run inside, if its keeper says so soon.
+async fn told(entry: Entry) -> SandboxInfo {
+    let mut info = entry.door.info();
+    if let Some(keeper) = entry.door.keeper()
+        && let Ok(Ok(status)) = timeout(GLANCE, keeper.status()).await
+    {
+        info.commands = status.commands;
+    }
+    info
+}
+
+/// What it made, or holds, or may join.
+fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
+    if entry.owner == caller.grant()
+        || entry.door.info().leases.iter().any(|lease| lease.holder == caller.grant())
+    {
+        return Ok(());
+    }
+    caller.may_join(&entry.key, Some(&entry.owner))
+}
+
+/// Who made it, or holds it as an owner. A request that is made under a guest's lease is a guest's, whoever makes it.
+fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
+    let info = entry.door.info();
+    let grant = caller.grant();
+    let held = |lease: &&LeaseInfo| grant == OWNER || lease.holder == grant;
+    if let Some(lease) =
+        caller.lease().and_then(|id| info.leases.iter().filter(held).find(|lease| lease.id == id))
+    {
+        return if lease.owner { Ok(()) } else { Err(refusal::not_owner(&entry.name)) };
+    }
+    let owns = info.leases.iter().any(|lease| lease.holder == grant && lease.owner);
+    if grant == OWNER || entry.owner == grant || owns { Ok(()) } else { Err(refusal::not_owner(&entry.name)) }
+}
+
+/// Whose leases the caller may touch: its own, unless it is the person whose machine it is.
+fn holder(caller: &dyn Permission) -> Option<String> {
+    Some(caller.grant().to_string()).filter(|grant| grant != OWNER)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let failed = |_| Err(SandboxError::runtime("fleet_lost", "work of the fleet was cut short"));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
+}
+
+/// How long a look at a keeper may take: a list is not held up by one that is busy.
+const GLANCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,45 @@
+//! What is told of a sandbox.
+
+use crate::machine::Phase;
+use crate::record::Record;
+use belljar_api::{SandboxInfo, State};
+
+impl Record {
+    /// What is told of it. `ends_ms` is when it ends unless somebody comes.
+    pub(crate) fn info(&self, phase: Phase, commands: u32, ends_ms: Option<i64>) -> SandboxInfo {
+        let state = state_of(phase);
+        let alive = self.alive.as_ref();
+        let now = alive.filter(|_| matches!(state, State::Live | State::Paused));
+        SandboxInfo {
+            name: self.name.clone(),
+            key: self.key.clone(),
+            state,
+            persistent: self.persistent,
+            owner: self.owner.clone(),
+            profile: self.profile.clone(),
+            backend: alive.map(|alive| alive.backend.clone()),
+            assurance: alive.map(|alive| alive.assurance.clone()),
+            id: alive.map(|alive| alive.id.clone()),
+            folder: self.sandbox.workspace.folder.clone(),
+            workspace: alive.map(|alive| alive.workspace.clone()),
+            egress: self.sandbox.egress.mode.clone().unwrap_or_else(|| "none".into()),
+            ports: self.sandbox.ports.clone(),
+            leases: self.leases.iter().map(|lease| lease.info()).collect(),
+            commands,
+            created_ms: self.created_ms,
+            started_ms: now.map(|alive| alive.started_ms),
+            ends_ms,
+            fault: self.fault.clone(),
+        }
+    }
+}
+
+fn state_of(phase: Phase) -> State {
+    match phase {
+        Phase::Starting => State::Starting,
+        Phase::Live => State::Live,
+        Phase::Paused => State::Paused,
+        Phase::Stopping(_) => State::Stopping,
+        Phase::Stopped | Phase::Gone => State::Stopped,
+    }
+}

@@ -1,0 +1,167 @@
+//! Holds on a sandbox, each with an end unless it is renewed or used. Knows no clock: it is told what time it is.
+
+use crate::identity::Role;
+use belljar_api::LeaseInfo;
+use serde::{Deserialize, Serialize};
+
+/// A hold on a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Lease {
+    pub id: String,
+    /// The grant that holds it.
+    pub holder: String,
+    pub role: Role,
+    pub since_ms: i64,
+    pub until_ms: i64,
+    /// How long it counts from its last use.
+    pub lasts_s: u64,
+}
+
+/// The holds on one sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Leases {
+    list: Vec<Lease>,
+}
+
+impl Lease {
+    pub(crate) fn new(id: String, holder: &str, role: Role, lasts_s: u64, now_ms: i64) -> Lease {
+        let until_ms = after(now_ms, lasts_s);
+        Lease { id, holder: holder.into(), role, since_ms: now_ms, until_ms, lasts_s }
+    }
+
+    pub(crate) fn info(&self) -> LeaseInfo {
+        LeaseInfo {
+            id: self.id.clone(),
+            holder: self.holder.clone(),
+            owner: self.role == Role::Owner,
+            since_ms: self.since_ms,
+            until_ms: self.until_ms,
+        }
+    }
+
+    /// Goes on from now. Never ends earlier than it would have.
+    fn prolong(&mut self, now_ms: i64) {
+        self.until_ms = self.until_ms.max(after(now_ms, self.lasts_s));
+    }
+}
+
+impl Leases {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lease> {
+        self.list.iter()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&Lease> {
+        self.list.iter().find(|lease| lease.id == id)
+    }
+
+    pub(crate) fn add(&mut self, lease: Lease) {
+        self.remove(&lease.id);
+        self.list.push(lease);
+    }
+
+    /// Counts anew from now, for as long as before or as is said.
+    pub(crate) fn renew(&mut self, id: &str, lasts_s: Option<u64>, now_ms: i64) -> Option<&Lease> {
+        let lease = self.list.iter_mut().find(|lease| lease.id == id)?;
+        lease.lasts_s = lasts_s.unwrap_or(lease.lasts_s);
+        lease.until_ms = after(now_ms, lease.lasts_s);
+        Some(lease)
+    }
+
+    /// A request was made under a lease, or by a holder who named none: then all that it holds were used.
+    pub(crate) fn used(&mut self, holder: &str, id: Option<&str>, now_ms: i64) {
+        let named = id.is_some_and(|id| self.get(id).is_some_and(|lease| lease.holder == holder));
+        for lease in self.list.iter_mut().filter(|lease| lease.holder == holder) {
+            if !named || Some(lease.id.as_str()) == id {
+                lease.prolong(now_ms);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: &str) -> Option<Lease> {
+        let at = self.list.iter().position(|lease| lease.id == id)?;
+        Some(self.list.remove(at))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    /// Lets go of those whose time is over; whether there were any.
+    pub(crate) fn expire(&mut self, now_ms: i64) -> bool {
+        let before = self.list.len();
+        self.list.retain(|lease| lease.until_ms > now_ms);
+        self.list.len() < before
+    }
+
+    /// All count that much longer: nobody knows how much of their use was not written down.
+    pub(crate) fn give_slack(&mut self, length_ms: i64) {
+        for lease in &mut self.list {
+            lease.until_ms = lease.until_ms.saturating_add(length_ms);
+        }
+    }
+
+    /// When the next one ends.
+    pub(crate) fn next_end(&self) -> Option<i64> {
+        self.list.iter().map(|lease| lease.until_ms).min()
+    }
+}
+
+fn after(now_ms: i64, seconds: u64) -> i64 {
+    now_ms.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leases(list: &[(&str, &str, u64)]) -> Leases {
+        let mut leases = Leases::default();
+        for (id, holder, lasts_s) in list {
+            leases.add(Lease::new((*id).into(), holder, Role::Owner, *lasts_s, 0));
+        }
+        leases
+    }
+
+    fn until(leases: &Leases, id: &str) -> Option<i64> {
+        leases.get(id).map(|lease| lease.until_ms)
+    }
+
+    #[test]
+    fn a_lease_ends_unless_it_is_renewed() {
+        let mut held = leases(&[("a", "g", 10), ("b", "g", 20)]);
+        assert_eq!(held.next_end(), Some(10_000));
+        assert!(!held.expire(9_999));
+        assert_eq!(held.renew("a", None, 9_999).map(|lease| lease.until_ms), Some(19_999));
+        assert!(held.expire(19_999));
+        assert_eq!((held.get("a"), held.next_end()), (None, Some(20_000)));
+        assert_eq!(held.renew("a", None, 0), None);
+        assert_eq!(held.renew("b", Some(1), 0).map(|lease| lease.until_ms), Some(1_000));
+        assert!(held.expire(1_000) && held.is_empty() && held.next_end().is_none());
+    }
+
+    #[test]
+    fn use_prolongs_what_the_user_holds() {
+        let mut held = leases(&[("a", "g", 10), ("b", "g", 10), ("c", "h", 10)]);
+        held.used("g", Some("a"), 5_000);
+        assert_eq!([until(&held, "a"), until(&held, "b")], [Some(15_000), Some(10_000)]);
+        held.used("g", None, 6_000);
+        assert_eq!([until(&held, "a"), until(&held, "b")], [Some(16_000), Some(16_000)]);
+        held.used("g", Some("c"), 7_000);
+        assert_eq!(until(&held, "c"), Some(10_000), "a lease of somebody else is not prolonged by naming it");
+        held.used("g", Some("a"), 1_000);
+        assert_eq!(until(&held, "a"), Some(17_000), "a clock that was set back takes nothing away");
+    }
+
+    #[test]
+    fn lengths_without_measure_do_not_overflow() {
+        let mut held = leases(&[("a", "g", u64::MAX)]);
+        assert_eq!(until(&held, "a"), Some(i64::MAX));
+        held.used("g", None, i64::MAX);
+        assert!(!held.expire(i64::MAX - 1));
+    }
+}

@@ -1,0 +1,195 @@
+//! What the daemon keeps of a sandbox: `record.json` of its place. Written whole or not at all, and before an answer tells of it, so
+//! that a daemon that is killed finds everything that it promised.
+
+use crate::Place;
+use crate::keeper::Alive;
+use crate::lease::Leases;
+use belljar_api::SandboxRequest;
+use belljar_spec::SandboxError;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A sandbox, as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub version: u32,
+    pub name: String,
+    pub key: String,
+    /// The grant that made it.
+    pub owner: String,
+    pub persistent: bool,
+    pub profile: String,
+    /// With what the profile and the grant say of it.
+    pub sandbox: SandboxRequest,
+    pub idle_s: u64,
+    pub intent: Intent,
+    pub leases: Leases,
+    /// Requests that were made under an idempotency key.
+    pub once: Vec<Once>,
+    pub created_ms: i64,
+    pub used_ms: i64,
+    /// Its present or last life; nothing before the first one was ready.
+    pub alive: Option<Alive>,
+    /// Why it is not alive, if it should be.
+    pub fault: Option<String>,
+}
+
+/// What is to become of a sandbox, whoever goes on with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Intent {
+    Live,
+    Stopped,
+    Deleting,
+}
+
+/// A request that has one answer however often it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Once {
+    pub grant: String,
+    pub key: String,
+    /// Of the request's body.
+    pub body: String,
+    pub lease: String,
+    pub created: bool,
+}
+
+impl Record {
+    /// Was it ever ready? What was not is nobody's, and leaves nothing.
+    pub(crate) fn was_ready(&self) -> bool {
+        self.alive.is_some()
+    }
+
+    /// Of a place.
+    pub(crate) fn read(place: &Place) -> Result<Record, SandboxError> {
+        let path = place.record();
+        let unreadable = |why: String| {
+            let hint = format!("look at `{}`; belljar leaves it as it is", path.display());
+            SandboxError::runtime("record_unreadable", format!("cannot read `{}`: {why}", path.display()))
+                .hint(hint)
+        };
+        let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
+        let version: Version =
+            serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        if version.version != VERSION {
+            let message = format!(
+                "`{}` has version {}, and this belljar knows {VERSION}",
+                path.display(),
+                version.version
+            );
+            return Err(SandboxError::unavailable("record_version", message)
+                .hint("use the belljar that made it, or remove the sandbox with that one"));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
+    }
+
+    /// Into a place, instead of what was there. What must survive a loss of power is on the disk then.
+    pub(crate) fn write(&self, place: &Place) -> Result<(), SandboxError> {
+        write_whole(&place.record(), self, self.persistent)
+    }
+}
+
+/// Writes a file that is there whole or not at all, for nobody but us.
+pub(crate) fn write_whole(path: &Path, content: &impl Serialize, lasting: bool) -> Result<(), SandboxError> {
+    write_bytes(path, content, lasting).map_err(|error| {
+        SandboxError::runtime("record_unwritable", format!("cannot write `{}`: {error}", path.display()))
+            .hint("is the disk full?")
+    })
+}
+
+fn write_bytes(path: &Path, content: &impl Serialize, lasting: bool) -> io::Result<()> {
+    let mut draft = PathBuf::from(path);
+    draft.add_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    if lasting {
+        file.sync_all()?;
+    }
+    fs::rename(&draft, path)?;
+    match path.parent() {
+        // The new name is on the disk when the directory is.
+        Some(directory) if lasting => File::open(directory)?.sync_all(),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+pub(crate) const VERSION: u32 = 1;
+
+#[cfg(test)]
+pub(crate) fn sample(key: &str, persistent: bool) -> Record {
+    Record {
+        version: VERSION,
+        name: crate::name_of(key),
+        key: key.into(),
+        owner: "owner".into(),
+        persistent,
+        profile: "default".into(),
+        sandbox: SandboxRequest::default(),
+        idle_s: 120,
+        intent: Intent::Live,
+        leases: Leases::default(),
+        once: Vec::new(),
+        created_ms: 1,
+        used_ms: 1,
+        alive: None,
+        fault: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_is_ours_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        for persistent in [false, true] {
+            let record = sample("k", persistent);
+            record.write(&place).unwrap();
+            assert_eq!(Record::read(&place).unwrap(), record);
+        }
+        assert_eq!(fs::metadata(place.record()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        assert_eq!(Record::read(&place).unwrap_err().code, "record_unreadable");
+        for (text, code) in [
+            ("", "record_unreadable"),
+            ("{\"version\":1", "record_unreadable"),
+            ("{\"version\":1}", "record_unreadable"),
+            ("{\"version\":2,\"what\":\"ever\"}", "record_version"),
+        ] {
+            fs::write(place.record(), text).unwrap();
+            let error = Record::read(&place).unwrap_err();
+            assert_eq!(error.code, code, "{text}");
+            assert!(error.hint.is_some());
+            assert_eq!(fs::read_to_string(place.record()).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_draft_of_somebody_who_was_killed_is_no_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        let record = sample("k", true);
+        record.write(&place).unwrap();
+        fs::write(folder.path().join("record.json.new"), "{\"ver").unwrap();
+        assert_eq!(Record::read(&place).unwrap(), record);
+        record.write(&place).unwrap();
+        assert_eq!(Record::read(&place).unwrap(), record);
+    }
+}

@@ -1,0 +1,35 @@
+//! Refusals that more than one place gives, in the same words.
+
+use belljar_spec::SandboxError;
+
+pub(crate) fn not_found(name: &str) -> SandboxError {
+    SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{name}`"))
+        .hint("`belljar list` shows those that are there")
+}
+
+pub(crate) fn not_alive(name: &str) -> SandboxError {
+    SandboxError::policy("sandbox_not_alive", format!("the sandbox `{name}` is not alive"))
+        .hint("ask for it by its key, as its owner: that wakes it up")
+}
+
+pub(crate) fn paused(name: &str) -> SandboxError {
+    SandboxError::policy("sandbox_paused", format!("the sandbox `{name}` is paused"))
+        .hint(format!("`belljar resume {name}`"))
+}
+
+pub(crate) fn no_lease(lease: &str) -> SandboxError {
+    SandboxError::policy("lease_not_found", format!("there is no lease `{lease}`, or it has ended"))
+        .hint("ask for the sandbox again to get a new one")
+}
+
+pub(crate) fn not_owner(name: &str) -> SandboxError {
+    SandboxError::policy(
+        "not_owner",
+        format!("the sandbox `{name}` can be used, and not stopped or taken away"),
+    )
+    .hint("only who made it, or holds it as an owner, can do that")
+}
+
+pub(crate) fn closing() -> SandboxError {
+    SandboxError::unavailable("daemon_stopping", "the daemon is stopping").hint("try again in a moment")
+}

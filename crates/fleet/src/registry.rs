@@ -1,0 +1,276 @@
+//! Which sandboxes there are: names to tasks. One sandbox a key, however many ask for it at once, because whoever asks looks and
+//! takes under one lock, which is never held while something is waited for.
+
+use crate::command::Command;
+use crate::door::Door;
+use crate::identity::Role;
+use crate::lease::Leases;
+use crate::machine::Phase;
+use crate::name::name_of;
+use crate::permission::Permission;
+use crate::record::{Intent, Record, VERSION};
+use crate::sweep::Ground;
+use crate::task::{Birth, Task, World};
+use crate::wanted::Wanted;
+use crate::{refusal, sweep::Findings};
+use belljar_api::State;
+use belljar_spec::SandboxError;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// The sandboxes of one directory.
+pub(crate) struct Registry {
+    pub(crate) ground: Ground,
+    inside: Mutex<Inside>,
+}
+
+/// A sandbox that has a task.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) key: String,
+    pub(crate) owner: String,
+    pub(crate) door: Arc<Door>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    task: AbortHandle,
+}
+
+#[derive(Default)]
+struct Inside {
+    closed: bool,
+    entries: BTreeMap<String, Entry>,
+    /// Requests by grant and idempotency key: the sandbox, and what was asked.
+    once: HashMap<(String, String), (String, String)>,
+    /// What is on disk and not understood. Its name is taken.
+    unknown: BTreeMap<String, SandboxError>,
+    /// Who asks for what just now: grant and name.
+    asking: Vec<(String, String)>,
+}
+
+/// A request that has found its sandbox. While this lives it counts among what its grant has.
+pub(crate) struct Seat {
+    pub(crate) entry: Entry,
+    registry: Arc<Registry>,
+    grant: String,
+    /// Its idempotency key, if nobody used that before.
+    once: Option<String>,
+}
+
+impl Registry {
+    pub(crate) fn new(ground: Ground) -> Registry {
+        Registry { ground, inside: Mutex::default() }
+    }
+
+    /// Takes over what was found on disk.
+    pub(crate) fn adopt(&self, world: &World, findings: Findings) {
+        let mut inside = self.lock();
+        inside.unknown.extend(findings.unknown);
+        for found in findings.there {
+            let mut record = found.record;
+            record.leases.give_slack(crate::task::time::LAZY_MS);
+            for once in &record.once {
+                let asked = (record.name.clone(), once.body.clone());
+                inside.once.insert((once.grant.clone(), once.key.clone()), asked);
+            }
+            let birth = if found.kept { Birth::Kept } else { Birth::Stopped };
+            let entry = self.begin(world, record, birth);
+            inside.entries.insert(entry.name.clone(), entry);
+        }
+    }
+
+    /// Finds the sandbox that is wanted, or makes room for it.
+    pub(crate) fn seat(
+        self: &Arc<Registry>,
+        world: &World,
+        wanted: &Wanted,
+        caller: &dyn Permission,
+    ) -> Result<Seat, SandboxError> {
+        let mut inside = self.lock();
+        if inside.closed {
+            return Err(refusal::closing());
+        }
+        let grant = caller.grant();
+        let key = &wanted.identity.key;
+        let before = inside.asked_before(wanted, grant)?;
+        let name = before.clone().unwrap_or_else(|| name_of(key.as_str()));
+        if let Some(error) = inside.unknown.get(&name) {
+            return Err(error.clone());
+        }
+        let found = inside.entries.get(&name).cloned();
+        if let Some(entry) = found.as_ref().filter(|entry| before.is_none() && entry.key != key.as_str()) {
+            let message = format!("the sandbox `{name}` has the key `{}`, not `{}`", entry.key, key.as_str());
+            return Err(SandboxError::policy("name_taken", message).hint("use another key"));
+        }
+        match &found {
+            Some(entry) if entry.owner == grant => {}
+            Some(entry) => caller.may_join(&entry.key, Some(&entry.owner))?,
+            None if key.is_unique() => {}
+            None => caller.may_join(key.as_str(), None)?,
+        }
+        if found.is_none() && wanted.identity.role == Role::Guest {
+            return Err(refusal::not_alive(&name));
+        }
+        inside.must_have_room(&name, caller)?;
+        let entry = match found {
+            Some(entry) if entry.commands.is_closed() => return Err(lost(&name)),
+            Some(entry) => entry,
+            None => {
+                let entry = self.begin(world, self.record(world, &name, wanted, grant), Birth::New);
+                inside.entries.insert(name.clone(), entry.clone());
+                entry
+            }
+        };
+        let once = wanted.idempotency.as_ref().filter(|_| before.is_none()).map(|once| {
+            inside.once.insert((grant.into(), once.key.clone()), (name.clone(), once.body.clone()));
+            once.key.clone()
+        });
+        inside.asking.push((grant.into(), name));
+        Ok(Seat { entry, registry: self.clone(), grant: grant.into(), once })
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Result<Entry, SandboxError> {
+        let inside = self.lock();
+        if let Some(error) = inside.unknown.get(name) {
+            return Err(error.clone());
+        }
+        inside.entries.get(name).cloned().ok_or_else(|| refusal::not_found(name))
+    }
+
+    /// By name, in order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.lock().entries.values().cloned().collect()
+    }
+
+    pub(crate) fn unknown(&self) -> Vec<(String, SandboxError)> {
+        self.lock().unknown.clone().into_iter().collect()
+    }
+
+    /// Nothing new from now on.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// A sandbox is gone; its name is free.
+    pub(crate) fn remove(&self, name: &str, door: &Arc<Door>) {
+        let mut inside = self.lock();
+        if inside.entries.get(name).is_some_and(|entry| Arc::ptr_eq(&entry.door, door)) {
+            inside.entries.remove(name);
+            inside.once.retain(|_, (of, _)| of != name);
+        }
+    }
+
+    /// An idempotency key may be used for something else.
+    pub(crate) fn forget(&self, grant: &str, key: &str) {
+        self.lock().once.remove(&(grant.to_string(), key.to_string()));
+    }
+
+    fn begin(&self, world: &World, record: Record, birth: Birth) -> Entry {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let phase = if birth == Birth::Stopped { Phase::Stopped } else { Phase::Starting };
+        let door = Arc::new(Door::new(record.info(phase, 0, None), world.settings.clock));
+        let (name, key, owner) = (record.name.clone(), record.key.clone(), record.owner.clone());
+        let task = Task::new(world.clone(), self.ground.place(&name), door.clone(), orders, record, birth);
+        let task = tokio::spawn(task.run()).abort_handle();
+        Entry { name, key, owner, door, commands, task }
+    }
+
+    fn record(&self, world: &World, name: &str, wanted: &Wanted, grant: &str) -> Record {
+        let now = world.settings.clock.now_ms();
+        Record {
+            version: VERSION,
+            name: name.into(),
+            key: wanted.identity.key.as_str().into(),
+            owner: grant.into(),
+            persistent: wanted.identity.persistent.persistent,
+            profile: wanted.profile.clone(),
+            sandbox: wanted.sandbox.clone(),
+            idle_s: wanted.idle_s.unwrap_or(world.settings.idle.as_secs()),
+            intent: Intent::Live,
+            leases: Leases::default(),
+            once: Vec::new(),
+            created_ms: now,
+            used_ms: now,
+            alive: None,
+            fault: None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inside {
+    /// The sandbox that the same request got before.
+    fn asked_before(&self, wanted: &Wanted, grant: &str) -> Result<Option<String>, SandboxError> {
+        let Some(once) = &wanted.idempotency else { return Ok(None) };
+        let asked = self.once.get(&(grant.to_string(), once.key.clone()));
+        let Some((name, body)) = asked.filter(|(name, _)| self.entries.contains_key(name)) else {
+            return Ok(None);
+        };
+        if *body != once.body {
+            let message = format!("the idempotency key `{}` was used for another request", once.key);
+            return Err(
+                SandboxError::policy("idempotency_mismatch", message).hint("use a new key for a new request")
+            );
+        }
+        Ok(Some(name.clone()))
+    }
+
+    /// A grant may have only so many alive.
+    fn must_have_room(&self, name: &str, caller: &dyn Permission) -> Result<(), SandboxError> {
+        let Some(most) = caller.most_sandboxes() else { return Ok(()) };
+        let grant = caller.grant();
+        let asks = |of: &str| self.asking.iter().any(|(who, what)| who == grant && what == of);
+        let has = |entry: &&Entry| {
+            let info = entry.door.info();
+            let own = entry.owner == grant && info.state != State::Stopped;
+            own || asks(&entry.name) || info.leases.iter().any(|lease| lease.holder == grant)
+        };
+        let others = self.entries.values().filter(|entry| entry.name != name).filter(has).count();
+        if others < most as usize {
+            return Ok(());
+        }
+        let message = format!("the grant `{grant}` has {others} sandboxes, and may have {most}");
+        Err(SandboxError::policy("too_many_sandboxes", message).hint("delete one that is not needed"))
+    }
+}
+
+impl Seat {
+    /// Nothing came of it: its idempotency key is free again.
+    pub(crate) fn fail(&self) {
+        if let Some(once) = &self.once {
+            self.registry.forget(&self.grant, once);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut inside = self.registry.lock();
+        let at =
+            inside.asking.iter().position(|(grant, name)| *grant == self.grant && *name == self.entry.name);
+        if let Some(at) = at {
+            inside.asking.swap_remove(at);
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        for entry in self.lock().entries.values() {
+            entry.task.abort();
+        }
+    }
+}
+
+fn lost(name: &str) -> SandboxError {
+    SandboxError::runtime("sandbox_lost", format!("the daemon lost hold of the sandbox `{name}`"))
+        .hint("start the daemon again: it finds what lives")
+}

@@ -1,0 +1,219 @@
+//! Removes what the dead left, and nothing of the living. A keeper is dead when its lock is free, and for no other reason: process
+//! ids are used again, files lie. Volumes are never looked at.
+
+use crate::keeper::Stop;
+use crate::machine::Nature;
+use crate::name::is_name;
+use crate::place::{Held, Place};
+use crate::record::{Intent, Record};
+use belljar_api::{Sweep, SweptSandbox};
+use belljar_engine::{new_id, remove_tree};
+use belljar_spec::SandboxError;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The directory of a fleet, held by one daemon.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    directory: PathBuf,
+    _lock: File,
+}
+
+/// A sandbox that was found on disk.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) record: Record,
+    /// A keeper lives, or is about to.
+    pub(crate) kept: bool,
+}
+
+/// What a look at the disk came to.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) there: Vec<Found>,
+    /// What is not understood, and is left alone: its name, and why.
+    pub(crate) unknown: Vec<(String, SandboxError)>,
+    pub(crate) sweep: Sweep,
+}
+
+impl Ground {
+    /// Takes a fleet's directory for this process alone.
+    pub(crate) fn take(directory: &Path) -> Result<Ground, SandboxError> {
+        let failed = |path: &Path, error: io::Error| {
+            SandboxError::runtime("fleet_directory", format!("cannot use `{}`: {error}", path.display()))
+                .hint("it must be a directory that belongs to you")
+        };
+        let sandboxes = directory.join(SANDBOXES);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&sandboxes)
+            .map_err(|error| failed(&sandboxes, error))?;
+        let path = directory.join("daemon.lock");
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let lock = lock.map_err(|error| failed(&path, error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Ground { directory: directory.into(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another daemon keeps the sandboxes in `{}`", directory.display());
+                Err(SandboxError::unavailable("daemon_running", message)
+                    .hint("use that one, or set another XDG_STATE_HOME for this one"))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(&path, error)),
+        }
+    }
+
+    pub(crate) fn sandboxes(&self) -> PathBuf {
+        self.directory.join(SANDBOXES)
+    }
+
+    pub(crate) fn place(&self, name: &str) -> Place {
+        Place::new(self.sandboxes().join(name))
+    }
+
+    /// Looks at everything, and sweeps what is dead unless this is only for show.
+    pub(crate) fn sweep(&self, dry_run: bool) -> Result<Findings, SandboxError> {
+        let mut findings = Findings { sweep: Sweep { dry_run, swept: Vec::new() }, ..Findings::default() };
+        if !dry_run {
+            sweep_remains(&self.sandboxes(), &[GONE, NEW]);
+        }
+        for name in names(&self.sandboxes())?.into_iter().filter(|name| is_name(name)) {
+            let place = self.place(&name);
+            match Record::read(&place).and_then(|record| examine(place, record, dry_run)) {
+                Ok((found, swept)) => {
+                    findings.sweep.swept.extend(swept);
+                    findings.there.extend(found);
+                }
+                Err(error) => findings.unknown.push((name, error)),
+            }
+        }
+        Ok(findings)
+    }
+}
+
+/// What was found, unless it was removed, and what was done.
+fn examine(
+    place: Place,
+    mut record: Record,
+    dry_run: bool,
+) -> Result<(Option<Found>, Option<SweptSandbox>), SandboxError> {
+    let held = place.hold().map_err(|error| remove_failed(&place, &error))?;
+    let Some(held) = held else { return Ok((Some(Found { record, kept: true }), None)) };
+    let Some((files, reason)) = verdict(&record) else {
+        return Ok((Some(Found { record, kept: false }), None));
+    };
+    let swept = told(&record, files, reason);
+    if dry_run {
+        return Ok((Some(Found { record, kept: false }), Some(swept)));
+    }
+    match files {
+        Stop::Wipe => {
+            remove_place(&place, held)?;
+            Ok((None, Some(swept)))
+        }
+        Stop::Keep => {
+            record.fault = Some(reason.into());
+            record.intent = Intent::Stopped;
+            record.leases.clear();
+            record.write(&place)?;
+            Ok((Some(Found { record, kept: false }), Some(swept)))
+        }
+    }
+}
+
+/// What is to be done with a sandbox that nobody keeps, and why.
+fn verdict(record: &Record) -> Option<(Stop, &'static str)> {
+    let nature = Nature { persistent: record.persistent, was_ready: record.was_ready() };
+    match (record.intent, nature.files()) {
+        (Intent::Deleting, _) => Some((Stop::Wipe, "its deletion was cut short")),
+        (_, Stop::Wipe) if !record.was_ready() => Some((Stop::Wipe, "its making was cut short")),
+        (_, Stop::Wipe) => Some((Stop::Wipe, "its keeper is dead")),
+        (Intent::Live, Stop::Keep) => Some((Stop::Keep, "its keeper is dead")),
+        (Intent::Stopped, Stop::Keep) => None,
+    }
+}
+
+pub(crate) fn told(record: &Record, files: Stop, reason: &str) -> SweptSandbox {
+    let action = match files {
+        Stop::Keep => "stopped",
+        Stop::Wipe => "removed",
+    };
+    SweptSandbox {
+        name: record.name.clone(),
+        key: record.key.clone(),
+        action: action.into(),
+        reason: reason.into(),
+    }
+}
+
+/// Makes a place with a record in it: for everybody else at once, or not at all.
+pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxError> {
+    let failed = |error: io::Error| {
+        let message = format!("cannot make `{}`: {error}", place.directory().display());
+        SandboxError::runtime("place_unmakeable", message).hint("is the disk full?")
+    };
+    let unfinished = beside(place, NEW)?;
+    let made = DirBuilder::new()
+        .mode(0o700)
+        .create(&unfinished)
+        .map_err(failed)
+        .and_then(|()| record.write(&Place::new(&unfinished)))
+        .and_then(|()| fs::rename(&unfinished, place.directory()).map_err(failed));
+    made.inspect_err(|_| drop(remove_tree(&unfinished)))
+}
+
+/// Removes a place that nobody keeps: for everybody else at once. A kill in the middle leaves something that is no place any more,
+/// for the next sweep.
+pub(crate) fn remove_place(place: &Place, held: Held) -> Result<(), SandboxError> {
+    let gone = beside(place, GONE)?;
+    fs::rename(place.directory(), &gone).map_err(|error| remove_failed(place, &error))?;
+    drop(held);
+    // It is no place any more, whatever is left of it, and the next sweep goes on.
+    let _ = remove_tree(&gone);
+    Ok(())
+}
+
+/// Goes on with removals that were cut short. Another one may be at it: both come to the same end.
+pub(crate) fn sweep_removals(sandboxes: &Path) {
+    sweep_remains(sandboxes, &[GONE]);
+}
+
+fn sweep_remains(sandboxes: &Path, of: &[&str]) {
+    for name in names(sandboxes).into_iter().flatten() {
+        if of.iter().any(|kind| name.starts_with(kind)) {
+            // It stays for the next sweep then, and is in nobody's way.
+            let _ = remove_tree(&sandboxes.join(name));
+        }
+    }
+}
+
+fn beside(place: &Place, kind: &str) -> Result<PathBuf, SandboxError> {
+    let name = place.directory().file_name().unwrap_or_default().to_string_lossy();
+    Ok(place.directory().with_file_name(format!("{kind}{name}-{}", new_id()?)))
+}
+
+fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
+    let failed = |error: io::Error| {
+        SandboxError::runtime("fleet_directory", format!("cannot read `{}`: {error}", directory.display()))
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn remove_failed(place: &Place, error: &io::Error) -> SandboxError {
+    let message = format!("cannot remove `{}`: {error}", place.directory().display());
+    SandboxError::runtime("place_unremovable", message).hint("`belljar sweep` tries again")
+}
+
+const SANDBOXES: &str = "sandboxes";
+/// What is being removed.
+const GONE: &str = ".gone-";
+/// What is being made.
+const NEW: &str = ".new-";

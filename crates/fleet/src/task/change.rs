@@ -1,0 +1,267 @@
+//! Starting, pausing and ending a sandbox.
+
+use super::work::{Done, Finding};
+use super::{Task, time, work};
+use crate::command::{Answer, Change, Command, Hold};
+use crate::door::Gate;
+use crate::keeper::{Keeper, KeptPlan, Stop};
+use crate::machine::{Act, Event, Phase, step};
+use crate::place::Place;
+use crate::record::{Intent, write_whole};
+use crate::refusal;
+use crate::sweep::{make_place, told};
+use belljar_api::{SandboxInfo, SweptSandbox};
+use belljar_engine::new_id;
+use belljar_spec::SandboxError;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+
+impl Task {
+    pub(super) async fn change(&mut self, change: Change, answer: Answer<SandboxInfo>) {
+        if self.work.is_some() {
+            return self.later.push_back(Command::Change(change, answer));
+        }
+        match (step(self.phase, change.event(), self.nature()), self.keeper.clone()) {
+            ((_, Act::Wait), _) => self.later.push_back(Command::Change(change, answer)),
+            ((_, Act::Nothing), _) => drop(answer.send(Ok(self.info()))),
+            ((next, Act::Pause | Act::Resume), Some(keeper)) => {
+                self.work = Some(work::change(keeper, change, next, answer));
+            }
+            ((next, Act::End(files)), _) => {
+                // It is answered when it has arrived there.
+                self.later.push_front(Command::Change(change, answer));
+                self.phase = next;
+                self.end(files).await;
+            }
+            ((_, Act::Refuse | Act::Start | Act::Pause | Act::Resume), _) => {
+                drop(answer.send(Err(refusal::not_alive(&self.record.name))));
+            }
+        }
+    }
+
+    pub(super) async fn done(&mut self, done: Done) {
+        match done {
+            Done::Turn(turn) => self.start(turn).await,
+            Done::Started(Ok(keeper)) => self.ready(keeper, false),
+            Done::Started(Err(error)) => self.failed(error).await,
+            Done::Found(finding) => self.found(finding).await,
+            Done::Changed { change, to, outcome, answer } => {
+                if outcome.is_ok() {
+                    self.phase = to;
+                    self.open();
+                }
+                let _ = answer.send(outcome.map(|()| self.info()));
+                debug_assert!(
+                    matches!(change, Change::Pause | Change::Resume),
+                    "others are no work of this kind"
+                );
+            }
+            Done::Looked { status, entered } => self.looked(status, entered).await,
+            Done::Ended(outcome) => self.ended(outcome).await,
+        }
+    }
+
+    /// Puts on disk that it is to live, before anything is started.
+    pub(super) async fn prepare(&mut self, hold: &Hold) -> Result<(), SandboxError> {
+        if self.made {
+            hold.wanted.must_fit(&self.record)?;
+            let before = self.record.clone();
+            self.remember(hold);
+            self.record.intent = Intent::Live;
+            self.record.fault = None;
+            let written = self.write().await;
+            return written.inspect_err(|_| self.record = before);
+        }
+        self.remember(hold);
+        let (place, record) = (self.place.clone(), self.record.clone());
+        let made = tokio::task::spawn_blocking(move || make_place(&place, &record)).await;
+        let made = made.unwrap_or_else(|_| Err(work::mute()));
+        self.made = made.is_ok();
+        if made.is_err() {
+            self.phase = Phase::Gone;
+        }
+        made
+    }
+
+    pub(super) fn wait_for_turn(&mut self) {
+        self.door.set(Gate::Wait);
+        self.work = Some(work::turn(self.world.starts.clone()));
+    }
+
+    async fn start(&mut self, turn: Option<OwnedSemaphorePermit>) {
+        let plan = match turn {
+            // Who asked went away while it waited: nothing was started, and nothing is.
+            Some(turn) if self.is_wanted() => self.plan().map(|plan| (turn, plan)),
+            Some(_) | None => Err(refusal::closing()),
+        };
+        match plan {
+            Ok((turn, plan)) => {
+                let (keepers, place) = (self.world.keepers.clone(), self.place.clone());
+                self.work = Some(work::start(keepers, place, plan, turn));
+            }
+            Err(error) => self.failed(error).await,
+        }
+    }
+
+    /// What the keeper of a new life is told. Nothing of the last one is left to be mistaken for it.
+    fn plan(&self) -> Result<KeptPlan, SandboxError> {
+        let plan = KeptPlan {
+            name: self.record.name.clone(),
+            key: self.record.key.clone(),
+            id: new_id()?.to_string(),
+            sandbox: self.record.sandbox.clone(),
+            persistent: self.record.persistent,
+        };
+        clear_life(&self.place);
+        write_whole(&self.place.plan(), &plan, false)?;
+        Ok(plan)
+    }
+
+    fn ready(&mut self, keeper: Arc<dyn Keeper>, paused: bool) {
+        self.phase = step(self.phase, Event::Ready { paused }, self.nature()).0;
+        let now = self.now();
+        self.record.alive = Some(keeper.alive().clone());
+        self.record.fault = None;
+        self.write_at = Some(now);
+        self.idle_since = now;
+        self.keep(keeper);
+    }
+
+    /// This is its keeper from now on.
+    fn keep(&mut self, keeper: Arc<dyn Keeper>) {
+        let watched = keeper.clone();
+        self.death = Some(Box::pin(async move { watched.gone().await }));
+        self.keeper = Some(keeper);
+        self.open();
+    }
+
+    fn open(&mut self) {
+        match (self.phase, &self.keeper) {
+            (Phase::Live, Some(keeper)) => self.door.set(Gate::Open(keeper.clone())),
+            (Phase::Paused, _) => self.door.set(Gate::Shut(refusal::paused(&self.record.name))),
+            _ => {}
+        }
+    }
+
+    async fn failed(&mut self, error: SandboxError) {
+        self.record.fault = Some(error.message.clone());
+        for command in std::mem::take(&mut self.later) {
+            match command {
+                Command::Hold(hold) => self.failures.push((hold.answer, error.clone())),
+                other => self.later.push_back(other),
+            }
+        }
+        self.act_on(Event::Failed).await;
+    }
+
+    /// Looks whether its keeper lives. Until that is known everybody waits.
+    pub(super) fn search(&mut self) {
+        self.searching = true;
+        self.door.set(Gate::Wait);
+        self.work = Some(work::find(self.world.keepers.clone(), self.place.clone()));
+    }
+
+    async fn found(&mut self, finding: Finding) {
+        self.searching = false;
+        match finding {
+            Finding::Alive { keeper, paused } if self.phase == Phase::Starting => {
+                let intent = self.record.intent;
+                self.ready(keeper, paused);
+                let event = match intent {
+                    Intent::Live => return,
+                    Intent::Stopped => Event::Stop,
+                    Intent::Deleting => Event::Delete,
+                };
+                self.act_on(event).await;
+            }
+            Finding::Alive { keeper, paused } => {
+                self.phase = if paused { Phase::Paused } else { Phase::Live };
+                self.keep(keeper);
+            }
+            Finding::Dead => {
+                self.record.fault = Some("its keeper died".into());
+                if self.phase == Phase::Starting && self.record.was_ready() {
+                    // It was found on disk, and has been alive.
+                    self.phase = Phase::Live;
+                }
+                let deleting = self.record.intent == Intent::Deleting && self.is_alive();
+                self.act_on(if deleting { Event::Delete } else { Event::Died }).await;
+            }
+            Finding::Mute => {
+                let error = work::mute();
+                self.record.fault = Some(error.message.clone());
+                self.door.set(Gate::Shut(error.clone()));
+                self.refuse_later(&error);
+                self.retry_at = Some(self.now() + time::RETRY_MS);
+            }
+        }
+    }
+
+    async fn act_on(&mut self, event: Event) {
+        if let (next, Act::End(files)) = step(self.phase, event, self.nature()) {
+            self.phase = next;
+            self.end(files).await;
+        }
+    }
+
+    /// Sweeps it, if its keeper is dead and nobody noticed.
+    pub(super) async fn check(&mut self, dry_run: bool) -> Option<SweptSandbox> {
+        if self.work.is_some() || !self.is_alive() || !matches!(self.place.hold(), Ok(Some(_))) {
+            return None;
+        }
+        let swept = told(&self.record, self.nature().files(), "its keeper is dead");
+        if !dry_run {
+            self.record.fault = Some("its keeper died".into());
+            self.act_on(Event::Died).await;
+        }
+        Some(swept)
+    }
+
+    /// Ends its keeper. That it is to end is on disk first: whoever comes after us goes on with it.
+    pub(super) async fn end(&mut self, files: Stop) {
+        self.door.set(Gate::Shut(refusal::not_alive(&self.record.name)));
+        self.death = None;
+        self.record.leases.clear();
+        self.record.intent = match files {
+            Stop::Keep => Intent::Stopped,
+            Stop::Wipe => Intent::Deleting,
+        };
+        if self.made {
+            // If not, it is ended all the same; at worst the next daemon finds it dead.
+            let _ = self.write().await;
+        }
+        let (keepers, place) = (self.world.keepers.clone(), self.place.clone());
+        self.work = Some(work::end(keepers, place, self.keeper.take(), files));
+    }
+
+    async fn ended(&mut self, outcome: Result<(), SandboxError>) {
+        if let Err(error) = outcome {
+            self.record.fault = Some(error.message.clone());
+            self.retry_at = Some(self.now() + time::RETRY_MS);
+            self.answer_failures();
+            return self.refuse_later(&error);
+        }
+        self.running = 0;
+        self.phase = step(self.phase, Event::Ended, self.nature()).0;
+        if self.phase == Phase::Stopped {
+            clear_life(&self.place);
+            self.write_at = Some(self.now());
+            self.answer_failures();
+        }
+    }
+
+    /// Who waited for a start hears why there was none, now that nothing is left of it.
+    pub(super) fn answer_failures(&mut self) {
+        for (answer, error) in std::mem::take(&mut self.failures) {
+            let _ = answer.send(Err(error));
+        }
+    }
+}
+
+/// What a keeper left of its life, which says nothing any more.
+fn clear_life(place: &Place) {
+    for file in [place.keeper(), place.directory().join("failed.json")] {
+        // Not there, most of the time.
+        let _ = std::fs::remove_file(file);
+    }
+}

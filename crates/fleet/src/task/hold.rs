@@ -1,0 +1,188 @@
+//! Holding a sandbox, and letting go of it.
+
+use super::{Task, time};
+use crate::command::{Command, Hold};
+use crate::identity::Role;
+use crate::lease::Lease;
+use crate::machine::{Act, Event, Phase, step};
+use crate::record::Once;
+use crate::refusal;
+use belljar_api::{Created, LeaseInfo};
+use belljar_spec::SandboxError;
+
+impl Task {
+    pub(super) async fn hold(&mut self, mut hold: Box<Hold>) {
+        if hold.is_abandoned() {
+            return;
+        }
+        if self.searching {
+            return self.later.push_back(Command::Hold(hold));
+        }
+        match step(self.phase, Event::Hold(hold.role()), self.nature()) {
+            (_, Act::Wait) => self.later.push_back(Command::Hold(hold)),
+            (_, Act::Nothing) => self.attach(hold).await,
+            (next, Act::Start) => {
+                hold.created = !self.made;
+                if let Err(error) = self.prepare(&hold).await {
+                    let _ = hold.answer.send(Err(error));
+                    return;
+                }
+                self.later.push_back(Command::Hold(hold));
+                self.phase = next;
+                self.wait_for_turn();
+            }
+            (_, Act::Refuse | Act::Pause | Act::Resume | Act::End(_)) => {
+                let _ = hold.answer.send(Err(refusal::not_alive(&self.record.name)));
+            }
+        }
+    }
+
+    /// Gives a lease of what lives, and says so when it is on disk.
+    async fn attach(&mut self, hold: Box<Hold>) {
+        let (id, created) = match self.give(&hold).await {
+            Ok(given) => given,
+            Err(error) => return drop(hold.answer.send(Err(error))),
+        };
+        let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
+        let notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
+        let answer = Created { sandbox: self.info(), lease, created, notes };
+        if hold.answer.send(Ok(answer)).is_err() {
+            // Who asked went away just now, and knows of no lease.
+            self.record.leases.remove(&id);
+            self.let_go();
+        }
+    }
+
+    /// The lease's id, and whether the sandbox was made for it.
+    async fn give(&mut self, hold: &Hold) -> Result<(String, bool), SandboxError> {
+        hold.wanted.must_fit(&self.record)?;
+        let before = self.record.clone();
+        let now = self.now();
+        let (id, created) = match self.once(hold) {
+            Some(once) => (once.lease.clone(), once.created),
+            None => (hold.lease.clone(), hold.created),
+        };
+        self.remember(hold);
+        if self.record.leases.get(&id).is_none() {
+            let lasts_s = hold.wanted.lease_s.unwrap_or(self.world.settings.lease.as_secs());
+            self.record.leases.add(Lease::new(id.clone(), &hold.grant, hold.role(), lasts_s, now));
+        }
+        if let (Role::Owner, Some(idle_s)) = (hold.role(), hold.wanted.idle_s) {
+            self.record.idle_s = idle_s;
+        }
+        self.record.used_ms = now;
+        if let Err(error) = self.write().await {
+            self.record = before;
+            return Err(error);
+        }
+        Ok((id, created))
+    }
+
+    /// What was answered to the same request before.
+    fn once(&self, hold: &Hold) -> Option<&Once> {
+        let wanted = hold.wanted.idempotency.as_ref()?;
+        self.record.once.iter().find(|once| once.grant == hold.grant && once.key == wanted.key)
+    }
+
+    /// So that the same request gets the same answer.
+    pub(super) fn remember(&mut self, hold: &Hold) {
+        let Some(idempotency) = hold.wanted.idempotency.as_ref().filter(|_| self.once(hold).is_none()) else {
+            return;
+        };
+        self.record.once.push(Once {
+            grant: hold.grant.clone(),
+            key: idempotency.key.clone(),
+            body: idempotency.body.clone(),
+            lease: hold.lease.clone(),
+            created: hold.created,
+        });
+        let too_many = self.record.once.len().saturating_sub(MOST_ONCE);
+        for once in self.record.once.drain(..too_many) {
+            if let Some(registry) = self.world.registry.upgrade() {
+                registry.forget(&once.grant, &once.key);
+            }
+        }
+    }
+
+    pub(super) fn used(&mut self, grant: &str, lease: Option<&str>) {
+        let now = self.now();
+        self.record.leases.used(grant, lease, now);
+        self.record.used_ms = now;
+        self.idle_since = self.idle_since.max(now);
+        // Not for every request: what is lost by a kill is made up for when the record is read.
+        self.write_at.get_or_insert(now + time::LAZY_MS);
+    }
+
+    pub(super) async fn renew(
+        &mut self,
+        lease: &str,
+        holder: Option<&str>,
+        lasts_s: Option<u64>,
+    ) -> Result<LeaseInfo, SandboxError> {
+        self.expire();
+        self.held_by(lease, holder)?;
+        let before = self.record.leases.clone();
+        let now = self.now();
+        let renewed = self.record.leases.renew(lease, lasts_s, now).map(Lease::info);
+        match self.write().await {
+            Ok(()) => renewed.ok_or_else(|| refusal::no_lease(lease)),
+            Err(error) => {
+                self.record.leases = before;
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn drop_lease(&mut self, lease: &str, holder: Option<&str>) -> Result<(), SandboxError> {
+        self.expire();
+        self.held_by(lease, holder)?;
+        let before = self.record.leases.clone();
+        self.record.leases.remove(lease);
+        if let Err(error) = self.write().await {
+            self.record.leases = before;
+            return Err(error);
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    fn held_by(&self, lease: &str, holder: Option<&str>) -> Result<(), SandboxError> {
+        let found = self.record.leases.get(lease);
+        match found.filter(|found| holder.is_none_or(|holder| found.holder == holder)) {
+            Some(_) => Ok(()),
+            // A lease of somebody else is none.
+            None => Err(refusal::no_lease(lease)),
+        }
+    }
+
+    /// Leases that have ended are gone.
+    pub(super) fn expire(&mut self) {
+        if self.record.leases.expire(self.now()) {
+            self.let_go();
+        }
+    }
+
+    /// Somebody holds it no more.
+    pub(super) fn let_go(&mut self) {
+        let now = self.now();
+        self.write_at.get_or_insert(now);
+        if self.record.leases.is_empty() {
+            self.idle_since = now;
+            self.not_before = 0;
+        }
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.later.iter().any(|command| match command {
+            Command::Hold(hold) => !hold.is_abandoned(),
+            _ => false,
+        })
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Paused)
+    }
+}
+
+/// How many requests of one sandbox are remembered by their idempotency key.
+const MOST_ONCE: usize = 1000;

@@ -1,0 +1,183 @@
+//! What a sandbox's task waits for while it goes on listening: one thing at a time.
+
+use crate::command::{Answer, Change};
+use crate::keeper::{Keeper, Keepers, KeptPlan, Status, Stop};
+use crate::machine::Phase;
+use crate::place::{Held, Place};
+use crate::sweep::remove_place;
+use belljar_api::SandboxInfo;
+use belljar_spec::SandboxError;
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Something under way.
+pub(super) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// What came of it.
+pub(super) enum Done {
+    /// It is its turn to be started; nothing if there are no turns any more.
+    Turn(Option<OwnedSemaphorePermit>),
+    Started(Result<Arc<dyn Keeper>, SandboxError>),
+    Found(Finding),
+    Changed {
+        change: Change,
+        to: Phase,
+        outcome: Result<(), SandboxError>,
+        answer: Answer<SandboxInfo>,
+    },
+    /// What goes on inside, and how many had gone through the door when that was asked.
+    Looked {
+        status: Result<Status, SandboxError>,
+        entered: u64,
+    },
+    Ended(Result<(), SandboxError>),
+}
+
+/// Whether a place has a keeper.
+pub(super) enum Finding {
+    Alive {
+        keeper: Arc<dyn Keeper>,
+        paused: bool,
+    },
+    Dead,
+    /// Somebody holds the lock and says nothing.
+    Mute,
+}
+
+pub(super) fn turn(starts: Arc<Semaphore>) -> Work {
+    Box::pin(async move { Done::Turn(starts.acquire_owned().await.ok()) })
+}
+
+pub(super) fn start(
+    keepers: Arc<dyn Keepers>,
+    place: Place,
+    plan: KeptPlan,
+    turn: OwnedSemaphorePermit,
+) -> Work {
+    Box::pin(async move {
+        let started = keepers.start(&place, &plan).await;
+        drop(turn);
+        Done::Started(started)
+    })
+}
+
+/// Finds the keeper of a place, which may be about to come up, or to die.
+pub(super) fn find(keepers: Arc<dyn Keepers>, place: Place) -> Work {
+    Box::pin(async move {
+        let deadline = Instant::now() + MUTE;
+        loop {
+            if let Ok(Ok(Some(keeper))) = timeout(PATIENCE, keepers.find(&place)).await
+                && let Ok(Ok(status)) = timeout(PATIENCE, keeper.status()).await
+            {
+                return Done::Found(Finding::Alive { keeper, paused: status.paused });
+            }
+            if let Free::Yes(_) | Free::NoPlace = is_free(&place) {
+                return Done::Found(Finding::Dead);
+            }
+            if Instant::now() >= deadline {
+                return Done::Found(Finding::Mute);
+            }
+            sleep(GLANCE).await;
+        }
+    })
+}
+
+pub(super) fn change(
+    keeper: Arc<dyn Keeper>,
+    change: Change,
+    to: Phase,
+    answer: Answer<SandboxInfo>,
+) -> Work {
+    Box::pin(async move {
+        let asked = async {
+            match change {
+                Change::Pause => keeper.pause().await,
+                Change::Resume => keeper.resume().await,
+                Change::Stop | Change::Delete => Ok(()),
+            }
+        };
+        let outcome = timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(mute()));
+        Done::Changed { change, to, outcome, answer }
+    })
+}
+
+pub(super) fn look(keeper: Arc<dyn Keeper>, entered: u64) -> Work {
+    Box::pin(async move {
+        let status = timeout(PATIENCE, keeper.status()).await.unwrap_or_else(|_| Err(mute()));
+        Done::Looked { status, entered }
+    })
+}
+
+/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the keeper.
+pub(super) fn end(
+    keepers: Arc<dyn Keepers>,
+    place: Place,
+    keeper: Option<Arc<dyn Keeper>>,
+    files: Stop,
+) -> Work {
+    Box::pin(async move { Done::Ended(end_of(&*keepers, place, keeper, files).await) })
+}
+
+async fn end_of(
+    keepers: &dyn Keepers,
+    place: Place,
+    keeper: Option<Arc<dyn Keeper>>,
+    files: Stop,
+) -> Result<(), SandboxError> {
+    let keeper = match keeper {
+        Some(keeper) => Some(keeper),
+        None => timeout(PATIENCE, keepers.find(&place)).await.ok().and_then(Result::ok).flatten(),
+    };
+    let asked = match keeper {
+        Some(keeper) => timeout(END, keeper.stop(files)).await.unwrap_or_else(|_| Err(mute())),
+        None => Ok(()),
+    };
+    let deadline = Instant::now() + PATIENCE;
+    let held = loop {
+        match is_free(&place) {
+            Free::Yes(held) => break held,
+            Free::NoPlace => return Ok(()),
+            Free::No if Instant::now() >= deadline => return Err(asked.err().unwrap_or_else(mute)),
+            Free::No => sleep(GLANCE).await,
+        }
+    };
+    match files {
+        Stop::Keep => Ok(()),
+        // A tree can be large.
+        Stop::Wipe => tokio::task::spawn_blocking(move || remove_place(&place, held))
+            .await
+            .unwrap_or_else(|_| Err(mute())),
+    }
+}
+
+enum Free {
+    Yes(Held),
+    No,
+    NoPlace,
+}
+
+fn is_free(place: &Place) -> Free {
+    match place.hold() {
+        Ok(Some(held)) => Free::Yes(held),
+        Err(error) if error.kind() == ErrorKind::NotFound => Free::NoPlace,
+        // Who cannot tell must not touch it.
+        Ok(None) | Err(_) => Free::No,
+    }
+}
+
+pub(super) fn mute() -> SandboxError {
+    SandboxError::unavailable("keeper_mute", "the keeper of the sandbox does not answer")
+        .hint("try again; `keeper.log` in its directory may say why")
+}
+
+/// How long a keeper may take to answer something that is done at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end all that runs, and to put files in order.
+const END: Duration = Duration::from_secs(60);
+/// How long one may be silent that was starting when we were killed.
+const MUTE: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(20);

@@ -1,0 +1,198 @@
+//! A sandbox that somebody wants, and whether the one that is there will do.
+
+use crate::identity::{Identity, Role};
+use crate::record::Record;
+use belljar_api::{CreateSandbox, SandboxRequest};
+use belljar_spec::SandboxError;
+use data_encoding::HEXLOWER;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A sandbox that somebody wants to hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub identity: Identity,
+    /// What the caller said of it. What is not said is taken as it is, if the sandbox is there.
+    pub asked: SandboxRequest,
+    /// The profile that the caller named.
+    pub asked_profile: Option<String>,
+    /// What it gets if it is made: with what the profile and the grant say of it.
+    pub sandbox: SandboxRequest,
+    /// The profile that it gets if it is made.
+    pub profile: String,
+    /// How long it goes on living when nobody holds it.
+    pub idle_s: Option<u64>,
+    pub lease_s: Option<u64>,
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A request's own name: made again under the same one, it gets the same answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    pub(crate) key: String,
+    pub(crate) body: String,
+}
+
+impl Idempotency {
+    /// Of a request that came with this key.
+    pub fn new(key: impl Into<String>, request: &CreateSandbox) -> Result<Idempotency, SandboxError> {
+        let key = key.into();
+        if key.is_empty() || key.chars().count() > LONGEST_KEY || key.chars().any(char::is_control) {
+            return Err(SandboxError::policy(
+                "idempotency_invalid",
+                "the idempotency key is empty, too long or not text",
+            )
+            .hint(format!("one line of 1 to {LONGEST_KEY} characters")));
+        }
+        let body = serde_json::to_vec(request).map_err(|error| {
+            SandboxError::runtime("request_unwritable", format!("cannot write the request: {error}"))
+        })?;
+        Ok(Idempotency { key, body: HEXLOWER.encode(&Sha256::digest(body)) })
+    }
+}
+
+impl Wanted {
+    /// Refuses a sandbox that is there and not what is asked for.
+    pub(crate) fn must_fit(&self, record: &Record) -> Result<(), SandboxError> {
+        let differences = self.differences(record);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the sandbox of key `{}` is there, and differs in {}",
+            record.key,
+            differences.join(", ")
+        );
+        Err(SandboxError::policy("sandbox_differs", message)
+            .hint("leave the settings out to take it as it is, delete it first, or use another key"))
+    }
+
+    fn differences(&self, record: &Record) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Some(asked) = self.asked_profile.as_ref().filter(|asked| **asked != record.profile) {
+            found.push(format!("`profile` (`{}`, not `{asked}`)", record.profile));
+        }
+        let persistent = self.identity.persistent;
+        // A guest takes a sandbox as it is, and never makes it stay.
+        if self.identity.role == Role::Owner && persistent.said && persistent.persistent != record.persistent
+        {
+            found.push(format!("`persistent` ({}, not {})", record.persistent, persistent.persistent));
+        }
+        let value = |request: &SandboxRequest| serde_json::to_value(request).unwrap_or_default();
+        compare("", &value(&self.asked), &value(&self.sandbox), &value(&record.sandbox), &mut found);
+        found
+    }
+}
+
+/// Adds what was asked for and is not so: a value that is another, or a part of a list that is missing. `effective` is what the
+/// profile and the grant make of what was asked.
+fn compare(at: &str, asked: &Value, effective: &Value, is: &Value, found: &mut Vec<String>) {
+    match asked {
+        Value::Null | Value::Bool(false) => {}
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                compare(&at, field, &effective[name], &is[name], found);
+            }
+        }
+        Value::Array(items) => {
+            let has = |item: &Value| is.as_array().is_some_and(|list| list.contains(item));
+            if !items.iter().all(has) {
+                found.push(format!("`{at}`"));
+            }
+        }
+        Value::Bool(true) | Value::Number(_) | Value::String(_) => {
+            if is != asked && is != effective {
+                found.push(format!("`{at}`"));
+            }
+        }
+    }
+}
+
+const LONGEST_KEY: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::sample;
+    use belljar_api::{EgressRequest, LimitsRequest};
+
+    fn wanted(asked: SandboxRequest) -> Wanted {
+        let request = CreateSandbox { key: Some("k".into()), ..CreateSandbox::default() };
+        Wanted {
+            identity: Identity::of(&request, None).unwrap(),
+            sandbox: asked.clone(),
+            asked,
+            asked_profile: None,
+            profile: "default".into(),
+            idle_s: None,
+            lease_s: None,
+            idempotency: None,
+        }
+    }
+
+    fn record() -> Record {
+        let mut record = sample("k", true);
+        record.sandbox.limits.memory = Some("1g".into());
+        record.sandbox.egress = EgressRequest {
+            mode: Some("strict".into()),
+            allow: vec!["a.example".into(), "b.example".into()],
+            ..EgressRequest::default()
+        };
+        record.sandbox.env.insert("A".into(), "1".into());
+        record
+    }
+
+    #[test]
+    fn what_is_not_said_is_taken_as_it_is() {
+        let mut same = wanted(SandboxRequest::default());
+        assert_eq!(same.must_fit(&record()), Ok(()));
+        same.asked_profile = Some("default".into());
+        same.asked.egress.allow = vec!["b.example".into()];
+        same.asked.env.insert("A".into(), "1".into());
+        same.asked.limits.memory = Some("1g".into());
+        assert_eq!(same.must_fit(&record()), Ok(()));
+        same.asked.limits.memory = Some("64g".into());
+        same.sandbox.limits.memory = Some("1g".into());
+        assert_eq!(same.must_fit(&record()), Ok(()), "a grant's ceiling makes it the same");
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let limits = LimitsRequest { memory: Some("2g".into()), ..LimitsRequest::default() };
+        let mut other =
+            wanted(SandboxRequest { limits, admin: true, ports: vec![80], ..SandboxRequest::default() });
+        other.asked_profile = Some("open".into());
+        other.identity.persistent = crate::Persistence { persistent: false, said: true };
+        other.asked.egress.allow = vec!["b.example".into(), "c.example".into()];
+        other.asked.env.insert("A".into(), "2".into());
+        let error = other.must_fit(&record()).unwrap_err();
+        assert_eq!(error.code, "sandbox_differs");
+        for what in [
+            "`profile`",
+            "`persistent`",
+            "`limits.memory`",
+            "`admin`",
+            "`ports`",
+            "`egress.allow`",
+            "`env.A`",
+        ] {
+            assert!(error.message.contains(what), "{what}: {}", error.message);
+        }
+        assert!(!error.message.contains("egress.mode"), "{}", error.message);
+        other.identity.role = Role::Guest;
+        assert!(!other.must_fit(&record()).unwrap_err().message.contains("persistent"));
+    }
+
+    #[test]
+    fn an_idempotency_key_is_one_line_and_a_body_is_told_from_another() {
+        let request = CreateSandbox::default();
+        let other = CreateSandbox { lease_s: Some(1), ..CreateSandbox::default() };
+        let body = |request: &CreateSandbox| Idempotency::new("a", request).unwrap().body;
+        assert_eq!(body(&request), body(&CreateSandbox::default()));
+        assert_ne!(body(&request), body(&other));
+        for key in ["", "a\nb", &"x".repeat(256)] {
+            assert_eq!(Idempotency::new(key, &request).unwrap_err().code, "idempotency_invalid");
+        }
+    }
+}

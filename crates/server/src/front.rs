@@ -1,0 +1,178 @@
+//! The daemon: who asks, may they, which sandbox; what is a sandbox's own goes through to its keeper.
+//!
+//! ```text
+//!   socket, TCP ─> connection ─> gate: host, origin, grant, rate ─┬─> sandboxes, leases, sweep ─> fleet
+//!                                                                ├─> records ─> the log of a sandbox
+//!                                                                ├─> grants, profiles, capabilities
+//!                                                                ├─> agents ─> a process for each run
+//!                                                                └─> proxy ─> link ─> keeper
+//! ```
+//! It keeps nothing that a restart would lose: sandboxes are on disk and with their keepers, grants in their file.
+
+mod about;
+mod activity;
+mod agents;
+mod connection;
+mod extract;
+mod gate;
+mod grants;
+mod host;
+mod listen;
+mod notify;
+mod openapi;
+mod proxy;
+mod rate;
+mod records;
+mod sandboxes;
+mod serve;
+mod sweeping;
+mod walls;
+
+pub use host::Doors;
+pub use openapi::description;
+pub use serve::{Ready, Settings, serve};
+
+use crate::answer::Answer;
+use crate::link::{Line, Link, LinkError};
+use activity::Activity;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::any;
+use belljar_audit::LogFile;
+use belljar_fleet::{Fleet, GrantStore, InUse, Permission, Profiles};
+use belljar_spec::SandboxError;
+use connection::Used;
+use gate::Asking;
+use rate::Rates;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use walls::Walls;
+
+/// What every request can use.
+pub(crate) struct Front {
+    fleet: Fleet,
+    link: Arc<Link>,
+    grants: GrantStore,
+    doors: Doors,
+    used: Used,
+    rates: Rates,
+    activity: Activity,
+    walls: Walls,
+    starts: usize,
+    max_upload: Option<u64>,
+    /// The API in JSON, as it is served.
+    description: axum::body::Bytes,
+    /// Of this run of the daemon, so that ids of requests are never used twice.
+    run: String,
+    requests: AtomicU64,
+}
+
+impl Front {
+    /// Everything that can be asked, behind the gate.
+    fn routes(self: Arc<Front>) -> Router {
+        let (api, _) = openapi::api().split_for_parts();
+        let through = any(proxy::pass);
+        api.route("/v1/sandboxes/{name}/commands", through.clone())
+            .route("/v1/sandboxes/{name}/commands/{*rest}", through.clone())
+            .route("/v1/sandboxes/{name}/files", through.clone())
+            .route("/v1/sandboxes/{name}/files/{*rest}", through.clone())
+            .route("/v1/sandboxes/{name}/ports/{port}", through.clone())
+            .route("/v1/sandboxes/{name}/ports/{port}/", through.clone())
+            .route("/v1/sandboxes/{name}/ports/{port}/{*rest}", through)
+            .fallback(nowhere)
+            .method_not_allowed_fallback(not_that)
+            .layer(from_fn_with_state(Arc::clone(&self), gate::gate))
+            .with_state(self)
+    }
+
+    fn new_request_id(&self) -> String {
+        format!("req_{}{:08x}", self.run, self.requests.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The way to the keeper of a sandbox that the caller may use. It is not idle as long as the first of the two is there.
+    async fn line(&self, asking: &Asking, name: &str) -> Answer<(InUse, Arc<Line>)> {
+        asking.caller.may_have_sandboxes()?;
+        let in_use = self.fleet.keeper(name, asking).await.map_err(|error| hidden(error, name))?;
+        let line = self.link.line(&in_use.alive().id);
+        let line = line.ok_or_else(|| LinkError::Gone(io::ErrorKind::NotFound.into()).told())?;
+        Ok((in_use, line))
+    }
+
+    /// The log of a sandbox that the caller may see. The owner may also name the log itself, of one that is no more.
+    async fn log_of(&self, asking: &Asking, name: &str) -> Answer<LogFile> {
+        asking.caller.may_have_sandboxes()?;
+        let id = match belljar_audit::parse_sandbox(name) {
+            Some(id) if asking.caller.is_owner() => id.to_string(),
+            _ => {
+                let info = self.fleet.get(name, asking).await.map_err(|error| hidden(error, name))?;
+                info.id.ok_or_else(|| {
+                    SandboxError::unavailable("sandbox_not_alive", "the sandbox has not lived yet")
+                })?
+            }
+        };
+        let found =
+            belljar_audit::directory().and_then(|directory| belljar_audit::find(&directory, Some(&id)));
+        Ok(found.map_err(|error| {
+            SandboxError::policy("not_found", format!("there is no log of this sandbox: {error}"))
+        })?)
+    }
+
+    async fn profiles(&self) -> Result<Profiles, SandboxError> {
+        let walls = self.walls.reports().await;
+        Profiles::of_this_machine(&walls)
+    }
+
+    fn concurrent_starts(&self) -> u32 {
+        u32::try_from(self.starts).unwrap_or(u32::MAX)
+    }
+
+    /// Work that waits for the disk.
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Front>,
+        work: impl FnOnce(&Front) -> Result<T, SandboxError> + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        let front = Arc::clone(self);
+        let interrupted = |_| Err(SandboxError::runtime("interrupted", "the daemon is stopping"));
+        tokio::task::spawn_blocking(move || work(&front)).await.unwrap_or_else(interrupted)
+    }
+}
+
+impl Permission for Asking {
+    fn grant(&self) -> &str {
+        self.caller.id()
+    }
+
+    fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
+        self.caller.may_use_key(key)
+    }
+
+    fn lease(&self) -> Option<&str> {
+        self.lease.as_deref()
+    }
+
+    fn most_sandboxes(&self) -> Option<u32> {
+        self.caller.most_sandboxes()
+    }
+}
+
+/// A sandbox that the caller may not see is told like one that is not there.
+fn hidden(error: SandboxError, name: &str) -> SandboxError {
+    match error.code {
+        "key_not_granted" => {
+            SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{name}`"))
+                .hint("`belljar list` shows those that are there")
+        }
+        _ => error,
+    }
+}
+
+async fn nowhere() -> Answer<()> {
+    let error = SandboxError::policy("no_such_path", "there is nothing at this path");
+    Err(error.hint("`/v1/openapi.json` says what there is").into())
+}
+
+async fn not_that() -> Answer<()> {
+    let error = SandboxError::policy("method_not_allowed", "this path has no such method");
+    Err(error.hint("`/v1/openapi.json` says what there is").into())
+}

@@ -1,0 +1,91 @@
+//! What can be asked of the daemon itself: that it is there, what it can do, which profiles work, and how it is spoken to.
+
+use super::Front;
+use super::extract::{Asked, MOST_BODY, Part};
+use super::gate::Asking;
+use crate::answer::Answer;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderName;
+use axum::http::header::CONTENT_TYPE;
+use axum::{Extension, Json};
+use belljar_api::{Capabilities, Page, ProfileInfo, Wall};
+use belljar_spec::egress::Mode;
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
+    OpenApiRouter::new()
+        .routes(routes!(health))
+        .routes(routes!(capabilities))
+        .routes(routes!(profiles))
+        .routes(routes!(openapi))
+}
+
+/// That somebody is there.
+#[derive(Debug, Serialize, ToSchema)]
+struct Health {
+    ok: bool,
+}
+
+/// Whether the daemon is there; the one path that needs no grant
+#[utoipa::path(get, path = "/v1/health", tag = "daemon", security(()),
+    responses((status = 200, description = "It is", body = Health)))]
+async fn health() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// What this machine can do
+#[utoipa::path(get, path = "/v1/capabilities", tag = "daemon",
+    responses((status = 200, description = "Walls, modes and sizes", body = Capabilities)))]
+async fn capabilities(State(front): State<Arc<Front>>) -> Json<Capabilities> {
+    let machine = belljar_engine::machine();
+    let walls = front.walls.reports().await;
+    let wall = |report: &belljar_engine::WallReport| Wall {
+        backend: report.backend.as_str().into(),
+        assurance: report.assurance.as_str().into(),
+        works: report.outcome.is_ok(),
+        reason: report.outcome.as_ref().err().map(|error| error.message.clone()),
+        hint: report.outcome.as_ref().err().and_then(|error| error.hint.clone()),
+    };
+    Json(Capabilities {
+        version: env!("CARGO_PKG_VERSION").into(),
+        api: "v1".into(),
+        walls: walls.iter().map(wall).collect(),
+        egress_modes: Mode::ALL.iter().map(|mode| mode.as_str().into()).collect(),
+        cpus: machine.cpus,
+        memory_bytes: machine.memory.as_u64(),
+        concurrent_starts: front.concurrent_starts(),
+        max_body_bytes: MOST_BODY as u64,
+    })
+}
+
+/// The profiles that work here and that the caller may name
+#[utoipa::path(get, path = "/v1/profiles", tag = "daemon", params(Part),
+    responses((status = 200, description = "A part of them", body = Page<ProfileInfo>)))]
+async fn profiles(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Asked(part): Asked<Part>,
+) -> Answer<Json<Page<ProfileInfo>>> {
+    let profiles = front.profiles().await?;
+    let may = |profile: &ProfileInfo| {
+        let chosen = profiles.choose(Some(&profile.name));
+        chosen.is_ok_and(|chosen| {
+            asking.caller.may_use_profile(&profile.name, profile.default, chosen.has_wall()).is_ok()
+        })
+    };
+    let mut offered: Vec<ProfileInfo> = profiles.advertised().into_iter().filter(may).collect();
+    offered.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Json(part.of(offered, |profile| profile.name.clone())?))
+}
+
+/// How the daemon is spoken to: this description
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "daemon",
+    responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
+async fn openapi(State(front): State<Arc<Front>>) -> ([(HeaderName, &'static str); 1], Bytes) {
+    ([(CONTENT_TYPE, "application/json")], front.description.clone())
+}

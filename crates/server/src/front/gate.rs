@@ -1,0 +1,132 @@
+//! What every request passes before anything else is looked at, in this order: its name for us, the page it comes from, its grant,
+//! and how often it asks. An upgrade, a stream of events and a port are requests like any other.
+
+use super::Front;
+use super::connection::{Connection, Peer};
+use crate::answer::{Answer, REQUEST, Refusal};
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, VARY,
+};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use belljar_fleet::Caller;
+use belljar_spec::SandboxError;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Who asks, and under which lease.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    pub(crate) caller: Caller,
+    pub(crate) lease: Option<String>,
+}
+
+/// Lets a request in, or answers it.
+pub(super) async fn gate(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
+    let id = front.new_request_id();
+    let as_header = HeaderValue::from_str(&id).ok();
+    let _busy = front.activity.busy();
+    let origin = request.headers().get(axum::http::header::ORIGIN).cloned();
+    let mut response = REQUEST
+        .scope(id, async {
+            match judge(&front, &mut request) {
+                Ok(Judged::Enter) => next.run(request).await,
+                Ok(Judged::Preflight) => preflight(request.headers()),
+                Err(refusal) => refusal.into_response(),
+            }
+        })
+        .await;
+    if let Some(id) = as_header {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    if let Some(origin) =
+        origin.filter(|origin| front.doors.origins.iter().any(|one| one.as_bytes() == origin.as_bytes()))
+    {
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.headers_mut().insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(REQUEST_ID));
+        response.headers_mut().insert(VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+enum Judged {
+    Enter,
+    /// A browser asks whether a page may ask.
+    Preflight,
+}
+
+fn judge(front: &Front, request: &mut Request) -> Answer<Judged> {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let connection =
+        connection.ok_or_else(|| SandboxError::runtime("no_connection", "a request without a connection"))?;
+    front.doors.judge_host(request.headers(), request.uri(), connection.address)?;
+    let origin = front.doors.judge_origin(request.headers())?;
+    let is_preflight = request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    if origin.is_some() && request.method() == Method::OPTIONS && is_preflight {
+        return Ok(Judged::Preflight);
+    }
+    if request.uri().path() == OPEN {
+        return Ok(Judged::Enter);
+    }
+    let caller = caller(front, &connection, request.headers())?;
+    if !caller.is_owner() {
+        front.rates.take(caller.id(), caller.rate(), Instant::now()).map_err(|seconds| {
+            let error = SandboxError::unavailable("too_many_requests", "this grant asks too often")
+                .hint(format!("ask again in {seconds} s"));
+            Refusal::later(error, seconds)
+        })?;
+    }
+    let lease = request.headers().get(LEASE).and_then(|lease| lease.to_str().ok()).map(String::from);
+    request.extensions_mut().insert(Asking { caller, lease });
+    Ok(Judged::Enter)
+}
+
+/// Who asks. A token that is shown counts, also over the socket: whoever shows one wants to be no more than it says.
+fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> Answer<Caller> {
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    match (shown.next(), shown.next(), connection.peer) {
+        (None, _, Peer::Owner) => Ok(Caller::owner()),
+        (None, _, Peer::Stranger) => Err(SandboxError::policy("token_missing", "this needs a grant")
+            .hint("send `authorization: Bearer TOKEN`; `belljar grants create` makes a token")
+            .into()),
+        (Some(header), None, _) => {
+            let shown = bearer(header).and_then(|token| front.grants.caller(token));
+            let shown = shown.ok_or_else(unknown)?;
+            front.used.note(shown.caller.id(), shown.expires_ms, connection);
+            Ok(shown.caller)
+        }
+        (Some(_), Some(_), _) => Err(unknown()),
+    }
+}
+
+fn bearer(header: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// The same words for every token that is none.
+fn unknown() -> Refusal {
+    SandboxError::policy("token_unknown", "this token was never made, was revoked, or has expired")
+        .hint("`belljar grants create` makes a new one")
+        .into()
+}
+
+fn preflight(headers: &HeaderMap) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let method = headers.get(ACCESS_CONTROL_REQUEST_METHOD).cloned();
+    if let Some(method) = method {
+        response.headers_mut().insert(ACCESS_CONTROL_ALLOW_METHODS, method);
+    }
+    let allowed = "authorization, content-type, idempotency-key, last-event-id, x-belljar-lease";
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+    response
+}
+
+/// The one path that needs no grant. It says nothing but that somebody is there.
+const OPEN: &str = "/v1/health";
+const REQUEST_ID: &str = "x-request-id";
+/// The lease that a request is made under.
+const LEASE: &str = "x-belljar-lease";

@@ -1,0 +1,265 @@
+//! Sandboxes: held, found, stopped and taken away; and the leases on them. What is asked is put together here from the request, the
+//! profile and the grant; what becomes of it is the fleet's.
+
+use super::extract::{Asked, Body, Named, Part};
+use super::gate::Asking;
+use super::{Front, hidden};
+use crate::answer::{Answer, Refusal, invalid};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
+use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State as Standing};
+use belljar_fleet::request::{self, Surroundings};
+use belljar_fleet::{Filter, Idempotency, Identity, Place, Role, Wanted, name_of};
+use belljar_spec::SandboxError;
+use serde::Deserialize;
+use std::sync::Arc;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(get, delete))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(stop))
+        .routes(routes!(renew, release))
+}
+
+/// Hold a sandbox: the one of its key, or a new one
+#[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "create_sandbox",
+    params(("idempotency-key" = Option<String>, Header,
+        description = "Asked again with the same key and the same body, it is the same sandbox and no second one")),
+    request_body = CreateSandbox,
+    responses(
+        (status = 201, description = "It was made", body = Created),
+        (status = 200, description = "It was there, or was woken up", body = Created)))]
+async fn create(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    headers: HeaderMap,
+    Body(request): Body<CreateSandbox>,
+) -> Answer<(StatusCode, Json<Created>)> {
+    asking.caller.may_have_sandboxes()?;
+    within_bounds(&request)?;
+    let idempotency = match headers.get("idempotency-key") {
+        Some(key) => {
+            let key = key.to_str().map_err(|_| invalid("`idempotency-key` is not text"))?;
+            Some(Idempotency::new(key, &request)?)
+        }
+        None => None,
+    };
+    let identity = front.fleet.identify(&request, &asking)?;
+    let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
+    let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
+        // Whoever joins what lives found nothing.
+        "sandbox_not_alive" => Refusal::with_status(error, StatusCode::NOT_FOUND),
+        _ => Refusal::from(error),
+    })?;
+    let status = if created.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(created)))
+}
+
+/// What is asked, what the profile says, and what the grant allows, in one.
+async fn wanted(
+    front: &Front,
+    asking: &Asking,
+    request: CreateSandbox,
+    identity: Identity,
+    idempotency: Option<Idempotency>,
+) -> Result<Wanted, SandboxError> {
+    let CreateSandbox { profile: named, idle_s, lease_s, sandbox: asked, .. } = request;
+    let asked = asking.caller.admit(asked)?;
+    let profiles = front.profiles().await?;
+    let (profile, sandbox) = match identity.role {
+        // Nothing is made for a guest: it takes what is there.
+        Role::Guest => (named.clone().unwrap_or_default(), asked.clone()),
+        Role::Owner => {
+            let profile = profiles.choose(named.as_deref())?;
+            let is_default = profiles.is_default(profile);
+            asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
+            let sandbox = asking.caller.confine(profile.apply(asked.clone())?)?;
+            makes_sense(&sandbox, &identity)?;
+            (profile.name.clone(), sandbox)
+        }
+    };
+    Ok(Wanted { identity, asked, asked_profile: named, sandbox, profile, idle_s, lease_s, idempotency })
+}
+
+/// Refuses words that make no sense before anything is made for them.
+fn makes_sense(sandbox: &belljar_api::SandboxRequest, identity: &Identity) -> Result<(), SandboxError> {
+    let key = identity.key.as_str();
+    let surroundings = Surroundings {
+        name: name_of(key),
+        key: key.into(),
+        id: None,
+        persistent: identity.persistent.persistent,
+        place: Place::new("/nonexistent"),
+        volumes: "/nonexistent".into(),
+    };
+    request::asked(sandbox, &surroundings).map(drop)
+}
+
+fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
+    let long = |field: &str, seconds: Option<u64>, least: u64| match seconds {
+        Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(SandboxError::policy(
+            "request_value",
+            format!("`{field}`: must be from {least} to {LONGEST_S} seconds"),
+        )),
+        _ => Ok(()),
+    };
+    long("idle_s", request.idle_s, 0)?;
+    long("lease_s", request.lease_s, 1)
+}
+
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    /// Only the one with this key.
+    key: Option<String>,
+    /// Only those in this state.
+    #[param(inline)]
+    state: Option<Standing>,
+    /// How many at most.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<usize>,
+    /// What comes behind this, which is `next` of the part before.
+    after: Option<String>,
+}
+
+/// The sandboxes that the caller may use
+#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(Which),
+    responses((status = 200, description = "A part of them, by name", body = Page<SandboxInfo>)))]
+async fn list(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Asked(which): Asked<Which>,
+) -> Answer<Json<Page<SandboxInfo>>> {
+    asking.caller.may_have_sandboxes()?;
+    let limit = Part { limit: which.limit, after: None }.limit()?;
+    let filter = Filter { key: which.key, state: which.state, after: which.after, limit: Some(limit) };
+    Ok(Json(front.fleet.list(&filter, &asking).await))
+}
+
+/// What is known of a sandbox
+#[utoipa::path(get, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "get_sandbox",
+    params(("name" = String, Path, description = "Of the sandbox")),
+    responses((status = 200, description = "This", body = SandboxInfo)))]
+async fn get(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(name): Named,
+) -> Answer<Json<SandboxInfo>> {
+    asking.caller.may_have_sandboxes()?;
+    Ok(Json(front.fleet.get(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+}
+
+/// Take a sandbox away with all its files, whoever holds it and whether it is persistent or not
+#[utoipa::path(delete, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "delete_sandbox",
+    params(("name" = String, Path, description = "Of the sandbox")),
+    responses((status = 204, description = "It is gone")))]
+async fn delete(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(name): Named,
+) -> Answer<StatusCode> {
+    asking.caller.may_have_sandboxes()?;
+    front.fleet.delete(&name, &asking).await.map_err(|error| hidden(error, &name))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Everything inside stands still
+#[utoipa::path(post, path = "/v1/sandboxes/{name}/pause", tag = "sandboxes", operation_id = "pause_sandbox",
+    params(("name" = String, Path, description = "Of the sandbox")),
+    responses((status = 200, description = "It stands", body = SandboxInfo)))]
+async fn pause(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(name): Named,
+) -> Answer<Json<SandboxInfo>> {
+    asking.caller.may_have_sandboxes()?;
+    Ok(Json(front.fleet.pause(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+}
+
+/// Everything inside goes on
+#[utoipa::path(post, path = "/v1/sandboxes/{name}/resume", tag = "sandboxes", operation_id = "resume_sandbox",
+    params(("name" = String, Path, description = "Of the sandbox")),
+    responses((status = 200, description = "It goes on", body = SandboxInfo)))]
+async fn resume(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(name): Named,
+) -> Answer<Json<SandboxInfo>> {
+    asking.caller.may_have_sandboxes()?;
+    Ok(Json(front.fleet.resume(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+}
+
+/// End everything inside; a persistent sandbox keeps its files, another is gone
+#[utoipa::path(post, path = "/v1/sandboxes/{name}/stop", tag = "sandboxes", operation_id = "stop_sandbox",
+    params(("name" = String, Path, description = "Of the sandbox")),
+    responses((status = 200, description = "It has ended", body = SandboxInfo)))]
+async fn stop(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(name): Named,
+) -> Answer<Json<SandboxInfo>> {
+    asking.caller.may_have_sandboxes()?;
+    Ok(Json(front.fleet.stop(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+}
+
+/// A lease counts anew
+#[utoipa::path(post, path = "/v1/sandboxes/{name}/leases/{lease}", tag = "sandboxes", operation_id = "renew_lease",
+    params(("name" = String, Path, description = "Of the sandbox"), ("lease" = String, Path, description = "Its id")),
+    request_body = RenewLease,
+    responses((status = 200, description = "Until when", body = LeaseInfo)))]
+async fn renew(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Leased { name, lease }: Leased,
+    Body(renewal): Body<RenewLease>,
+) -> Answer<Json<LeaseInfo>> {
+    asking.caller.may_have_sandboxes()?;
+    within_bounds(&CreateSandbox { lease_s: renewal.lease_s, ..CreateSandbox::default() })?;
+    let renewed = front.fleet.renew(&name, &lease, renewal.lease_s, &asking).await;
+    Ok(Json(renewed.map_err(|error| hidden(error, &name))?))
+}
+
+/// Hold a sandbox no more
+#[utoipa::path(delete, path = "/v1/sandboxes/{name}/leases/{lease}", tag = "sandboxes", operation_id = "drop_lease",
+    params(("name" = String, Path, description = "Of the sandbox"), ("lease" = String, Path, description = "Its id")),
+    responses((status = 204, description = "It is not held by this lease any more")))]
+async fn release(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Leased { name, lease }: Leased,
+) -> Answer<StatusCode> {
+    asking.caller.may_have_sandboxes()?;
+    front.fleet.drop_lease(&name, &lease, &asking).await.map_err(|error| hidden(error, &name))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A sandbox and a lease on it, of the path.
+struct Leased {
+    name: String,
+    lease: String,
+}
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Leased {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &S,
+    ) -> Result<Leased, Refusal> {
+        let path = axum::extract::Path::<(String, String)>::from_request_parts(parts, state).await;
+        let axum::extract::Path((name, lease)) = path
+            .map_err(|error| invalid(format!("the path is not what it should be: {}", error.body_text())))?;
+        Ok(Leased { name, lease })
+    }
+}
+
+/// A year.
+const LONGEST_S: u64 = 31_536_000;

@@ -1,0 +1,293 @@
+//! The daemon's run: its sockets, its connections and its end.
+//!
+//! ```text
+//!   take the state directory ─> find what lives ─> listen ─> ready ─> serve ─┬─ SIGTERM, SIGINT
+//!                                                             ^               ├─ quiet for long enough
+//!                                 the socket's file is gone ──┘               v
+//!                             no new connection, a while for those that are, the fleet puts itself in order
+//! ```
+
+use super::activity::Activity;
+use super::connection::{Connection, Used};
+use super::listen::Socket;
+use super::rate::Rates;
+use super::walls::Walls;
+use super::{Doors, Front, notify, openapi};
+use crate::answer::log;
+use crate::link::Link;
+use axum::Router;
+use axum::body::Body;
+use belljar_api::State;
+use belljar_engine::new_id;
+use belljar_fleet::{Filter, Fleet, GrantStore, Keepers, Owner};
+use belljar_spec::SandboxError;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, rt};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tower::Service;
+
+/// How a daemon is to run.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Where sandboxes and grants are kept: `<state>/fleet`.
+    pub directory: PathBuf,
+    /// Its unix socket.
+    pub socket: PathBuf,
+    /// Sockets that were handed over instead.
+    pub handed: Vec<OwnedFd>,
+    /// Where it listens on the network.
+    pub listen: Option<SocketAddr>,
+    pub doors: Doors,
+    /// Ends when nothing lives and nobody asked for that long.
+    pub idle_exit: Option<Duration>,
+    /// The longest file that may be sent, in bytes.
+    pub max_upload: Option<u64>,
+    /// The program that keepers are; left out, this one.
+    pub program: Option<PathBuf>,
+}
+
+/// A daemon that listens.
+#[derive(Debug)]
+pub struct Ready {
+    pub socket: PathBuf,
+    pub listen: Option<SocketAddr>,
+    /// How many sandboxes it found alive.
+    pub living: usize,
+    /// How many it swept.
+    pub swept: usize,
+}
+
+/// Runs a daemon until it is to end. `ready` is told when it listens.
+pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(), SandboxError> {
+    let mut ends = Ends::new()?;
+    let link = Arc::new(settings.program.clone().map_or_else(Link::new, Link::starting));
+    let fleet_settings = belljar_fleet::Settings::default();
+    let starts = fleet_settings.starts;
+    let keepers = Arc::clone(&link) as Arc<dyn Keepers>;
+    let fleet = Fleet::open(&settings.directory, keepers, fleet_settings).await?;
+    for (name, error) in fleet.unknown() {
+        log(&format!("`{name}` is not understood, and left as it is: {error}"));
+    }
+    crate::agents::clear(&settings.directory);
+    let front = Arc::new(Front {
+        grants: GrantStore::open(&settings.directory)?,
+        link,
+        doors: settings.doors,
+        used: Used::default(),
+        rates: Rates::default(),
+        activity: Activity::new(),
+        walls: Walls::default(),
+        starts,
+        max_upload: settings.max_upload,
+        description: openapi::description().to_json().unwrap_or_default().into(),
+        run: new_id()?.to_string(),
+        requests: AtomicU64::new(0),
+        fleet: fleet.clone(),
+    });
+    let listener = match settings.listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let socket = match settings.handed.into_iter().next() {
+        Some(handed) => Socket::handed(handed)?,
+        None => Socket::bind(&settings.socket)?,
+    };
+    let living = living(&fleet).await;
+    let listens = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let swept = fleet.swept_at_start().swept.len();
+    notify::say("READY=1");
+    ready(&Ready { socket: settings.socket, listen: listens, living, swept });
+
+    let (stop, stopped) = watch::channel(false);
+    let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
+    let routes = Arc::clone(&front).routes();
+    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open) };
+    if let Some(listener) = listener {
+        tokio::spawn(doorkeeper.clone().tcp(listener));
+    }
+    let unix = tokio::spawn(doorkeeper.unix(socket));
+    tokio::select! {
+        () = ends.asked() => {}
+        () = quiet(&front, &fleet, settings.idle_exit) => {}
+    }
+    notify::say("STOPPING=1");
+    stop.send_replace(true);
+    // Short requests are finished; what streams on is cut.
+    let _ = tokio::time::timeout(LAST_WORDS, open.acquire_many(MOST_CONNECTIONS)).await;
+    let outcome = fleet.shutdown().await;
+    if let Ok(socket) = unix.await {
+        socket.remove();
+    }
+    outcome
+}
+
+/// Signals that end a daemon.
+struct Ends {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Ends {
+    fn new() -> Result<Ends, SandboxError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                SandboxError::runtime("no_signals", format!("cannot listen for signals: {error}"))
+            })
+        };
+        Ok(Ends { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Ready when nothing lives and nobody asked for so long; never, if there is no such time.
+async fn quiet(front: &Front, fleet: &Fleet, idle_exit: Option<Duration>) {
+    let Some(idle_exit) = idle_exit else { return std::future::pending().await };
+    loop {
+        let quiet = front.activity.quiet_for();
+        match idle_exit.checked_sub(quiet) {
+            Some(left) if !left.is_zero() => tokio::time::sleep(left.min(BETWEEN_LOOKS)).await,
+            _ if living(fleet).await == 0 => return,
+            _ => tokio::time::sleep(BETWEEN_LOOKS).await,
+        }
+    }
+}
+
+async fn living(fleet: &Fleet) -> usize {
+    let all = fleet.list(&Filter::default(), &Owner::default()).await;
+    all.items.iter().filter(|sandbox| sandbox.state != State::Stopped).count()
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, SandboxError> {
+    TcpListener::bind(address).await.map_err(|error| {
+        SandboxError::runtime("address_unusable", format!("cannot listen at {address}: {error}"))
+            .hint("name another address with `--listen`")
+    })
+}
+
+/// Takes connections, and looks after each of them.
+#[derive(Clone)]
+struct Doorkeeper {
+    routes: Router,
+    stopped: watch::Receiver<bool>,
+    open: Arc<Semaphore>,
+}
+
+impl Doorkeeper {
+    async fn tcp(mut self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = self.stopped.changed() => return,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    if let Ok(own) = stream.local_addr() {
+                        self.attend(TokioIo::new(stream), Connection::tcp(own.ip())).await;
+                    }
+                }
+                Err(_) => tokio::time::sleep(BREATH).await,
+            }
+        }
+    }
+
+    /// Until the daemon is to stop; then the socket is given back.
+    async fn unix(mut self, mut socket: Socket) -> Socket {
+        let mut look = tokio::time::interval(BETWEEN_LOOKS);
+        loop {
+            tokio::select! {
+                accepted = socket.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        let connection = Connection::unix(&stream);
+                        self.attend(TokioIo::new(stream), connection).await;
+                    }
+                    // Too many open files, for the moment.
+                    Err(_) => tokio::time::sleep(BREATH).await,
+                },
+                _ = look.tick() => {
+                    if !socket.is_in_place() && let Some(again) = again(&socket) {
+                        socket = again;
+                    }
+                }
+                _ = self.stopped.changed() => return socket,
+            }
+        }
+    }
+
+    async fn attend<I>(&self, io: I, connection: Arc<Connection>)
+    where
+        I: rt::Read + rt::Write + Unpin + Send + 'static,
+    {
+        // More than this wait in the kernel's queue.
+        let Ok(place) = Arc::clone(&self.open).acquire_owned().await else { return };
+        let (routes, mut stopped) = (self.routes.clone(), self.stopped.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let known = Arc::clone(&connection);
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(Arc::clone(&known));
+                routes.clone().call(request.map(Body::new))
+            });
+            let mut served = std::pin::pin!(
+                http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(TO_ASK)
+                    .max_headers(MOST_HEADERS)
+                    .max_buf_size(LONGEST_HEAD)
+                    .serve_connection(io, service)
+                    .with_upgrades()
+            );
+            loop {
+                tokio::select! {
+                    // Whoever hung up does not want to know.
+                    _ = served.as_mut() => return,
+                    () = connection.closed() => return,
+                    _ = stopped.changed() => served.as_mut().graceful_shutdown(),
+                }
+            }
+        });
+    }
+}
+
+/// Somebody removed the socket's file: it is made again, unless another daemon has taken its place.
+fn again(socket: &Socket) -> Option<Socket> {
+    match socket.bind_again()? {
+        Ok(socket) => {
+            log("the socket was gone, and is there again");
+            Some(socket)
+        }
+        Err(error) => {
+            log(&error.message);
+            None
+        }
+    }
+}
+
+/// More than anybody needs, fewer than files can be open.
+const MOST_CONNECTIONS: u32 = 8192;
+const MOST_HEADERS: usize = 100;
+/// The longest head of a request.
+const LONGEST_HEAD: usize = 64 * 1024;
+/// A head that takes longer than this comes from nobody who wants an answer.
+const TO_ASK: Duration = Duration::from_secs(30);
+/// How long requests may take to end when the daemon does.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+const BREATH: Duration = Duration::from_millis(50);

@@ -1,0 +1,98 @@
+//! From the daemon to the keepers: starts them, finds them again, and speaks HTTP with them over their abstract sockets.
+//!
+//! ```text
+//!   start: plan.json ──> `belljar keeper DIR`, in a session of its own ──"ready"──> keeper.json ──> Line
+//!                                                                       └─ ends ──> failed.json ──> why
+//!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
+//! ```
+//! A [`Line`] is the way to one keeper in one life of its sandbox. Fleets know it as a `Keeper`; the front finds it by the id of that
+//! life, to pass requests through. Nothing here decides what may be asked.
+
+mod life;
+mod line;
+mod pool;
+mod start;
+
+pub use line::Line;
+pub use pool::{LinkError, Passing};
+
+use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
+use belljar_spec::SandboxError;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The keepers of one daemon.
+#[derive(Debug)]
+pub struct Link {
+    program: PathBuf,
+    lines: Mutex<HashMap<String, Weak<Line>>>,
+}
+
+impl Link {
+    /// Keepers are this very program, whatever has become of its file.
+    pub fn new() -> Link {
+        Link::starting("/proc/self/exe")
+    }
+
+    /// Keepers are this program.
+    pub fn starting(program: impl Into<PathBuf>) -> Link {
+        Link { program: program.into(), lines: Mutex::default() }
+    }
+
+    /// The way to the keeper of this life of a sandbox.
+    pub fn line(&self, id: &str) -> Option<Arc<Line>> {
+        self.lines().get(id).and_then(Weak::upgrade)
+    }
+
+    async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
+        let held = place.hold().map_err(|error| start::broken(place, "look at", &error))?;
+        if held.is_some() {
+            return Ok(None);
+        }
+        let Some(contact) = start::contact(place)? else { return Ok(None) };
+        if let Some(known) = self.line(&contact.alive.id) {
+            return Ok(Some(known));
+        }
+        let line = Line::new(contact);
+        match line.watch().await {
+            Ok(()) => Ok(Some(self.keep(line))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn keep(&self, line: Line) -> Arc<Line> {
+        let line = Arc::new(line);
+        let mut lines = self.lines();
+        lines.retain(|_, known| known.strong_count() > 0);
+        lines.insert(line.alive().id.clone(), Arc::downgrade(&line));
+        line
+    }
+
+    fn lines(&self) -> std::sync::MutexGuard<'_, HashMap<String, Weak<Line>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link::new()
+    }
+}
+
+impl Keepers for Link {
+    fn start<'a>(
+        &'a self,
+        place: &'a Place,
+        plan: &'a KeptPlan,
+    ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
+        Box::pin(async move {
+            let line = start::start(&self.program, place, plan).await?;
+            Ok(self.keep(line) as Arc<dyn Keeper>)
+        })
+    }
+
+    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Keeper>>, SandboxError>> {
+        Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Keeper>)) })
+    }
+}

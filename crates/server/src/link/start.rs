@@ -1,0 +1,133 @@
+//! The start of a keeper: a process of its own session, which says one word when its sandbox is ready.
+
+use super::Line;
+use crate::keeper::{Contact, failed};
+use belljar_fleet::{KeptPlan, Place};
+use belljar_spec::SandboxError;
+use serde::de::DeserializeOwned;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::oneshot;
+
+/// Starts one, and waits until its sandbox is ready or will never be.
+pub(super) async fn start(program: &Path, place: &Place, plan: &KeptPlan) -> Result<Line, SandboxError> {
+    let mut child =
+        prepare(program, place, plan).map_err(|error| broken(place, "start a keeper in", &error))?;
+    let said = child.stdout.take();
+    let attended = attend(child);
+    let outcome = match word(said).await {
+        true => ready(place).await,
+        false => Err(why_not(place)),
+    };
+    if outcome.is_ok() {
+        attended.leave();
+    }
+    outcome
+}
+
+/// How the keeper of this place is reached.
+pub(super) fn contact(place: &Place) -> Result<Option<Contact>, SandboxError> {
+    Contact::read(place).map_err(|error| broken(place, "read keeper.json in", &error))
+}
+
+pub(super) fn broken(place: &Place, what: &str, error: &io::Error) -> SandboxError {
+    let directory = place.directory().display();
+    SandboxError::runtime("keeper_unreachable", format!("cannot {what} {directory}: {error}"))
+}
+
+fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> {
+    for left in [place.keeper(), failed(place)] {
+        match fs::remove_file(left) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    write_whole(&place.plan(), &serde_json::to_vec_pretty(plan)?)?;
+    let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(place.log())?;
+    let mut command = Command::new(program);
+    // What ends with the daemon, or belongs to it alone, is not for a keeper.
+    for own in
+        ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"]
+    {
+        command.env_remove(own);
+    }
+    command
+        .arg0("belljar")
+        .arg("keeper")
+        .arg(place.directory())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+}
+
+/// Whether the keeper said its word. It says nothing else, and a pipe that closes without it is a keeper that ended.
+async fn word(said: Option<ChildStdout>) -> bool {
+    let Some(mut said) = said else { return false };
+    let mut first = [0; 1];
+    matches!(said.read(&mut first).await, Ok(1))
+}
+
+async fn ready(place: &Place) -> Result<Line, SandboxError> {
+    let contact = contact(place)?.ok_or_else(|| why_not(place))?;
+    let line = Line::new(contact);
+    line.watch().await?;
+    Ok(line)
+}
+
+/// What the keeper left instead of a sandbox.
+fn why_not(place: &Place) -> SandboxError {
+    if let Ok(Some(error)) = read::<belljar_api::ApiError>(&failed(place)) {
+        return crate::answer::heard(&error);
+    }
+    let log = fs::read_to_string(place.log()).unwrap_or_default();
+    let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    SandboxError::runtime("keeper_ended", format!("the sandbox's keeper ended before it was ready: {last}"))
+        .hint("`belljar doctor` says which walls work here")
+}
+
+/// A keeper that is being started: if nobody waits for it any more, it ends.
+struct Attended(Option<oneshot::Sender<()>>);
+
+impl Attended {
+    /// It goes on by itself.
+    fn leave(mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(());
+        }
+    }
+}
+
+/// Waits for the process in any case: one that nobody waits for stays a zombie.
+fn attend(mut child: Child) -> Attended {
+    let (leave, left) = oneshot::channel();
+    tokio::spawn(async move {
+        if left.await.is_err() {
+            let _ = child.start_kill();
+        }
+        let _ = child.wait().await;
+    });
+    Attended(Some(leave))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// There is the old file or the new one, and never a part.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("json.new");
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    fs::rename(&draft, path)
+}

@@ -18,7 +18,7 @@ pub struct AgentInfo {
     pub reason: Option<String>,
 }
 
-/// A run of an agent to start. The answer is a stream of events: the lines of the run's log, the last one its result.
+/// A run of an agent to start. The answer is a stream of events; whoever hangs up ends the run, with the work so far kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRun {
@@ -27,7 +27,7 @@ pub struct AgentRun {
     pub model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// Calls, tokens, turns, money: as with `--budget`.
+    /// What may be used: `usd=5`, `turns=30,time=10m`. Of several, the strictest counts.
     pub budget: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31536000)]
@@ -40,9 +40,50 @@ pub struct AgentRun {
 /// A run that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunInfo {
+    /// Its log, its audit log and its bill have the same: `belljar agent logs ID`.
     pub id: String,
     pub agent: String,
-    pub running: bool,
+}
+
+/// What happens in a run, over SSE. The name of an event is its `type`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RunEvent {
+    /// It began. The first event.
+    Started { run: RunInfo },
+    /// A line of its log, as it stands there. What the other events tell follows from these.
+    Line {
+        #[schema(value_type = Object)]
+        line: serde_json::Value,
+    },
+    /// The model said something.
+    TextDelta { text: String },
+    /// What was used, as the gateway counted it; before the end.
+    Usage { usage: RunUsage },
+    /// It ended. The last event.
+    Final {
+        /// Whether it ended with an answer.
+        ok: bool,
+        /// The answer.
+        content: String,
+        stop_reason: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        usage: RunUsage,
+    },
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct RunUsage {
+    /// Answers of the model.
+    pub turns: u64,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_input_tokens: u64,
+    pub cache_creation_input_tokens: u64,
+    /// In dollars; nothing where nobody knows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop_reason: Option<String>,
+    pub cost_usd: Option<f64>,
+    pub duration_ms: u64,
 }

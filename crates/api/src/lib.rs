@@ -15,7 +15,7 @@ mod profile;
 mod sandbox;
 mod socket;
 
-pub use agent::{AgentInfo, AgentRun, RunInfo};
+pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
 pub use capability::{Capabilities, Wall};
 pub use command::{
     Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,

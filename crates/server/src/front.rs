@@ -4,12 +4,14 @@
 //!   socket, TCP ─> connection ─> gate: host, origin, grant, rate ─┬─> sandboxes, leases, sweep ─> fleet
 //!                                                                ├─> records ─> the log of a sandbox
 //!                                                                ├─> grants, profiles, capabilities
+//!                                                                ├─> agents ─> a process for each run
 //!                                                                └─> proxy ─> link ─> keeper
 //! ```
 //! It keeps nothing that a restart would lose: sandboxes are on disk and with their keepers, grants in their file.
 
 mod about;
 mod activity;
+mod agents;
 mod connection;
 mod extract;
 mod gate;

@@ -9,6 +9,7 @@
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the keepers'.
 
+pub mod agents;
 mod answer;
 pub mod front;
 pub mod keeper;

@@ -1,6 +1,6 @@
 //! How the daemon is spoken to, for programs: made from the handlers themselves, the keeper's included.
 
-use super::{Front, about, grants, records, sandboxes, sweeping};
+use super::{Front, about, agents, grants, records, sandboxes, sweeping};
 use crate::keeper;
 use belljar_api::ErrorBody;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub(super) fn api() -> OpenApiRouter<Arc<Front>> {
         .merge(records::routes())
         .merge(grants::routes())
         .merge(sweeping::routes())
+        .merge(agents::routes())
 }
 
 /// The whole API.

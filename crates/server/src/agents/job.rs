@@ -1,0 +1,218 @@
+//! The process of one run. It knows nothing of HTTP: a job on standard input, the run's id on standard output.
+
+use belljar_agent::adapter::{self, ModelName};
+use belljar_agent::budget::RunBudget;
+use belljar_agent::log::Watcher;
+use belljar_agent::run::{Agent, RunRequest};
+use belljar_agent::{input, provider, run as agent};
+use belljar_api::{AgentRun, ApiError};
+use belljar_engine::Engine;
+use belljar_engine::config::{LlmFlags, WebSearch};
+use belljar_fleet::request::{self, Surroundings};
+use belljar_fleet::{Held, Place};
+use belljar_spec::SandboxError;
+use belljar_spec::workspace::WorkspaceMode;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::io::{self, BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A run to make, when everything was allowed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) agent: String,
+    /// With what the profile and the grant say of its sandbox.
+    pub(crate) run: AgentRun,
+    /// Where it may keep what goes with it.
+    pub(crate) directory: PathBuf,
+    /// Where volumes are kept.
+    pub(crate) volumes: PathBuf,
+    /// Whether the provider's key may be taken from the vault where no route to a model is configured.
+    pub(crate) may_choose_model: bool,
+}
+
+/// What a job says first, and last.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Said {
+    /// It runs; its log has this id.
+    Run(String),
+    /// There is not even a log.
+    Error(ApiError),
+}
+
+impl Job {
+    /// That it makes sense, before a process is started for it.
+    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+        adapter::named(&self.agent)?;
+        let run = &self.run;
+        input::prompt(run.prompt.clone().into_bytes(), "`prompt`")?;
+        optional::<ModelName>("model", &run.model)?;
+        optional::<adapter::Effort>("effort", &run.effort)?;
+        self.budget()?;
+        if run.timeout_s == Some(0) {
+            return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
+        }
+        request::asked(&run.sandbox, &self.surroundings(&self.place())).map(|_| ())
+    }
+
+    fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
+        let Job { agent, run, may_choose_model, .. } = self;
+        let agent = Agent::Known(adapter::named(agent)?);
+        let model: Option<ModelName> = optional("model", &run.model)?;
+        let budget = self.budget()?;
+        let mut asked = request::asked(&run.sandbox, &self.surroundings(place))?;
+        // It lives as long as the run, and has no key to be found by.
+        asked.kept = None;
+        let web_search = asked.secrets.web_search.is_some();
+        if asked.secrets.web_search == Some(WebSearch::Detect) {
+            asked.secrets.web_search = Some(WebSearch::IfKept);
+        }
+        asked.llm.budget = asked.llm.budget.strictest(budget.model);
+        let (sandbox, _) = asked.understand_with(|flags, layers| {
+            let is_configured = layers.route(&LlmFlags::default())?.is_some();
+            if !is_configured && flags.to.is_none() && !may_choose_model {
+                let message = "no model is configured on this machine, and this grant does not choose one";
+                return Err(SandboxError::policy("llm_not_granted", message)
+                    .hint("the owner of this machine can configure `[llm]`, or grant `allow_llm`"));
+            }
+            provider::server(flags, is_configured, model.as_ref(), &agent)
+        })?;
+        Ok(RunRequest {
+            agent,
+            prompt: input::prompt(run.prompt.clone().into_bytes(), "`prompt`")?,
+            model,
+            effort: optional("effort", &run.effort)?,
+            web_search,
+            context: Vec::new(),
+            time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.wall_time]
+                .into_iter()
+                .flatten()
+                .min(),
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            sandbox,
+        })
+    }
+
+    fn budget(&self) -> Result<RunBudget, SandboxError> {
+        let mut all = RunBudget::default();
+        for text in &self.run.budget {
+            all = all.strictest(word("budget", text)?);
+        }
+        Ok(all)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place::new(&self.directory)
+    }
+
+    fn surroundings(&self, place: &Place) -> Surroundings {
+        Surroundings {
+            name: "run".into(),
+            key: "run".into(),
+            id: None,
+            persistent: false,
+            place: place.clone(),
+            volumes: self.volumes.clone(),
+        }
+    }
+}
+
+/// Does the job that stands on standard input. Whoever wrote it keeps that open as long as the run is wanted.
+pub fn run() -> Result<u8, SandboxError> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(|error| unclear(&error))?;
+    let job: Job = serde_json::from_str(&line).map_err(|error| unclear(&error))?;
+    let said = done(&job);
+    // Also where nobody waits for us any more. What is left of a kill is cleared by the next daemon.
+    let _ = belljar_engine::remove_tree(&job.directory);
+    if let Err(error) = &said {
+        say(&Said::Error(ApiError::from(error)));
+    }
+    Ok(u8::from(said.is_err()))
+}
+
+fn done(job: &Job) -> Result<(), SandboxError> {
+    let state = belljar_audit::state_directory().map_err(|error| {
+        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+    })?;
+    let place = job.place();
+    let _held = hold(&place)?;
+    let request = job.request(&place)?;
+    if let WorkspaceMode::Own(folder) = &request.sandbox.mode {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            SandboxError::runtime("run_unheld", format!("cannot make {}: {error}", folder.display()))
+        })?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| SandboxError::runtime("no_runtime", format!("the run cannot be driven: {error}")))?;
+    let hung_up = hung_up();
+    let mut is_told = false;
+    let watcher: Watcher<'_> = Box::new(move |line, _| {
+        if !std::mem::replace(&mut is_told, true) {
+            say(&Said::Run(line.session_id.clone()));
+        }
+    });
+    runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()))?;
+    Ok(())
+}
+
+/// As long as we live, nobody clears our directory away.
+fn hold(place: &Place) -> Result<Held, SandboxError> {
+    let failed = |why: String| {
+        SandboxError::runtime("run_unheld", format!("{} cannot be used: {why}", place.directory().display()))
+    };
+    let held = place.hold().map_err(|error| failed(error.to_string()))?;
+    held.ok_or_else(|| failed("somebody else does".into()))
+}
+
+/// Told when standard input ends. On a thread of its own, to the end of the process.
+fn hung_up() -> Arc<Notify> {
+    let told = Arc::new(Notify::new());
+    let tell = Arc::clone(&told);
+    std::thread::spawn(move || {
+        let mut rest = [0; 64];
+        while io::stdin().lock().read(&mut rest).is_ok_and(|count| count > 0) {}
+        tell.notify_one();
+    });
+    told
+}
+
+fn say(said: &Said) {
+    let Ok(text) = serde_json::to_string(said) else { return };
+    // Whoever started us may be gone.
+    let _ = writeln!(io::stdout(), "{text}").and_then(|()| io::stdout().flush());
+}
+
+fn optional<T: FromStr>(field: &str, text: &Option<String>) -> Result<Option<T>, SandboxError>
+where
+    T::Err: Display,
+{
+    text.as_deref().map(|text| word(field, text)).transpose()
+}
+
+fn word<T: FromStr>(field: &str, text: &str) -> Result<T, SandboxError>
+where
+    T::Err: Display,
+{
+    text.parse().map_err(|error| {
+        SandboxError::policy("request_value", format!("`{field}`: {error}"))
+            .hint(format!("correct `{field}`"))
+    })
+}
+
+fn unclear(error: &dyn Display) -> SandboxError {
+    SandboxError::policy("job_unclear", format!("there is no job on standard input: {error}"))
+        .hint("`belljar agent run` runs an agent; this is for the daemon")
+}
+
+/// Where jobs are, below the daemon's own directory.
+pub(super) fn folder(fleet: &Path) -> PathBuf {
+    fleet.join("runs")
+}

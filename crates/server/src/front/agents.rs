@@ -1,0 +1,150 @@
+//! Agents: which there are, and runs of them. A run is a process of its own ([`crates::agents`](crate::agents)); here it is decided
+//! whether it may be, and what of it goes to the caller.
+
+use super::Front;
+use super::extract::{Asked, Body, Named, Part};
+use super::gate::Asking;
+use crate::agents::{Job, Watched, event_name, new_directory};
+use crate::answer::{Answer, Refusal};
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::{Extension, Json};
+use belljar_agent::adapter::catalog::{Listed, catalog};
+use belljar_api::{AgentInfo, AgentRun, Page, RunEvent, SandboxRequest};
+use belljar_fleet::Caller;
+use belljar_spec::SandboxError;
+use futures_util::{Stream, stream};
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Front>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(run))
+}
+
+/// Every agent that is known, and whether it is installed here
+#[utoipa::path(get, path = "/v1/agents", tag = "agents", operation_id = "list_agents", params(Part),
+    responses((status = 200, description = "A part of them", body = Page<AgentInfo>)))]
+async fn list(
+    Extension(asking): Extension<Asking>,
+    Asked(part): Asked<Part>,
+) -> Answer<Json<Page<AgentInfo>>> {
+    asking.caller.may_run_agents()?;
+    let mut agents = apart(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Ok(catalog(&path).into_iter().map(info).collect::<Vec<AgentInfo>>())
+    })
+    .await?;
+    agents.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(Json(part.of(agents, |agent| agent.id.clone())?))
+}
+
+/// Run an agent, and hear what it does
+///
+/// Events are named `started`, `line` (of its log), `text_delta`, `usage` and `final`, which is the last one. Whoever hangs up ends
+/// the run, with the work so far kept.
+#[utoipa::path(post, path = "/v1/agents/{id}/runs", tag = "agents", operation_id = "run_agent", request_body = AgentRun,
+    params(("id" = String, Path, description = "Of the agent")),
+    responses((status = 200, description = "What happens", body = RunEvent, content_type = "text/event-stream")))]
+async fn run(
+    State(front): State<Arc<Front>>,
+    Extension(asking): Extension<Asking>,
+    Named(id): Named,
+    Body(run): Body<AgentRun>,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    let caller = &asking.caller;
+    caller.may_run_agents()?;
+    let place = RUNS.try_acquire().map_err(|_| {
+        let error = SandboxError::unavailable("too_many_requests", "too many agents run at the same time");
+        Refusal::later(error.hint("ask again when one of them has ended"), LATER)
+    })?;
+    let state = belljar_audit::state_directory().map_err(|error| {
+        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+    })?;
+    let fleet = state.join("fleet");
+    let job = Job {
+        agent: id,
+        run: AgentRun {
+            sandbox: confined(&front, caller, run.profile.as_deref(), run.sandbox.clone()).await?,
+            ..run
+        },
+        directory: new_directory(&fleet)?,
+        volumes: fleet.join("volumes"),
+        may_choose_model: chooses_model(caller),
+    };
+    job.check()?;
+    let watched = apart(move || Watched::start(Path::new(PROGRAM), &state, &job)).await?;
+    let following = Following { told: watched.events(), _place: place };
+    let next = |mut following: Following| async move {
+        let event = following.told.recv().await?;
+        Some((Ok(event_of(&event)), following))
+    };
+    Ok(Sse::new(stream::unfold(following, next)).keep_alive(KeepAlive::new().interval(QUIET)))
+}
+
+/// What is asked, what the profile says, and what the grant allows, in one.
+async fn confined(
+    front: &Front,
+    caller: &Caller,
+    profile: Option<&str>,
+    asked: SandboxRequest,
+) -> Result<SandboxRequest, SandboxError> {
+    let asked = caller.admit(asked)?;
+    let profiles = front.profiles().await?;
+    let profile = profiles.choose(profile)?;
+    caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.has_wall())?;
+    caller.confine(profile.apply(asked)?)
+}
+
+/// A run that somebody listens to. Dropped, it ends.
+struct Following {
+    told: tokio::sync::mpsc::Receiver<RunEvent>,
+    _place: SemaphorePermit<'static>,
+}
+
+fn event_of(event: &RunEvent) -> Event {
+    let named = Event::default().event(event_name(event));
+    // What was read as JSON is JSON.
+    named.json_data(event).unwrap_or_default()
+}
+
+/// Where no route to a model is configured, the provider's own is taken, with its key of the vault.
+fn chooses_model(caller: &Caller) -> bool {
+    caller.rules().is_none_or(|rules| rules.allow_llm)
+}
+
+fn info(Listed { adapter, found }: Listed) -> AgentInfo {
+    let reason = found.as_ref().err().map(|error| match &error.hint {
+        Some(hint) => format!("{}; {hint}", error.message),
+        None => error.message.clone(),
+    });
+    AgentInfo {
+        id: adapter.name.into(),
+        label: adapter.title.into(),
+        available: found.is_ok(),
+        version: found.ok().and_then(|found| found.version),
+        reason,
+    }
+}
+
+/// Off the threads that answer others.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        Err(SandboxError::runtime("run_failed", format!("a thread ended early: {error}")))
+    })
+}
+
+/// Each is an agent at work, with a sandbox, a model and a bill.
+static RUNS: Semaphore = Semaphore::const_new(16);
+const LATER: u64 = 10;
+/// This very program, whatever has become of its file.
+const PROGRAM: &str = "/proc/self/exe";
+/// How long nothing is said before a sign of life is.
+const QUIET: Duration = Duration::from_secs(15);

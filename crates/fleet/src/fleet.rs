@@ -63,7 +63,25 @@ impl Fleet {
             registry: Arc::downgrade(&registry),
         };
         registry.adopt(&world, findings);
-        Ok(Fleet { registry, world, swept })
+        let fleet = Fleet { registry, world, swept };
+        fleet.settle().await;
+        Ok(fleet)
+    }
+
+    /// Waits until everything that lives was found, so that nobody is told of a sandbox that is `starting` and was alive all the time.
+    /// One whose keeper is slow to answer holds nobody up.
+    async fn settle(&self) {
+        let mut found = Vec::new();
+        for entry in self.registry.entries() {
+            let fleet = self.clone();
+            found.push(tokio::spawn(async move { fleet.ask(&entry, Command::Settle).await }));
+        }
+        let all = async {
+            for one in found {
+                let _ = one.await;
+            }
+        };
+        let _ = timeout(FOUND, all).await;
     }
 
     /// What was swept when it was opened.
@@ -331,5 +349,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 
+/// How long a fleet waits for its keepers to answer when it is opened.
+const FOUND: Duration = Duration::from_secs(5);
 /// How long a look at a keeper may take: a list is not held up by one that is busy.
 const GLANCE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! What every backend can do.
 
-use crate::{Guest, Plan, bwrap, container, host, native};
+use crate::{Drawing, Guest, Plan, bwrap, container, host, native};
 use belljar_spec::{BackendName, SandboxError};
 
 /// A wall.
@@ -15,6 +15,9 @@ pub trait Backend: Sync {
     /// error of kind `unavailable` means that this wall cannot be had here, and that nothing was left behind. Does
     /// something else `meanwhile`, while the guest is busy and before the plan's first request is sent.
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError>;
+
+    /// The same without starting anything: what would be built.
+    fn draw(&self, plan: &Plan) -> Result<Drawing, SandboxError>;
 }
 
 /// The backend of that name.

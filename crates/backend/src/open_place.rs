@@ -3,10 +3,11 @@
 
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
-use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
+use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
+use belljar_sys::rustix::process::geteuid;
 use belljar_wire::message::{FileRoot, Privileges, Seal, Setup, Step, Syscalls};
 
 pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
@@ -34,7 +35,24 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     .map_err(|errno| failed(errno.to_string()))?;
     drop(their_door);
     let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup);
-    let setup = Setup {
+    let pending = guest.send_setup(&setup(plan)?, &[])?;
+    meanwhile()?;
+    guest.send_first(plan, plan.layout()?)?;
+    guest.finish(pending).map_err(|failure| match failure {
+        SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
+        SetupFailure::Silent => failed("it died".into()),
+    })?;
+    Ok(guest)
+}
+
+pub(crate) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
+    let (_cgroup, _) = Enforcement::begin(plan)?;
+    let us = geteuid().as_raw();
+    Ok(Drawing { program: None, user: (us, us), setup: setup(plan)? })
+}
+
+fn setup(plan: &Plan) -> Result<Setup, SandboxError> {
+    Ok(Setup {
         version: belljar_wire::VERSION,
         steps: vec![Step::Subreaper],
         seal: Seal {
@@ -45,15 +63,7 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
         },
         files: FileRoot::Beneath(plan.workspace()?.to_string()),
         workspace: plan.workspace()?.to_string(),
-    };
-    let pending = guest.send_setup(&setup, &[])?;
-    meanwhile()?;
-    guest.send_first(plan, plan.layout()?)?;
-    guest.finish(pending).map_err(|failure| match failure {
-        SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
-        SetupFailure::Silent => failed("it died".into()),
-    })?;
-    Ok(guest)
+    })
 }
 
 /// The host's own limits are the default where there is no wall.

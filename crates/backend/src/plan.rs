@@ -1,7 +1,7 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::{GitInside, Layout, Marker};
+use crate::layout::{Bind, BindKind, GitInside, Layout, Marker};
 use belljar_spec::workspace::View;
 use belljar_spec::{
     Admin, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId,
@@ -43,6 +43,15 @@ pub struct WayOut {
     pub intake: Intake,
     /// Where names are asked, inside; nowhere if there is nothing but routes.
     pub resolver: Option<IpAddr>,
+}
+
+/// A part of the host that a sandbox sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub source: PathBuf,
+    /// Inside.
+    pub target: String,
+    pub writable: bool,
 }
 
 /// Whether there is something between the sandbox and the host.
@@ -138,6 +147,11 @@ impl Plan {
         self.kept_program.as_deref()
     }
 
+    /// Whether there is something between the sandbox and the host.
+    pub fn wall(&self) -> Wall {
+        self.wall
+    }
+
     /// Whether it has one.
     pub fn has_way_out(&self) -> bool {
         self.way_out.is_some()
@@ -154,6 +168,16 @@ impl Plan {
     /// Where commands start, inside.
     pub fn workspace(&self) -> Result<&str, SandboxError> {
         Ok(&self.layout()?.workspace)
+    }
+
+    /// What is seen of the host, in the order in which it is mounted.
+    pub fn seen(&self) -> Result<Vec<Seen>, SandboxError> {
+        let seen = |bind: &Bind| Seen {
+            source: bind.source.clone(),
+            target: format!("/{}", bind.target),
+            writable: bind.kind != BindKind::ReadOnly,
+        };
+        Ok(self.layout()?.binds.iter().map(seen).collect())
     }
 
     /// The environment that every command starts with.

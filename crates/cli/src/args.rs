@@ -2,6 +2,7 @@
 
 mod agent;
 mod credentials;
+mod daemon;
 mod kept;
 mod layers;
 mod llm;
@@ -10,11 +11,16 @@ mod publish;
 mod request;
 mod secrets;
 mod settings;
+mod show_run;
 mod workspace;
 
 pub(crate) use agent::{
     AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
     WishArgs,
+};
+pub(crate) use daemon::{
+    DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
+    SweepArgs,
 };
 pub(crate) use kept::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, LogsArgs, PsArgs,
@@ -28,6 +34,7 @@ pub(crate) use secrets::{SecretsCheckArgs, SecretsCommand, SecretsListArgs, Secr
 pub(crate) use settings::{
     ConfigCommand, ConfigShowArgs, EgressArgs, PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, TrustArgs,
 };
+pub(crate) use show_run::ShowRunArgs;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -72,6 +79,7 @@ impl Args {
             Some(Command::Discard(options)) => options.json,
             Some(Command::Layers(options)) => options.json,
             Some(Command::Kept(command)) => command.wants_json(),
+            Some(Command::Daemon(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Publish(options)) => options.json,
@@ -84,6 +92,9 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
             | None => false,
+            // Whatever it prints is for programs.
+            Some(Command::ShowRun(options)) => !options.command_line,
+            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
         }
     }
 }
@@ -122,6 +133,18 @@ pub(crate) enum Command {
     Shell(Box<ShellArgs>),
     #[command(flatten)]
     Kept(KeptCommand),
+    /// Open a shell in a sandbox of the current folder
+    Shell(ShellArgs),
+    /// Show the sandbox that `run` would make, and start nothing
+    #[command(
+        after_help = "One JSON object: the wall, everything that is mounted, in order; the environment, with placeholders for \
+        secrets; limits, the system call filter, egress rules and protected paths. It comes from what really builds a sandbox.\n\n\
+        Examples:\n  \
+        belljar show-run\n  \
+        belljar show-run --backend bwrap --command-line\n  \
+        belljar show-run --group registries | jq .egress"
+    )]
+    ShowRun(Box<ShowRunArgs>),
     /// Run Claude Code, Codex, opencode, pi, Gemini or an agent of your own in a sandbox
     #[command(after_help = "Examples:\n  \
         belljar agent list\n  \
@@ -216,6 +239,8 @@ pub(crate) enum Command {
         belljar publish 3f2a9c0d11e8b7a4 --to fix/login --token secret:github --pull-request 'Fix the login'"
     )]
     Publish(PublishArgs),
+    #[command(flatten)]
+    Daemon(DaemonCommand),
     /// Print a script that completes belljar's words in your shell
     #[command(
         after_help = "Example:\n  belljar completions bash > ~/.local/share/bash-completion/completions/belljar"

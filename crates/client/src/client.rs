@@ -6,6 +6,7 @@ use crate::sandbox::Sandbox;
 use crate::start::Starter;
 use std::io;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl Client {
 
     /// Of this user's daemon on this machine, started by `start` where none listens. `start` need not wait for it, and may be called
     /// by several at the same time: the daemons agree on one.
-    pub fn local(start: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Client {
+    pub fn local(start: impl Fn() -> io::Result<Child> + Send + Sync + 'static) -> Client {
         Client::local_if_running().starting(start)
     }
 
@@ -42,7 +43,7 @@ impl Client {
     }
 
     /// The same, where `start` starts a daemon if none listens.
-    pub fn starting(mut self, start: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Client {
+    pub fn starting(mut self, start: impl Fn() -> io::Result<Child> + Send + Sync + 'static) -> Client {
         self.starter = Some(Starter::new(start));
         self
     }

@@ -3,6 +3,7 @@
 use crate::connect::{Line, Target};
 use crate::error::ClientError;
 use std::io;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -10,11 +11,11 @@ use tokio::time::{Instant, sleep};
 /// Starts a daemon.
 #[derive(Clone)]
 pub(crate) struct Starter {
-    start: Arc<dyn Fn() -> io::Result<()> + Send + Sync>,
+    start: Arc<dyn Fn() -> io::Result<Child> + Send + Sync>,
 }
 
 impl Starter {
-    pub(crate) fn new(start: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Starter {
+    pub(crate) fn new(start: impl Fn() -> io::Result<Child> + Send + Sync + 'static) -> Starter {
         Starter { start: Arc::new(start) }
     }
 
@@ -25,20 +26,21 @@ impl Starter {
             source,
             hint: hint.into(),
         };
-        (self.start)().map_err(|error| no(error, "`belljar serve` says what is wrong"))?;
-        let until = Instant::now() + READY;
+        let mut child = (self.start)().map_err(|error| no(error, "`belljar serve` says what is wrong"))?;
+        let mut until = Instant::now() + READY;
         let mut pause = FIRST_PAUSE;
         loop {
             match target.connect().await {
                 Ok(line) => return Ok(line),
                 Err(error) if !nobody_listens(&error) => return Err(target.unanswered(error)),
                 Err(error) if Instant::now() >= until => {
-                    return Err(no(
-                        error,
-                        "one was started and did not listen in time; `belljar serve` says why",
-                    ));
+                    return Err(no(error, "one was started and does not listen; `belljar serve` says why"));
                 }
                 Err(_) => sleep(pause).await,
+            }
+            // One that ended was not needed, and another one listens soon; or there is something wrong with it.
+            if let Ok(Some(_)) = child.try_wait() {
+                until = until.min(Instant::now() + ANOTHER);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -52,5 +54,7 @@ pub(crate) fn nobody_listens(error: &io::Error) -> bool {
 
 /// A machine with all processors busy starts a program in this time.
 const READY: Duration = Duration::from_secs(20);
+/// Two that were started at once are this far apart, and more.
+const ANOTHER: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

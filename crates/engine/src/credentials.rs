@@ -52,6 +52,24 @@ impl Prepared {
         Ok(Prepared { spec, credentials })
     }
 
+    /// The same for one that is only described: nothing is read and no token made; what would stand for a secret is named.
+    pub(crate) fn sketch(spec: &SandboxSpec) -> Result<SandboxSpec, SandboxError> {
+        let mut sketched = spec.clone();
+        for Forwarded { variable, source } in all_forwarded(spec)? {
+            add(&mut sketched, variable, format!("<the value of {source}>").into())?;
+        }
+        for credential in &spec.credentials {
+            for variable in &credential.variables {
+                add(
+                    &mut sketched,
+                    variable.clone(),
+                    format!("<a placeholder for {}>", credential.name).into(),
+                )?;
+            }
+        }
+        Ok(sketched)
+    }
+
     /// For a sandbox that came to nothing.
     pub(crate) fn give_back(&self, gateway: &OnceLock<Gateway>) {
         if let Some(gateway) = gateway.get() {

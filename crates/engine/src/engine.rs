@@ -1,20 +1,24 @@
 //! Choosing a wall and starting a sandbox behind it.
 
+mod describe;
+mod plan;
+
+pub use describe::{Description, describe};
+
+use self::plan::Planned;
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::record::{self, Record};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
-use crate::{Sandbox, config, credentials, kept, llm, machine, pushes, relay};
-use belljar_backend::{Backend, GitInside, Plan, Wall, backend, keep_program, sweep, sweep_stubs};
+use crate::{Sandbox, kept, llm, machine, pushes, relay};
+use belljar_backend::{Backend, Wall, backend, keep_program, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
-use belljar_spec::egress::EgressPolicy;
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
-use belljar_workspace::inside::{self, Person, Remote};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
@@ -227,52 +231,10 @@ impl Engine {
     ) -> Result<Sandbox, SandboxError> {
         let Making { prepared, record, first } = *making;
         let (spec, id) = (&prepared.spec, record.id);
-        let wall = if backend.name().assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
-        let policy = egress(backend.name(), wall, spec)?;
-        let secrets = spec.llm.as_ref().map(|_| self.secrets());
-        let with_route = match (&spec.llm, &secrets) {
-            (Some(route), Some(secrets)) => {
-                Some(llm::prepare(spec, route, backend.name(), wall, &**secrets)?)
-            }
-            _ => None,
-        };
-        let spec = with_route.as_ref().unwrap_or(spec);
-        let directory = &record.directory;
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall)
-            .behind(backend.name())
-            .keeping(self.own(directory, spec));
-        let kept_program = belljar_audit::state_directory().ok().map(|state| state.join("guest"));
-        if let Some(directory) = &kept_program {
-            plan = plan.with_kept_program(directory.clone());
-        }
-        let stubs = belljar_audit::state_directory().ok().map(|state| state.join("stubs"));
-        if let Some(directory) = &stubs {
-            plan = plan.with_stubs(directory.clone());
-        }
-        if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
-            plan = plan.with_workspace(view.clone());
-        }
-        let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
-        let relay = repository.map(|_| relay::PORT);
-        if wall == Wall::Own {
-            let person = Person::of_host(workspace.view.as_ref());
-            // A shelf and a clone have it in a config of their own; said twice, git would push twice.
-            let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
-            let remote = repository
-                .filter(|_| is_layered)
-                .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
-            plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
-        }
-        if let Some(way_out) =
-            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
-        {
-            plan = plan.with_way_out(way_out);
-        }
-        let authority =
-            policy.as_ref().map(|policy| way_out::authority(id, spec, policy)).transpose()?.flatten();
-        if let Some(authority) = &authority {
-            plan = plan.with_authority(authority.certificate_pem().to_string());
-        }
+        let Planned { plan, spec, policy, authority, secrets, stubs, kept_program } =
+            self.plan(backend.name(), spec, id, &record.directory, workspace, &limits)?;
+        let (spec, mut plan, directory) = (&spec, plan, &record.directory);
+        let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
         if let Some(command) = first.cloned() {
             check_size(&command)?;
             plan = plan.with_first(Box::new(move |environment, workspace| {
@@ -342,17 +304,6 @@ impl Engine {
         }
     }
 
-    /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
-    fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
-        let mut own = vec![records.to_path_buf()];
-        own.extend(belljar_audit::state_directory().ok());
-        own.extend(belljar_gateway::vault::named_key_file());
-        own.extend(credentials::files(spec));
-        // What the user's file says counts at the next start.
-        own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
-        own
-    }
-
     /// Opened where a sandbox uses one, and not before: who holds secrets leaves no core behind.
     fn secrets(&self) -> Arc<dyn SecretStore> {
         self.secrets.clone().unwrap_or_else(|| Arc::new(HostSecrets::open()))
@@ -373,19 +324,6 @@ impl Engine {
                 SandboxError::runtime("no_state", format!("changes cannot be kept: {error}"))
                     .hint(error.hint())
             }),
-        }
-    }
-}
-
-/// What a sandbox may reach; `None` where there is no wall that could hold it.
-fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<EgressPolicy>, SandboxError> {
-    match (wall, &spec.egress) {
-        (Wall::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
-        (Wall::Absent, None) => Ok(None),
-        (Wall::Absent, Some(_)) => {
-            let message = format!("the backend {name} has no wall, and so no hold on what is reached");
-            Err(SandboxError::unavailable("egress_unavailable", message)
-                .hint("use `--backend native`, or say nothing of egress, by flag or in a belljar.toml"))
         }
     }
 }

@@ -44,7 +44,7 @@ mod watch;
 mod way_out;
 mod workspace;
 
-pub use engine::{Engine, Stage, WallReport, Watcher};
+pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat};

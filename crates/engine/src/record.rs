@@ -86,7 +86,7 @@ pub(crate) fn full() -> SandboxError {
 }
 
 /// What was asked for that makes the sandbox weaker.
-fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
+pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> {
     let mut loosened = Vec::new();
     if matches!(backend, BackendName::Host | BackendName::Container) {
         loosened.push(format!("backend {backend}: no wall"));

@@ -79,6 +79,7 @@ impl Workspace {
         if spec.admin != Admin::No
             && let Some(view) = &mut workspace.view
         {
+            // The one whose machine it is may change what an agent may not.
             view.shields.clear();
             view.git.iter_mut().for_each(|git| git.shields.clear());
         }
@@ -87,6 +88,25 @@ impl Workspace {
             workspace.look = workspace.view.as_ref().map(Look::at);
         }
         Ok(workspace)
+    }
+
+    /// The same for a sandbox that is only described. What it takes is taken away by [`Workspace::finish`], since nobody works in
+    /// it; where that would be much, it is refused.
+    pub(crate) fn sketch(
+        spec: &SandboxSpec,
+        state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+    ) -> Result<Workspace, SandboxError> {
+        match &spec.mode {
+            WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
+                Workspace::prepare(spec, state, secrets)
+            }
+            WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
+                let message = "a worktree or a clone has to be made before anything can be said of it";
+                Err(SandboxError::unavailable("cannot_describe", message)
+                    .hint("leave `--branch` and `--clone` away to see the rest"))
+            }
+        }
     }
 
     fn made(

@@ -69,9 +69,14 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
 }
 
 /// What will be made.
-pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+pub(crate) fn confine(
+    rules: &GrantRules,
+    mut made: SandboxRequest,
+    has_wall: bool,
+) -> Result<SandboxRequest, SandboxError> {
     let modes = modes(rules)?;
     let mode = match &made.egress.mode {
+        _ if !has_wall => Mode::Open,
         Some(mode) => understood::<Mode>("egress.mode", mode)?,
         // What the machine's own settings say may be wider than the grant.
         None if modes.contains(&Mode::Strict) => Mode::Strict,
@@ -83,7 +88,9 @@ pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<Sa
         return Err(SandboxError::policy("egress_not_granted", message)
             .hint(format!("it allows {}", allowed.join(", "))));
     }
-    made.egress.mode = Some(mode.as_str().into());
+    if has_wall {
+        made.egress.mode = Some(mode.as_str().into());
+    }
     made.limits = within(&rules.limits, made.limits)?;
     Ok(made)
 }
@@ -100,8 +107,18 @@ fn wall(backend: Option<&str>) -> Result<(), SandboxError> {
 }
 
 fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), SandboxError> {
-    let WorkspaceRequest { folder, overlay: _, branch: _, clone, depth: _, same_path: _, ro, rw, protect: _, push: _ } =
-        asked;
+    let WorkspaceRequest {
+        folder,
+        overlay: _,
+        branch: _,
+        clone,
+        depth: _,
+        same_path: _,
+        ro,
+        rw,
+        protect: _,
+        push: _,
+    } = asked;
     if clone.is_some() {
         return Err(for_the_owner("workspace.clone"));
     }

@@ -3,6 +3,7 @@
 //! One process writes at a time: the daemon, or whoever holds its lock. A token is `bjt_<id>_<secret>`: the id finds the grant, and
 //! the secret is compared by its hash, so that what a file or a log shows opens nothing.
 
+use crate::sweep::Ground;
 use crate::{Caller, admit};
 use belljar_api::{GrantInfo, NewGrant, NewToken};
 use belljar_spec::SandboxError;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -151,6 +153,29 @@ impl GrantStore {
     fn grants(&self) -> MutexGuard<'_, Vec<Kept>> {
         // Every change is one assignment after the write: a panic leaves it right.
         self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The grants of a directory that no daemon has; none can be started as long as this is there.
+#[derive(Debug)]
+pub struct LoneGrants {
+    store: GrantStore,
+    _ground: Ground,
+}
+
+impl LoneGrants {
+    /// Refused while a daemon has the directory.
+    pub fn open(directory: &Path) -> Result<LoneGrants, SandboxError> {
+        let ground = Ground::take(directory)?;
+        Ok(LoneGrants { store: GrantStore::open(directory)?, _ground: ground })
+    }
+}
+
+impl Deref for LoneGrants {
+    type Target = GrantStore;
+
+    fn deref(&self) -> &GrantStore {
+        &self.store
     }
 }
 

@@ -30,7 +30,7 @@ mod wanted;
 pub use caller::Caller;
 pub use door::InUse;
 pub use fleet::{Filter, Fleet, sweep_alone};
-pub use grants::{GrantStore, Shown};
+pub use grants::{GrantStore, LoneGrants, Shown};
 pub use identity::{Identity, Key, Parent, Persistence, Role};
 pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use name::{is_name, name_of};

@@ -1,12 +1,12 @@
 //! Profiles: named choices of a sandbox, built in or configured, and which of them work on this machine.
 //!
 //! A profile is the base of a request, and the request fills in or replaces what it says, with three exceptions: the wall that a
-//! profile names, the weakest one that it takes, and the width of its egress can be made stricter and never wider; and what is
-//! `nested` is the profile's to say where somebody wrote the profile. The built-in ones leave that open to whoever may ask for it.
+//! profile names, the weakest one that it takes, and the width of its egress can be made stricter and never wider; and what it
+//! says of `nested` is not the request's to undo. Lists are joined.
 
 use belljar_api::{EgressRequest, LimitsRequest, ProfileInfo, SandboxRequest, WorkspaceRequest};
 use belljar_engine::WallReport;
-use belljar_engine::config::nearest;
+use belljar_engine::config::{self, nearest};
 use belljar_spec::egress::Mode;
 use belljar_spec::{Assurance, BackendChoice, BackendName, SandboxError};
 use std::fmt::Display;
@@ -23,6 +23,8 @@ pub struct Profile {
     pub remote: bool,
     /// What it says of a sandbox.
     pub base: SandboxRequest,
+    /// Whether commands may make user namespaces; left out, whoever asks says so.
+    pub nested: Option<bool>,
     /// `built-in`, or the file that it comes from.
     pub source: String,
 }
@@ -66,6 +68,13 @@ impl Profiles {
         Ok(profiles)
     }
 
+    /// Those of this machine's files as well.
+    pub fn of_this_machine(walls: &[WallReport]) -> Result<Profiles, SandboxError> {
+        let written = config::profiles()?;
+        let default = written.iter().find(|profile| profile.default).map(|profile| profile.name.clone());
+        Profiles::new(walls, written.into_iter().map(Profile::written).collect(), default)
+    }
+
     /// What can be chosen here.
     pub fn advertised(&self) -> Vec<ProfileInfo> {
         let info = |(profile, works): &(Profile, Works)| {
@@ -77,7 +86,7 @@ impl Profiles {
                 remote: profile.remote,
                 backend: wall.as_str().into(),
                 assurance: wall.assurance().as_str().into(),
-                egress: profile.base.egress.mode.clone().unwrap_or_else(|| Mode::default().as_str().into()),
+                egress: egress(profile, *wall),
                 default: profile.name == self.default,
                 source: profile.source.clone(),
             })
@@ -124,6 +133,42 @@ impl Profiles {
 }
 
 impl Profile {
+    /// One of a file.
+    fn written(profile: config::Profile) -> Profile {
+        let limits = LimitsRequest {
+            memory: profile.memory,
+            cpus: profile.cpus,
+            pids: profile.pids,
+            open_files: None,
+            disk: profile.disk,
+            timeout: profile.timeout,
+            output: profile.output,
+        };
+        let egress = EgressRequest {
+            mode: profile.egress,
+            allow: profile.allow,
+            deny: Vec::new(),
+            groups: profile.groups,
+        };
+        let base = SandboxRequest {
+            backend: profile.backend,
+            at_least: profile.at_least,
+            egress,
+            secrets: profile.secrets,
+            limits,
+            ..SandboxRequest::default()
+        };
+        Profile {
+            label: profile.label.unwrap_or_else(|| profile.name.clone()),
+            name: profile.name,
+            description: profile.description,
+            remote: false,
+            base,
+            nested: profile.nested,
+            source: profile.place.to_string(),
+        }
+    }
+
     /// Whether its sandboxes have a wall of their own.
     pub fn has_wall(&self) -> bool {
         let level = |text: &String| text.parse::<Assurance>().ok();
@@ -140,7 +185,6 @@ impl Profile {
     /// The request with what the profile says.
     pub fn apply(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
         let base = self.base.clone();
-        let written = self.source != BUILT_IN;
         Ok(SandboxRequest {
             backend: self.wall(asked.backend)?,
             at_least: self.weakest(asked.at_least)?,
@@ -153,9 +197,10 @@ impl Profile {
             env: base.env.into_iter().chain(asked.env).collect(),
             limits: limits(base.limits, asked.limits),
             ports: joined(base.ports, asked.ports),
-            nested: match asked.nested && !base.nested && written {
-                true => return Err(self.wider("nested", "true", "false")),
-                false => asked.nested || base.nested,
+            nested: match self.nested {
+                Some(false) if asked.nested => return Err(self.wider("nested", "true", "false")),
+                Some(nested) => nested,
+                None => asked.nested,
             },
             volumes: base.volumes.into_iter().chain(asked.volumes).collect(),
             admin: asked.admin || base.admin,
@@ -199,6 +244,15 @@ impl Profile {
     fn wider(&self, field: &str, asked: &str, base: &str) -> SandboxError {
         let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
         SandboxError::policy("profile_narrower", message).hint("leave it out, or choose another profile")
+    }
+}
+
+/// How wide the way out is, if nobody says otherwise. Without a wall of its own nothing holds it.
+fn egress(profile: &Profile, wall: BackendName) -> String {
+    match &profile.base.egress.mode {
+        Some(mode) => mode.clone(),
+        None if wall.assurance() < Assurance::Namespace => Mode::Open.as_str().into(),
+        None => Mode::default().as_str().into(),
     }
 }
 
@@ -287,6 +341,7 @@ fn built_in() -> Vec<Profile> {
         description: Some(description.into()),
         remote: false,
         base: SandboxRequest { backend: Some(backend.into()), ..SandboxRequest::default() },
+        nested: None,
         source: BUILT_IN.into(),
     };
     vec![

@@ -5,7 +5,8 @@
 //! gets the signal as its first (`multiprocess` in kernel/fork.c). No process can block, ignore or handle it. So nobody escapes, and afterwards
 //! nobody forks: the list of processes stands still.
 //!
-//! They go on children first. A shell that went on before its child would find it stopped, and take that for a Ctrl-Z.
+//! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
+//! their children do, and go on after them.
 
 use crate::tree::{self, Process};
 use belljar_sys::rustix::io::Errno;
@@ -48,6 +49,7 @@ impl Pause {
         }
         let stopped = tree::below_us().into_iter().filter(|seen| seen.is_stopped()).map(|seen| seen.process);
         let stopped = stopped.collect();
+        stop_parents_first();
         match signal_all(Signal::STOP) {
             // There is nobody.
             Ok(()) | Err(Errno::SRCH) => {}
@@ -84,6 +86,19 @@ impl Pause {
     }
 }
 
+/// Stops those that are there, one generation after the other. Who comes into being meanwhile is met by what follows.
+fn stop_parents_first() {
+    let start = Instant::now();
+    for generation in tree::generations_below_us() {
+        for process in &generation {
+            tree::signal(*process, Signal::STOP);
+        }
+        while generation.iter().any(|process| tree::is_going(*process)) && start.elapsed() < COURTESY {
+            thread::sleep(STEP);
+        }
+    }
+}
+
 /// The signal is sent; who runs on another processor sees it at its next way into the kernel. Who hangs in the kernel uses
 /// nothing, and sees it later.
 fn wait_until_still() {
@@ -95,5 +110,7 @@ fn wait_until_still() {
 
 /// Far longer than a start takes, and far shorter than anybody waits for a pause.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Nothing depends on it but what a shell believes.
+const COURTESY: Duration = Duration::from_millis(200);
 /// Between two looks.
-const STEP: Duration = Duration::from_micros(500);
+const STEP: Duration = Duration::from_micros(100);

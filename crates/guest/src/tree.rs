@@ -80,6 +80,27 @@ pub(crate) fn below_us() -> Vec<Seen> {
     descendants(getpid().as_raw_nonzero().get())
 }
 
+/// Every descendant of this process, its children first, then theirs.
+pub(crate) fn generations_below_us() -> Vec<Vec<Process>> {
+    let mut ages = HashMap::new();
+    let mut generations: Vec<Vec<Process>> = Vec::new();
+    for seen in below_us() {
+        let age = ages.get(&seen.parent).map_or(0, |parent| parent + 1);
+        ages.insert(seen.process.pid, age);
+        // Parents come first, so it is the next one at most.
+        match generations.get_mut(age) {
+            Some(generation) => generation.push(seen.process),
+            None => generations.push(vec![seen.process]),
+        }
+    }
+    generations
+}
+
+/// Whether this process, and no later one with its number, runs or waits.
+pub(crate) fn is_going(process: Process) -> bool {
+    look(process.pid).is_some_and(|now| now.process == process && now.is_going())
+}
+
 fn descendants(root: i32) -> Vec<Seen> {
     let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -120,7 +120,7 @@ impl Front {
 
     async fn profiles(&self) -> Result<Profiles, SandboxError> {
         let walls = self.walls.reports().await;
-        Profiles::new(&walls, Vec::new(), None)
+        Profiles::of_this_machine(&walls)
     }
 
     fn concurrent_starts(&self) -> u32 {

@@ -5,8 +5,8 @@ use super::check::program;
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure};
 use crate::layout::{BindOrigin, Layout};
-use crate::native::{Identity, Sources, after_root, bind_steps, private_step};
-use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
+use crate::native::{Identity, Sources, after_root, bind_steps, private_step, user_inside};
+use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -75,13 +75,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);
     guest.make_stubs(plan, layout)?;
 
-    let setup = Setup {
-        version: belljar_wire::VERSION,
-        steps: steps(plan, layout, &sources),
-        seal: plan.seal(layout, &enforcement),
-        files: FileRoot::Sandbox,
-        workspace: layout.workspace.clone(),
-    };
+    let setup = setup(plan, layout, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let outcome = match guest.send_setup(&setup, &mounts) {
         Ok(pending) => {
@@ -108,6 +102,29 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             )
             .hint("`belljar doctor` tries each wall by itself"))
         }
+    }
+}
+
+pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
+    let program = program()?;
+    let identity = Identity::choose(plan.id, plan.admin());
+    // Made and given back: it says who holds which limit.
+    let (_cgroup, enforcement) = Enforcement::begin(plan)?;
+    let layout = plan.layout()?;
+    let mut sources = Sources::open(layout, identity)?;
+    let words = args(plan.admin(), layout, &mut sources);
+    let user = (user_inside(plan.admin()), identity.user_on_host().0);
+    let setup = setup(plan, layout, &sources, &enforcement);
+    Ok(Drawing { program: Some((program, words)), user, setup })
+}
+
+fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcement) -> Setup {
+    Setup {
+        version: belljar_wire::VERSION,
+        steps: steps(plan, layout, sources),
+        seal: plan.seal(layout, enforcement),
+        files: FileRoot::Sandbox,
+        workspace: layout.workspace.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ mod args;
 mod check;
 mod launch;
 
-use crate::{Backend, Guest, Meanwhile, Plan};
+use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) struct Bwrap;
@@ -22,5 +22,9 @@ impl Backend for Bwrap {
 
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
+    }
+
+    fn draw(&self, plan: &Plan) -> Result<Drawing, SandboxError> {
+        launch::draw(plan)
     }
 }

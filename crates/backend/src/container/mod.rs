@@ -4,7 +4,7 @@
 mod check;
 mod launch;
 
-use crate::{Backend, Guest, Meanwhile, Plan};
+use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub use check::around_us;
@@ -22,5 +22,9 @@ impl Backend for Container {
 
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
+    }
+
+    fn draw(&self, plan: &Plan) -> Result<Drawing, SandboxError> {
+        launch::draw(plan)
     }
 }

@@ -1,8 +1,12 @@
 //! From a plan to a guest without a wall.
 
-use crate::{Guest, Meanwhile, Plan, open_place};
+use crate::{Drawing, Guest, Meanwhile, Plan, open_place};
 use belljar_spec::SandboxError;
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     open_place::launch(plan, meanwhile)
+}
+
+pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
+    open_place::draw(plan)
 }

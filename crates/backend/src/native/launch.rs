@@ -1,12 +1,12 @@
 //! From a plan to a guest behind namespaces.
 
 use super::check::{refused, setup_failed};
-use super::identity::Identity;
+use super::identity::{Identity, user_inside};
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process};
 use crate::layout::Layout;
-use crate::{Enforcement, Guest, Meanwhile, Plan, embedded};
+use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -22,19 +22,39 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let mut guest = Guest::starting(door, process, cgroup);
     let (layout, sources) = view?;
     guest.make_stubs(plan, layout)?;
-    let setup = Setup {
-        version: belljar_wire::VERSION,
-        steps: steps(plan, layout, identity, &sources),
-        seal: plan.seal(layout, &enforcement),
-        files: FileRoot::Sandbox,
-        workspace: layout.workspace.clone(),
-    };
+    let setup = setup(plan, layout, identity, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
     meanwhile()?;
     guest.send_first(plan, layout)?;
     guest.finish(pending).map_err(|failure| setup_failed(failure, layout))?;
     Ok(guest)
+}
+
+pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
+    let identity = Identity::choose(plan.id, plan.admin());
+    // Made and given back: it says who holds which limit.
+    let (_cgroup, enforcement) = Enforcement::begin(plan)?;
+    let layout = plan.layout()?;
+    let sources = Sources::open(layout, identity)?;
+    let user = (user_inside(plan.admin()), identity.user_on_host().0);
+    Ok(Drawing { program: None, user, setup: setup(plan, layout, identity, &sources, &enforcement) })
+}
+
+fn setup(
+    plan: &Plan,
+    layout: &Layout,
+    identity: Identity,
+    sources: &Sources,
+    enforcement: &Enforcement,
+) -> Setup {
+    Setup {
+        version: belljar_wire::VERSION,
+        steps: steps(plan, layout, identity, sources),
+        seal: plan.seal(layout, enforcement),
+        files: FileRoot::Sandbox,
+        workspace: layout.workspace.clone(),
+    }
 }
 
 /// What the sandbox will see, and where that comes from.

@@ -9,7 +9,7 @@ mod identity;
 mod launch;
 mod steps;
 
-use crate::{Backend, Guest, Meanwhile, Plan};
+use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
 pub(crate) use check::setup_failed;
@@ -29,5 +29,9 @@ impl Backend for Native {
 
     fn launch(&self, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
         launch::launch(plan, meanwhile)
+    }
+
+    fn draw(&self, plan: &Plan) -> Result<Drawing, SandboxError> {
+        launch::draw(plan)
     }
 }

@@ -17,8 +17,7 @@ pub(crate) enum KeptCommand {
     Init(InitArgs),
     /// Start the sandbox of a folder, and let it live until `belljar stop`
     #[command(
-        after_help = "Flags count when it is made; one that is there is started as it is: `belljar rm` first to make it \
-        anew. Examples:\n  \
+        after_help = "Flags count when it is made. One that is there and differs is refused: `belljar rm` it first. Examples:\n  \
         belljar start\n  \
         belljar start ~/web --branch fix/login\n  \
         belljar start --group registries --memory 4g"

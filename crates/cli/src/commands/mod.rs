@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod audit;
 mod changes;
 pub(crate) mod config;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod kept;
 pub(crate) mod layers;
@@ -17,6 +18,7 @@ pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
 mod table;
+pub(crate) mod show_run;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

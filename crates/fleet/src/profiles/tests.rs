@@ -21,6 +21,7 @@ fn configured(name: &str, change: impl FnOnce(&mut SandboxRequest)) -> Profile {
         description: None,
         remote: false,
         base,
+        nested: Some(false),
         source: "config.toml".into(),
     }
 }

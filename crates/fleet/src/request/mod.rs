@@ -72,7 +72,7 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
 
 /// Where a volume of a repository's own is kept. Another repository's of the same name is another one: what one agent puts
 /// there, no other should find.
-fn of_folder(volumes: &Path, name: &VolumeName, folder: &Path) -> PathBuf {
+pub fn of_folder(volumes: &Path, name: &VolumeName, folder: &Path) -> PathBuf {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     let hash = Sha256::digest(real.as_os_str().as_bytes());
     volumes.join(format!("{name}.{}", HEXLOWER.encode(&hash[..6])))

@@ -7,14 +7,17 @@
 use crate::files::{Place, is_proc, list};
 use belljar_sys::rustix::fd::{AsRawFd, OwnedFd};
 use belljar_sys::rustix::fs::inotify::{self, CreateFlags, Event, ReadFlags, WatchFlags};
-use belljar_sys::rustix::fs::{Mode, OFlags, openat};
+use belljar_sys::rustix::fs::{Mode, OFlags, fstat, openat};
 use belljar_sys::rustix::io::{Errno, fcntl_dupfd_cloexec};
 use belljar_wire::message::{Bytes, Change, ChangeKind, EntryKind};
 use std::collections::{HashMap, HashSet};
 
-pub(super) struct Tree {
+pub(super) struct Tree<'p> {
     kernel: OwnedFd,
-    root: OwnedFd,
+    place: &'p Place,
+    path: &'p str,
+    /// Device and inode. Never held open: then the kernel would not say that it was removed.
+    root: (u64, u64),
     root_watch: i32,
     recursive: bool,
     /// Relative to the root.
@@ -25,8 +28,8 @@ pub(super) struct Tree {
     is_over: bool,
 }
 
-impl Tree {
-    pub(super) fn watch(place: &Place, path: &str, recursive: bool) -> Result<Tree, Errno> {
+impl<'p> Tree<'p> {
+    pub(super) fn watch(place: &'p Place, path: &'p str, recursive: bool) -> Result<Tree<'p>, Errno> {
         let root = place.directory(path)?;
         if is_proc(&root)? {
             return Err(Errno::OPNOTSUPP);
@@ -35,7 +38,9 @@ impl Tree {
         let root_watch = add(&kernel, &root)?;
         let mut tree = Tree {
             kernel,
-            root,
+            place,
+            path,
+            root: identity(&root)?,
             root_watch,
             recursive,
             directories: HashMap::from([(root_watch, Vec::new())]),
@@ -188,7 +193,10 @@ impl Tree {
 
     fn open(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut directory = fcntl_dupfd_cloexec(&self.root, 0)?;
+        let mut directory = self.place.directory(self.path)?;
+        if identity(&directory)? != self.root {
+            return Err(Errno::STALE);
+        }
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             directory = openat(&directory, name, flags, Mode::empty())?;
         }
@@ -216,6 +224,11 @@ enum Tell {
     Nothing,
     /// It is all new.
     Everything,
+}
+
+fn identity(directory: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let found = fstat(directory)?;
+    Ok((found.st_dev, found.st_ino))
 }
 
 /// The kernel takes a path; this one can be diverted by nobody.

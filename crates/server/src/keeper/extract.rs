@@ -19,7 +19,7 @@ pub(crate) struct Asked<T>(pub(crate) T);
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Part {
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     pub(crate) after: Option<String>,
 }
 

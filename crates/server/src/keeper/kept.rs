@@ -6,7 +6,7 @@ use belljar_fleet::{KeptPlan, Status, Stop};
 use belljar_spec::SandboxError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The sandbox of this process, and all that belongs to it.
 pub struct Kept {
@@ -16,6 +16,16 @@ pub struct Kept {
     token: String,
     used_ms: AtomicI64,
     leaving: watch::Sender<Option<Ending>>,
+    doubted: Notify,
+}
+
+/// Something that is done in a sandbox: its beginning and its end count as use.
+pub(super) struct Using(Arc<Kept>);
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.0.used();
+    }
 }
 
 /// Why a keeper ends.
@@ -42,6 +52,7 @@ impl Kept {
             token,
             used_ms: AtomicI64::new(super::now_ms()),
             leaving: watch::Sender::new(None),
+            doubted: Notify::new(),
         })
     }
 
@@ -57,7 +68,7 @@ impl Kept {
         Status {
             commands: self.commands.running(),
             paused: self.is_paused(),
-            used_ms: self.used_ms.load(Ordering::Relaxed),
+            used_ms: self.used_ms.load(Ordering::Relaxed).max(self.commands.changed_ms()),
         }
     }
 
@@ -67,16 +78,32 @@ impl Kept {
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        false
+        self.sandbox.is_paused()
     }
 
-    /// Nothing can be done in a sandbox that ends.
-    pub(super) fn awake(&self) -> Result<(), SandboxError> {
+    /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends.
+    pub(super) fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
         if self.leaving.borrow().is_some() {
             return Err(SandboxError::unavailable("sandbox_not_alive", "the sandbox is being stopped"));
         }
         self.used();
-        Ok(())
+        Ok(Using(Arc::clone(self)))
+    }
+
+    /// Its first process may have gone. Whoever watches over it looks.
+    pub(super) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// Ready when its first process has gone.
+    async fn deserted(&self) {
+        loop {
+            self.doubted.notified().await;
+            let looked = self.sandbox.stat("/").await;
+            if looked.is_err_and(|error| error.code == GONE) {
+                return;
+            }
+        }
     }
 
     /// Ends the sandbox; the keeper follows. What is said first counts.
@@ -91,18 +118,25 @@ impl Kept {
     /// Ready when it is to end.
     pub(super) async fn left(&self) -> Ending {
         let mut leaving = self.leaving.subscribe();
-        let said = leaving.wait_for(Option::is_some).await;
-        // The sender is ours.
-        said.ok().and_then(|said| *said).unwrap_or(Ending::Alone)
+        tokio::select! {
+            said = leaving.wait_for(Option::is_some) => said.ok().and_then(|said| *said).unwrap_or(Ending::Alone),
+            () = self.deserted() => {
+                self.leave(Ending::Alone);
+                Ending::Alone
+            }
+        }
     }
 
     /// Everything inside stands still.
     pub(super) async fn pause(&self) -> Result<(), SandboxError> {
-        Err(SandboxError::unavailable("pause_unavailable", "this sandbox cannot be paused"))
+        self.sandbox.pause().await
     }
 
     pub(super) async fn resume(&self) -> Result<(), SandboxError> {
         self.used();
-        Ok(())
+        self.sandbox.resume().await
     }
 }
+
+/// What the engine says when nobody inside answers.
+pub(super) const GONE: &str = "guest_gone";

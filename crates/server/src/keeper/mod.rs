@@ -12,10 +12,12 @@ mod contact;
 mod door;
 mod extract;
 mod failure;
+mod files;
 mod kept;
 mod life;
 mod noise;
 mod plan;
+mod ports;
 mod process;
 mod serve;
 mod wipe;
@@ -52,7 +54,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 }
 
 fn api() -> OpenApiRouter<Arc<Kept>> {
-    OpenApiRouter::new().merge(commands::routes())
+    OpenApiRouter::new().merge(commands::routes()).merge(files::routes()).merge(ports::routes())
 }
 
 fn now_ms() -> i64 {

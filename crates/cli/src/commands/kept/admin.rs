@@ -17,7 +17,7 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
     };
     shell_rc::prepare(&repository)?;
     let asked = SandboxRequest { admin: true, root: options.root, ..SandboxRequest::default() };
-    let mut asked = request(&repository, asked);
+    let mut asked = request(&repository, asked)?;
     // One of its own, which goes with the shell: the folder's sandbox stays as it is.
     asked.key = None;
     asked.persistent = Some(false);

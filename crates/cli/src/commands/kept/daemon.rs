@@ -5,7 +5,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Our daemon; it is started where none listens.
 pub(super) fn client() -> Client {
@@ -13,9 +13,9 @@ pub(super) fn client() -> Client {
 }
 
 /// Starts one that nobody waits for. It ends by itself when nothing is left to do.
-fn start() -> io::Result<()> {
+fn start() -> io::Result<Child> {
     let log = log()?;
-    let child = Command::new(std::env::current_exe()?)
+    Command::new(std::env::current_exe()?)
         .args(["serve", "--idle-exit", IDLE])
         .current_dir("/")
         .stdin(Stdio::null())
@@ -23,10 +23,7 @@ fn start() -> io::Result<()> {
         .stderr(log)
         // What is typed at our terminal is not meant for it.
         .process_group(0)
-        .spawn()?;
-    // If it ends before us, as one that finds another one there does, it is a zombie until we end too.
-    drop(child);
-    Ok(())
+        .spawn()
 }
 
 /// Where it says what it has to say.

@@ -5,7 +5,8 @@ use super::shell_rc;
 use super::target::{Target, no_sandbox_of};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, Created, SandboxInfo, SandboxRequest, State};
-use belljar_client::{Client, Sandbox};
+use belljar_client::{Client, Sandbox, SandboxFilter};
+use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::SandboxError;
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ impl Held {
                     return Err(no_sandbox_of(repository));
                 }
                 shell_rc::prepare(repository)?;
-                let request = request(repository, SandboxRequest::default());
+                let (request, _) = wanted(client, repository, SandboxRequest::default()).await?;
                 let created = client.create(&request).await.map_err(of_client)?;
                 Ok(Held::of(client, created, repository.below.clone()))
             }
@@ -59,17 +60,38 @@ impl Held {
     }
 }
 
-/// The sandbox of a folder, as every command asks for it.
-pub(super) fn request(repository: &Repository, mut sandbox: SandboxRequest) -> CreateSandbox {
+/// The sandbox of a folder, where this was said of it, and the one that is there. What else belongs to it counts when it is made: one
+/// that is there is taken as it is, also one of an older belljar.
+pub(super) async fn wanted(
+    client: &Client,
+    repository: &Repository,
+    said: SandboxRequest,
+) -> Result<(CreateSandbox, Option<SandboxInfo>), SandboxError> {
+    let filter = SandboxFilter { key: Some(repository.key()), state: None };
+    let before = client.sandboxes(&filter).await.map_err(of_client)?.into_iter().next();
+    let request = match before {
+        Some(_) => CreateSandbox { key: Some(repository.key()), sandbox: said, ..CreateSandbox::default() },
+        None => request(repository, said)?,
+    };
+    Ok((request, before))
+}
+
+/// The sandbox of a folder, as it is made.
+pub(super) fn request(
+    repository: &Repository,
+    mut sandbox: SandboxRequest,
+) -> Result<CreateSandbox, SandboxError> {
+    let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
     sandbox.workspace.folder = Some(repository.text().into());
     sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
-        sandbox.volumes.insert(volume.name, volume.inside.into());
+        sandbox.volumes.insert(volume.name, volume.inside);
     }
     for (name, value) in shell_rc::variables() {
         sandbox.env.entry(name.into()).or_insert(value);
     }
-    CreateSandbox { key: Some(repository.key()), sandbox, ..CreateSandbox::default() }
+    let profile = loaded.sandbox().profile.map(|profile| profile.value);
+    Ok(CreateSandbox { key: Some(repository.key()), profile, sandbox, ..CreateSandbox::default() })
 }
 
 /// What a person should know.

@@ -1,9 +1,10 @@
 //! A folder of this machine as its sandboxes know it: a key for each branch, and volumes that all of them share.
 
-use super::volume::Volume;
-use belljar_fleet::name_of;
-use belljar_spec::SandboxError;
+use super::volume::{self, Volume};
+use belljar_engine::config::{self, EgressFlags};
+use belljar_fleet::request::of_folder;
 use belljar_spec::git::BranchName;
+use belljar_spec::{SandboxError, VolumeName};
 use std::path::{Path, PathBuf};
 
 /// A folder that is worked on, as it is or on a branch of its repository.
@@ -67,23 +68,38 @@ impl Repository {
 
     /// Whether somebody made it ready, or started a sandbox of it.
     pub(super) fn is_ready(&self) -> bool {
-        self.history().and_then(|volume| volume.exists()).unwrap_or(false)
+        self.history().is_ok_and(|volume| volume.exists())
     }
 
     /// What was typed.
     pub(super) fn history(&self) -> Result<Volume, SandboxError> {
-        self.volume("history", HISTORY)
+        self.own("bj-history", HISTORY)
     }
 
     /// What agents and shells are told.
     pub(super) fn config(&self) -> Result<Volume, SandboxError> {
-        self.volume("config", CONFIG)
+        self.own("bj-config", CONFIG)
     }
 
-    fn volume(&self, kind: &str, inside: &'static str) -> Result<Volume, SandboxError> {
-        // Of all branches together.
-        let name = name_of(&format!("repo:{}", self.text));
-        Volume::named(format!("{kind}-{}", name.trim_start_matches("bj-")), inside)
+    /// All that outlives its sandboxes: our own, and those of its configuration.
+    pub(super) fn volumes(&self) -> Result<Vec<Volume>, SandboxError> {
+        let mut all = vec![self.history()?, self.config()?];
+        let loaded = config::load(Some(&self.folder), EgressFlags::default())?;
+        for (name, inside) in loaded.sandbox().volumes {
+            all.push(self.volume(&name, inside.as_str())?);
+        }
+        all.retain(Volume::exists);
+        Ok(all)
+    }
+
+    /// Of all branches together.
+    fn volume(&self, name: &VolumeName, inside: &str) -> Result<Volume, SandboxError> {
+        Ok(Volume::at(of_folder(&volume::all()?, name, &self.folder), inside))
+    }
+
+    fn own(&self, name: &str, inside: &str) -> Result<Volume, SandboxError> {
+        let name = name.parse().map_err(|error| SandboxError::runtime("volume_name", format!("{error}")))?;
+        self.volume(&name, inside)
     }
 }
 

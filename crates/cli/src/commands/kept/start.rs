@@ -1,15 +1,15 @@
 //! `belljar start`: the sandbox of a folder, which lives until somebody stops it.
 
 use super::daemon::client;
-use super::hold::{request, say_notes};
+use super::hold::{say_notes, wanted};
 use super::print_json;
 use super::repository::Repository;
 use super::shell_rc;
 use crate::args::StartArgs;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
-use belljar_api::{SandboxInfo, State};
-use belljar_client::SandboxFilter;
+use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
+use belljar_client::Client;
 use belljar_spec::SandboxError;
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
@@ -23,26 +23,30 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
     shell_rc::prepare(&repository)?;
     block_on(async {
         let client = client();
-        let filter = SandboxFilter { key: Some(repository.key()), state: None };
-        let before = client.sandboxes(&filter).await.map_err(of_client)?.into_iter().next();
-        if let Some(info) = before.as_ref().filter(|info| info.state == State::Live && stays(info)) {
-            say(info, "lives already", json)?;
-            return Ok(0);
-        }
-        let mut asked = request(&repository, said);
-        asked.profile = profile;
+        let (mut asked, before) = wanted(&client, &repository, said).await?;
+        asked.profile = profile.or(asked.profile);
         asked.lease_s = Some(LONG);
         let created = client.create(&asked).await.map_err(of_client)?;
         say_notes(&created);
-        let how = if created.created && before.is_none() { "lives" } else { "lives again" };
+        let how = match before.map(|info| info.state) {
+            None => "lives",
+            Some(State::Stopped | State::Stopping) => "lives again",
+            Some(State::Starting | State::Live | State::Paused) => "lives already",
+        };
+        drop_older(&client, &created).await;
         say(&created.sandbox, how, json)?;
         Ok(0)
     })
 }
 
-/// Whether somebody already said that it is to stay.
-fn stays(info: &SandboxInfo) -> bool {
-    info.leases.iter().any(|lease| lease.until_ms - lease.since_ms >= (LONG as i64 / 2) * 1000)
+/// One long hold is enough; the newest counts.
+async fn drop_older(client: &Client, created: &Created) {
+    let sandbox = client.sandbox(&created.sandbox.name);
+    let is_long = |lease: &&LeaseInfo| lease.until_ms - lease.since_ms > (LONG as i64 / 2) * 1000;
+    for lease in created.sandbox.leases.iter().filter(is_long).filter(|lease| lease.id != created.lease.id) {
+        // It may have ended meanwhile.
+        let _ = sandbox.release(&lease.id).await;
+    }
 }
 
 fn say(info: &SandboxInfo, how: &str, json: bool) -> Result<u8, SandboxError> {

@@ -19,7 +19,7 @@ pub(super) struct Volume {
     /// Where it is on this machine.
     pub(super) path: PathBuf,
     /// Where it is inside.
-    pub(super) inside: &'static str,
+    pub(super) inside: String,
 }
 
 /// A folder of a volume that is open.
@@ -40,12 +40,14 @@ pub(super) fn all() -> Result<PathBuf, SandboxError> {
 }
 
 impl Volume {
-    pub(super) fn named(name: String, inside: &'static str) -> Result<Volume, SandboxError> {
-        Ok(Volume { path: all()?.join(&name), name, inside })
+    /// The one that is kept there.
+    pub(super) fn at(path: PathBuf, inside: &str) -> Volume {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Volume { name, path, inside: inside.into() }
     }
 
-    pub(super) fn exists(&self) -> Result<bool, SandboxError> {
-        Ok(self.path.is_dir())
+    pub(super) fn exists(&self) -> bool {
+        self.path.is_dir()
     }
 
     /// Makes it if it is not there; says whether it was made.
@@ -148,7 +150,7 @@ mod tests {
 
     fn volume() -> (tempfile::TempDir, Volume) {
         let place = tempfile::tempdir().unwrap();
-        let volume = Volume { name: "v".into(), path: place.path().join("volumes/v"), inside: "/volumes/v" };
+        let volume = Volume::at(place.path().join("volumes/v"), "/volumes/v");
         assert!(volume.make().unwrap() && !volume.make().unwrap());
         (place, volume)
     }

@@ -14,10 +14,7 @@ pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
         Some(folder) => Repository::of(&folder, None)?,
         None => Repository::here(None)?,
     };
-    let found: Vec<Volume> = [repository.history()?, repository.config()?]
-        .into_iter()
-        .filter(|volume| volume.exists().unwrap_or(false))
-        .collect();
+    let found = repository.volumes()?;
     if options.json {
         return print_json(&found.iter().map(as_json).collect::<Vec<_>>());
     }
@@ -29,7 +26,7 @@ pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
     let rows: Vec<[String; 4]> = found
         .iter()
         .map(|volume| {
-            [volume.name.clone(), volume.inside.into(), size(volume), volume.path.display().to_string()]
+            [volume.name.clone(), volume.inside.clone(), size(volume), volume.path.display().to_string()]
         })
         .collect();
     print(table(["NAME", "INSIDE", "SIZE", "HERE"], &rows).as_bytes())
@@ -64,15 +61,14 @@ fn shared_ones() -> Result<Vec<Volume>, SandboxError> {
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !is_a_folders(name)).collect();
     names.sort();
-    names.into_iter().map(|name| Volume::named(name, "")).collect()
+    let place = volume::all()?;
+    Ok(names.into_iter().map(|name| Volume::at(place.join(name), "")).collect())
 }
 
-/// As [`Repository`] names them: `history-web-3f2a9c04d1e7`.
+/// As a folder's are named: `bj-history.3f2a9c04d1e7`.
 fn is_a_folders(name: &str) -> bool {
-    let digest = name.strip_prefix("history-").or_else(|| name.strip_prefix("config-"));
-    digest
-        .and_then(|rest| rest.rsplit('-').next())
-        .is_some_and(|digest| digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    let digest = name.rsplit_once('.').map(|(_, digest)| digest);
+    digest.is_some_and(|digest| digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn size(volume: &Volume) -> String {
@@ -85,7 +81,7 @@ fn size(volume: &Volume) -> String {
 fn as_json(volume: &Volume) -> Value {
     json!({
         "name": volume.name,
-        "inside": Some(volume.inside).filter(|inside| !inside.is_empty()),
+        "inside": Some(&volume.inside).filter(|inside| !inside.is_empty()),
         "bytes": volume.size(),
         "path": volume.path,
     })
@@ -98,12 +94,11 @@ mod tests {
     #[test]
     fn a_folders_volumes_are_known_by_their_names() {
         for (name, is_one) in [
-            ("history-web-3f2a9c04d1e7", true),
-            ("config-home-ann-web-3f2a9c04d1e7", true),
-            ("config-3f2a9c04d1e7", true),
-            ("history-web", false),
+            ("bj-history.3f2a9c04d1e7", true),
+            ("npm.cache.3f2a9c04d1e7", true),
             ("npm-cache", false),
-            ("cache-web-3f2a9c04d1e7", false),
+            ("npm.cache", false),
+            ("3f2a9c04d1e7", false),
         ] {
             assert_eq!(is_a_folders(name), is_one, "{name}");
         }

@@ -7,6 +7,8 @@
 
 use super::command::{Command, Word};
 use super::registry::Registry;
+use crate::keeper::Kept;
+use crate::keeper::kept::GONE;
 use belljar_api::{ApiError, CommandResult, StreamName};
 use belljar_engine::{ExecOutput, Input, Inputs, Output, Running, Sandbox};
 use belljar_spec::{LimitHit, SandboxError};
@@ -26,16 +28,16 @@ pub(super) struct Start {
 }
 
 /// Runs it to its end.
-pub(super) async fn run(
-    command: Arc<Command>,
-    registry: Arc<Registry>,
-    sandbox: Arc<Sandbox>,
-    start: Start,
-    words: mpsc::Receiver<Word>,
-) {
-    let result = match follow(&command, &registry, &sandbox, start, words).await {
+pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, words: mpsc::Receiver<Word>) {
+    let registry = &kept.commands;
+    let result = match follow(&command, registry, &kept.sandbox, start, words).await {
         Ok(result) => result,
-        Err(error) => broken(&command, &error, registry.is_closing()),
+        Err(error) => {
+            if error.code == GONE {
+                kept.doubt();
+            }
+            broken(&command, &error, registry.is_closing())
+        }
     };
     command.finish(result);
     registry.ended(command.number);

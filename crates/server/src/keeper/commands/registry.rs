@@ -3,11 +3,11 @@
 use super::command::{Command, Terms};
 use super::course::{self, Start};
 use super::spill::Spill;
-use belljar_engine::Sandbox;
+use crate::keeper::Kept;
 use belljar_spec::SandboxError;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The commands.
@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Registry {
     spill: Arc<Spill>,
     closing: AtomicBool,
+    /// When one last began or ended.
+    changed_ms: AtomicI64,
     inner: Mutex<Inner>,
 }
 
@@ -33,6 +35,7 @@ impl Registry {
         Arc::new(Registry {
             spill: Spill::new(directory, MOST_SPILLED),
             closing: AtomicBool::new(false),
+            changed_ms: AtomicI64::new(0),
             inner: Mutex::default(),
         })
     }
@@ -40,7 +43,7 @@ impl Registry {
     /// Starts a command; it goes on by itself.
     pub(super) fn start(
         self: &Arc<Registry>,
-        sandbox: &Arc<Sandbox>,
+        kept: &Arc<Kept>,
         terms: Terms,
         start: Start,
     ) -> Result<Arc<Command>, SandboxError> {
@@ -55,7 +58,8 @@ impl Registry {
         let (command, words) = Command::new(inner.number, terms, Arc::clone(&self.spill));
         inner.commands.insert(command.number, Arc::clone(&command));
         drop(inner);
-        let course = course::run(Arc::clone(&command), Arc::clone(self), Arc::clone(sandbox), start, words);
+        self.changed();
+        let course = course::run(Arc::clone(&command), Arc::clone(kept), start, words);
         tokio::spawn(course);
         Ok(command)
     }
@@ -86,6 +90,11 @@ impl Registry {
         u32::try_from(inner.commands.len() - inner.ended.len()).unwrap_or(u32::MAX)
     }
 
+    /// When one last began or ended.
+    pub(crate) fn changed_ms(&self) -> i64 {
+        self.changed_ms.load(Ordering::Relaxed)
+    }
+
     /// Ready when none runs.
     pub(crate) async fn all_ended(&self) {
         loop {
@@ -111,6 +120,7 @@ impl Registry {
 
     /// One of them ended. Old ones are forgotten.
     pub(super) fn ended(&self, number: u64) {
+        self.changed();
         let mut inner = self.inner();
         inner.ended.push_back(number);
         if inner.ended.len() > MOST_ENDED
@@ -129,6 +139,10 @@ impl Registry {
         let Some(oldest) = oldest else { return false };
         oldest.log().forget();
         true
+    }
+
+    fn changed(&self) {
+        self.changed_ms.store(crate::keeper::now_ms(), Ordering::Relaxed);
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -40,7 +40,7 @@ pub(super) async fn start(
     headers: HeaderMap,
     Body(asked): Body<StartCommand>,
 ) -> Answer<Response> {
-    kept.awake()?;
+    let _using = kept.using()?;
     if kept.is_paused() {
         return Err(SandboxError::runtime(
             "sandbox_paused",
@@ -51,7 +51,7 @@ pub(super) async fn start(
     }
     let background = asked.background;
     let (terms, start) = understand(asked, kept.sandbox.limits())?;
-    let command = kept.commands.start(&kept.sandbox, terms, start)?;
+    let command = kept.commands.start(&kept, terms, start)?;
     let named = [(COMMAND_HEADER, command.id())];
     if background {
         return Ok((StatusCode::CREATED, named, Json(command.info())).into_response());

@@ -1,0 +1,208 @@
+//! The words about the daemon, and about who may ask it for what.
+
+use belljar_spec::parse_time;
+use clap::{Args as ClapArgs, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DaemonCommand {
+    /// Serve the HTTP API, and keep sandboxes that live
+    #[command(
+        after_help = "Commands that need a daemon start one by themselves; this is for one that is always there. Sandboxes \
+        outlive it: the next one finds them, with their commands and all that they wrote.\n\n\
+        Examples:\n  \
+        belljar serve\n  \
+        belljar serve --listen 127.0.0.1:7070   # with a token of `belljar grants create`\n  \
+        curl --unix-socket $XDG_RUNTIME_DIR/belljar/daemon.sock http://localhost/v1/sandboxes"
+    )]
+    Serve(ServeArgs),
+    /// Have the system start the daemon
+    Service {
+        #[command(subcommand)]
+        command: ServiceCommand,
+    },
+    /// Say who may ask the daemon over the network, and for what
+    #[command(
+        after_help = "A grant is a token and what it allows; what is not said is not allowed. The token is shown once, and kept \
+        only as a hash.\n\n\
+        Examples:\n  \
+        belljar grants create ci --sandboxes 4 --memory 2g\n  \
+        belljar grants create agent --key 'agent/*' --egress strict --host example.com --valid 12h\n  \
+        belljar grants list\n  \
+        belljar grants revoke 3f2a9c04d1e7"
+    )]
+    Grants {
+        #[command(subcommand)]
+        command: GrantsCommand,
+    },
+    /// List the profiles that work here: named choices of a sandbox
+    Profiles(ListingArgs),
+    /// Take away what sandboxes left whose keeper died; never one that lives, nor files that are to stay
+    #[command(after_help = "Examples:\n  belljar sweep --dry-run\n  belljar sweep")]
+    Sweep(SweepArgs),
+}
+
+impl DaemonCommand {
+    /// Whether a program is listening.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            DaemonCommand::Serve(_) | DaemonCommand::Service { .. } => false,
+            DaemonCommand::Grants { command: GrantsCommand::Create(options) } => options.json,
+            DaemonCommand::Grants { command: GrantsCommand::List(options) } => options.json,
+            DaemonCommand::Grants { command: GrantsCommand::Revoke(options) } => options.json,
+            DaemonCommand::Profiles(options) => options.json,
+            DaemonCommand::Sweep(options) => options.json,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServeArgs {
+    /// Listen at this unix socket [default: $BELLJAR_SOCKET, or daemon.sock below $XDG_RUNTIME_DIR/belljar]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Listen on the network as well; every request there needs a token
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// A name that the daemon is reached by, beside localhost; more than one may be given
+    #[arg(long = "host-name", value_name = "NAME")]
+    pub(crate) host_names: Vec<String>,
+    /// Pages of this origin may ask, as in https://app.example.com; more than one may be given
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    pub(crate) origins: Vec<String>,
+    /// The longest file that may be sent into a sandbox [default: any]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_upload: Option<belljar_spec::ByteSize>,
+    /// End when no sandbox lives and nobody asked for this long
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) idle_exit: Option<Duration>,
+    /// Listen beyond this machine though nothing is encrypted: tokens and all that is said can be read on the way
+    #[arg(long)]
+    pub(crate) danger_plain_http: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Write units for systemd: the daemon, and a socket that starts it
+    #[command(after_help = "Examples:\n  \
+        belljar service install --print\n  \
+        belljar service install && systemctl --user enable --now belljar.socket")]
+    Install(ServiceArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServiceArgs {
+    /// Print them, and write nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// For this user alone [default, unless belljar runs as root]
+    #[arg(long, conflicts_with = "system")]
+    pub(crate) user: bool,
+    /// For the machine, run as root
+    #[arg(long)]
+    pub(crate) system: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GrantsCommand {
+    /// Make a grant, and show its token this once
+    Create(Box<GrantArgs>),
+    /// List grants; their tokens cannot be shown again
+    List(ListingArgs),
+    /// Revoke a grant; what its token is being used for ends at once
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GrantArgs {
+    /// What people call it
+    pub(crate) name: String,
+    /// No sandboxes: only profiles and capabilities can be seen
+    #[arg(long)]
+    pub(crate) no_sandboxes: bool,
+    /// Runs of agents as well
+    #[arg(long)]
+    pub(crate) agents: bool,
+    /// The route to a model that this machine's configuration has
+    #[arg(long)]
+    pub(crate) llm: bool,
+    /// A profile that may be named; `*` is every one with a wall of its own [default: only the default one]
+    #[arg(long = "profile", value_name = "NAME")]
+    pub(crate) profiles: Vec<String>,
+    /// A mode of egress that may be chosen: none, strict, open [default: none and strict]
+    #[arg(long = "egress", value_name = "MODE")]
+    pub(crate) egress: Vec<String>,
+    /// A name that may be reached in strict mode, with those below it; `*` is every one [default: none]
+    #[arg(long = "host", value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+    /// A key of a sandbox that may be made and joined, or the beginning of keys and `*` [default: none]
+    #[arg(long = "key", value_name = "KEY")]
+    pub(crate) keys: Vec<String>,
+    /// A folder of this machine that may be worked on, with all below it [default: none]
+    #[arg(long = "folder", value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
+    /// A secret that may be used without being seen; `*` is every one [default: none]
+    #[arg(long = "secret", value_name = "NAME")]
+    pub(crate) secrets: Vec<String>,
+    /// A volume that may be used, or the beginning of names and `*` [default: none]
+    #[arg(long = "volume", value_name = "NAME")]
+    pub(crate) volumes: Vec<String>,
+    /// How many sandboxes it may hold at the same time
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) sandboxes: Option<u32>,
+    /// How many requests a second
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) rate: Option<u32>,
+    /// The most memory of a sandbox
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// The most processors of a sandbox
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cpus: Option<String>,
+    /// The most processes of a sandbox
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) pids: Option<u32>,
+    /// The most private files of a sandbox
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) disk: Option<String>,
+    /// How long a command may run at most
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<String>,
+    /// The most output of a command
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) output: Option<String>,
+    /// How long the grant counts [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) valid: Option<Duration>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RevokeArgs {
+    /// Its id, as `belljar grants list` shows it
+    pub(crate) id: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SweepArgs {
+    /// Only say what would be taken away
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ListingArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}

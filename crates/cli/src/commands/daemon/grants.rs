@@ -1,0 +1,143 @@
+//! `belljar grants`: asked of the daemon where one runs, so that it counts at once; else written where the next one reads it.
+
+use super::{directory, print_json};
+use crate::args::{GrantArgs, GrantsCommand, ListingArgs, RevokeArgs};
+use crate::commands::table::{age, since, table};
+use crate::commands::{block_on, print};
+use crate::failure::of_client;
+use belljar_api::{GrantInfo, GrantRules, LimitCeilings, NewGrant};
+use belljar_client::{Client, ClientError};
+use belljar_fleet::LoneGrants;
+use belljar_spec::SandboxError;
+use std::future::Future;
+
+pub(crate) fn grants(command: GrantsCommand) -> Result<u8, SandboxError> {
+    match command {
+        GrantsCommand::Create(options) => create(*options),
+        GrantsCommand::List(options) => list(&options),
+        GrantsCommand::Revoke(options) => revoke(&options),
+    }
+}
+
+fn create(options: GrantArgs) -> Result<u8, SandboxError> {
+    let json = options.json;
+    let new = understood(options)?;
+    let made = ask(async |client| client.grant(&new).await, |grants| grants.create(new.clone()))?;
+    if json {
+        return print_json(&made);
+    }
+    eprintln!(
+        "belljar: made the grant {} ({}); its token is shown this once:",
+        made.grant.id, made.grant.name
+    );
+    print(format!("{}\n", made.token).as_bytes())
+}
+
+fn list(options: &ListingArgs) -> Result<u8, SandboxError> {
+    let all = ask(async |client| client.grants().await, |grants| Ok(grants.list()))?;
+    if options.json {
+        return print_json(&all);
+    }
+    if all.is_empty() {
+        eprintln!("belljar: there is no grant: nobody can ask over the network");
+        eprintln!("  hint: `belljar grants create NAME` makes one");
+        return Ok(0);
+    }
+    let rows: Vec<[String; 5]> = all.iter().map(row).collect();
+    print(table(["ID", "NAME", "AGE", "LAST USED", "ALLOWS"], &rows).as_bytes())
+}
+
+fn revoke(options: &RevokeArgs) -> Result<u8, SandboxError> {
+    let id = &options.id;
+    ask(async |client| client.revoke(id).await, |grants| grants.revoke(id).map(drop))?;
+    if options.json {
+        return print_json(&serde_json::json!({ "revoked": id }));
+    }
+    eprintln!("belljar: {id} is revoked");
+    Ok(0)
+}
+
+/// Asks the daemon; where none runs, does it in the file.
+fn ask<T>(
+    daemon: impl AsyncFn(Client) -> Result<T, ClientError>,
+    alone: impl Fn(&LoneGrants) -> Result<T, SandboxError>,
+) -> Result<T, SandboxError> {
+    let asked: Result<T, ClientError> = block_on(asked(daemon(Client::local_if_running())))?;
+    match asked {
+        Err(ClientError::NoDaemon { .. }) => alone(&LoneGrants::open(&directory()?)?),
+        outcome => outcome.map_err(of_client),
+    }
+}
+
+async fn asked<T>(work: impl Future<Output = T>) -> Result<T, SandboxError> {
+    Ok(work.await)
+}
+
+fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
+    let folder = |path: &std::path::PathBuf| {
+        let real = path
+            .canonicalize()
+            .map_err(|error| SandboxError::policy("path_missing", format!("{}: {error}", path.display())))?;
+        real.into_os_string()
+            .into_string()
+            .map_err(|path| SandboxError::policy("path_unusable", format!("{} is not text", path.display())))
+    };
+    let rules = GrantRules {
+        allow_sandbox: !options.no_sandboxes,
+        allow_agents: options.agents,
+        allow_llm: options.llm,
+        profiles: options.profiles,
+        egress: options.egress,
+        hosts: options.hosts,
+        keys: options.keys,
+        folders: options.folders.iter().map(folder).collect::<Result<_, _>>()?,
+        secrets: options.secrets,
+        volumes: options.volumes,
+        limits: LimitCeilings {
+            memory: options.memory,
+            cpus: options.cpus,
+            pids: options.pids,
+            disk: options.disk,
+            timeout: options.timeout,
+            output: options.output,
+        },
+        sandboxes: options.sandboxes,
+        rate: options.rate,
+    };
+    Ok(NewGrant { name: options.name, rules, valid_s: options.valid.map(|valid| valid.as_secs().max(1)) })
+}
+
+fn row(grant: &GrantInfo) -> [String; 5] {
+    let used = grant.last_used_ms.map_or_else(|| "never".into(), |used| format!("{} ago", age(since(used))));
+    [grant.id.clone(), grant.name.clone(), age(since(grant.created_ms)), used, allows(&grant.rules)]
+}
+
+fn allows(rules: &GrantRules) -> String {
+    if !rules.allow_sandbox {
+        return "no sandboxes".into();
+    }
+    let mut words = vec![match rules.sandboxes {
+        Some(most) => format!("{most} sandboxes"),
+        None => "sandboxes".into(),
+    }];
+    if rules.allow_agents {
+        words.push("agents".into());
+    }
+    if rules.allow_llm {
+        words.push("the model".into());
+    }
+    for (what, list) in [
+        ("profiles", &rules.profiles),
+        ("egress", &rules.egress),
+        ("hosts", &rules.hosts),
+        ("keys", &rules.keys),
+        ("folders", &rules.folders),
+        ("secrets", &rules.secrets),
+        ("volumes", &rules.volumes),
+    ] {
+        if !list.is_empty() {
+            words.push(format!("{what} {}", list.join(" ")));
+        }
+    }
+    words.join(", ")
+}

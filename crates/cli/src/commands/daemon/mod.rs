@@ -1,0 +1,33 @@
+//! Commands about the daemon: running it, having it run, who may ask it, and what can be done without it.
+
+mod grants;
+mod profiles;
+mod serve;
+mod service;
+mod sweep;
+
+use crate::args::{DaemonCommand, ServiceCommand};
+use belljar_spec::SandboxError;
+use serde::Serialize;
+use std::path::PathBuf;
+
+pub(crate) fn daemon(command: DaemonCommand) -> Result<u8, SandboxError> {
+    match command {
+        DaemonCommand::Serve(options) => serve::serve(options),
+        DaemonCommand::Service { command: ServiceCommand::Install(options) } => service::install(&options),
+        DaemonCommand::Grants { command } => grants::grants(command),
+        DaemonCommand::Profiles(options) => profiles::profiles(&options),
+        DaemonCommand::Sweep(options) => sweep::sweep(&options),
+    }
+}
+
+/// Where sandboxes and grants are kept.
+fn directory() -> Result<PathBuf, SandboxError> {
+    Ok(belljar_audit::state_directory()?.join("fleet"))
+}
+
+/// Prints data for a program.
+fn print_json(value: &impl Serialize) -> Result<u8, SandboxError> {
+    let text = serde_json::to_string_pretty(value).expect("plain data can be written as JSON");
+    super::print(format!("{text}\n").as_bytes())
+}

@@ -1,0 +1,68 @@
+//! `belljar serve`: the daemon, in the foreground.
+
+use crate::args::ServeArgs;
+use belljar_server::front::{self, Doors, Ready, Settings};
+use belljar_spec::SandboxError;
+use belljar_sys::launch::inherited;
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use std::os::fd::OwnedFd;
+
+pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
+    // Before anything else is opened: what was handed over has the first numbers.
+    let handed = handed();
+    if let Some(address) = options.listen.filter(|address| !address.ip().is_loopback()) {
+        if !options.danger_plain_http {
+            let message = format!("{address} can be reached from other machines, and nothing is encrypted");
+            return Err(SandboxError::policy("plain_http", message)
+                .hint("listen at 127.0.0.1 behind a server that speaks TLS, or say --danger-plain-http"));
+        }
+        eprintln!("belljar: {address} can be reached from other machines, and nothing is encrypted:");
+        eprintln!("  tokens, files and all that is said can be read and changed on the way");
+    }
+    raise_open_files();
+    let socket = options.socket.unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
+    let settings = Settings {
+        directory: super::directory()?,
+        socket,
+        handed,
+        listen: options.listen,
+        doors: Doors { names: options.host_names, origins: options.origins },
+        idle_exit: options.idle_exit,
+        max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
+        program: None,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        SandboxError::runtime("no_event_loop", format!("cannot make an event loop: {error}"))
+    })?;
+    let outcome = runtime.block_on(front::serve(settings, say_ready));
+    runtime.shutdown_background();
+    outcome.map(|()| 0)
+}
+
+fn say_ready(ready: &Ready) {
+    eprintln!("belljar: listening at {}", ready.socket.display());
+    if let Some(address) = ready.listen {
+        eprintln!("belljar: listening at http://{address}, for whoever has a token");
+    }
+    if ready.living > 0 {
+        eprintln!("belljar: found {} sandboxes alive", ready.living);
+    }
+    if ready.swept > 0 {
+        eprintln!("belljar: swept {} whose keeper was dead", ready.swept);
+    }
+}
+
+/// Sockets that whoever started us has opened for us (sd_listen_fds(3)).
+fn handed() -> Vec<OwnedFd> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    match (number("LISTEN_PID"), number("LISTEN_FDS")) {
+        (Some(pid), Some(count)) if pid == std::process::id() => inherited(count as usize),
+        _ => Vec::new(),
+    }
+}
+
+/// A connection is an open file, and the usual limit is made for programs with few of them.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

@@ -1,0 +1,48 @@
+//! `belljar show-run`: the sandbox that `run` would make.
+
+use super::print;
+use crate::args::ShowRunArgs;
+use belljar_engine::describe;
+use belljar_spec::SandboxError;
+
+pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
+    let ShowRunArgs { place, command_line } = options;
+    let description = describe(&place.spec()?)?;
+    if !command_line {
+        return print(format!("{:#}\n", description.json).as_bytes());
+    }
+    let Some(words) = description.command else {
+        let message = "no command builds this wall: belljar does it itself";
+        return Err(SandboxError::unavailable("no_command_line", message)
+            .hint("add `--backend bwrap`, or look at `steps` without `--command-line`"));
+    };
+    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    print(format!("{}\n", quoted.join(" ")).as_bytes())
+}
+
+/// As a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@+".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_meant() {
+        for (word, expected) in [
+            ("--ro-bind", "--ro-bind"),
+            ("/a b", "'/a b'"),
+            ("", "''"),
+            ("it's", r"'it'\''s'"),
+            ("$x", "'$x'"),
+        ] {
+            assert_eq!(quoted(word), expected);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A sandbox, planned: everything that is decided before anything starts. Whoever starts it and whoever only describes it come here.
+
+use super::Engine;
+use crate::workspace::Workspace;
+use crate::{config, credentials, llm, relay, way_out};
+use belljar_backend::{GitInside, Plan, Wall};
+use belljar_gateway::{Authority, SecretStore};
+use belljar_spec::egress::EgressPolicy;
+use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
+use belljar_workspace::inside::{self, Person, Remote};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What was decided.
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    /// With what a route to a model adds to it.
+    pub(super) spec: SandboxSpec,
+    pub(super) policy: Option<EgressPolicy>,
+    pub(super) authority: Option<Arc<Authority>>,
+    /// Where a route reads its key.
+    pub(super) secrets: Option<Arc<dyn SecretStore>>,
+    pub(super) stubs: Option<PathBuf>,
+    pub(super) kept_program: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Plans a sandbox behind this wall.
+    pub(super) fn plan(
+        &self,
+        backend: BackendName,
+        spec: &SandboxSpec,
+        id: SandboxId,
+        records: &Path,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> Result<Planned, SandboxError> {
+        let wall = if backend.assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
+        let policy = egress(backend, wall, spec)?;
+        let secrets = spec.llm.as_ref().map(|_| self.secrets());
+        let with_route = match (&spec.llm, &secrets) {
+            (Some(route), Some(secrets)) => Some(llm::prepare(spec, route, backend, wall, &**secrets)?),
+            _ => None,
+        };
+        let spec = with_route.unwrap_or_else(|| spec.clone());
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall)
+            .behind(backend)
+            .keeping(self.own(records, &spec));
+        let state = belljar_audit::state_directory().ok();
+        let kept_program = state.as_ref().map(|state| state.join("guest"));
+        if let Some(directory) = &kept_program {
+            plan = plan.with_kept_program(directory.clone());
+        }
+        let stubs = state.as_ref().map(|state| state.join("stubs"));
+        if let Some(directory) = &stubs {
+            plan = plan.with_stubs(directory.clone());
+        }
+        if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
+            plan = plan.with_workspace(view.clone());
+        }
+        let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
+        let relay = repository.map(|_| relay::PORT);
+        if wall == Wall::Own {
+            let person = Person::of_host(workspace.view.as_ref());
+            // A shelf and a clone have it in a config of their own; said twice, git would push twice.
+            let is_layered = workspace.view.as_ref().is_some_and(|view| view.layer.is_some());
+            let remote = repository
+                .filter(|_| is_layered)
+                .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
+            plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
+        }
+        if let Some(way_out) =
+            policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
+        {
+            plan = plan.with_way_out(way_out);
+        }
+        let authority =
+            policy.as_ref().map(|policy| way_out::authority(id, &spec, policy)).transpose()?.flatten();
+        if let Some(authority) = &authority {
+            plan = plan.with_authority(authority.certificate_pem().to_string());
+        }
+        Ok(Planned { plan, spec, policy, authority, secrets, stubs, kept_program })
+    }
+
+    /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
+    fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
+        let mut own = vec![records.to_path_buf()];
+        own.extend(belljar_audit::state_directory().ok());
+        own.extend(belljar_gateway::vault::named_key_file());
+        own.extend(credentials::files(spec));
+        // What the user's file says counts at the next start.
+        own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
+        own
+    }
+}
+
+/// What a sandbox may reach; `None` where there is no wall that could hold it.
+fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<EgressPolicy>, SandboxError> {
+    match (wall, &spec.egress) {
+        (Wall::Own, policy) => Ok(Some(policy.clone().unwrap_or_default())),
+        (Wall::Absent, None) => Ok(None),
+        (Wall::Absent, Some(_)) => {
+            let message = format!("the backend {name} has no wall, and so no hold on what is reached");
+            Err(SandboxError::unavailable("egress_unavailable", message)
+                .hint("use `--backend native`, or say nothing of egress, by flag or in a belljar.toml"))
+        }
+    }
+}

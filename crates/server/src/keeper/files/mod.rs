@@ -1,0 +1,140 @@
+//! Files inside: read, written, listed, moved, watched. The guest does it, as the sandbox's user; here bytes only pass through.
+
+mod list;
+mod transfer;
+mod watch;
+
+use super::Kept;
+use super::extract::{Asked, Body, invalid};
+use super::failure::Answer;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use belljar_api::{ErrorBody, FileKind, FileStat, MakeFolder, MoveFile};
+use belljar_engine::EntryKind;
+use belljar_spec::SandboxError;
+use serde::Deserialize;
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+    OpenApiRouter::new()
+        .routes(routes!(transfer::read, transfer::write, remove))
+        .routes(routes!(stat))
+        .routes(routes!(list::list))
+        .routes(routes!(rename))
+        .routes(routes!(folder))
+        .routes(routes!(watch::watch))
+}
+
+/// Which file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PathAsked {
+    path: Option<String>,
+    recursive: Option<bool>,
+}
+
+impl PathAsked {
+    fn path(&self) -> Result<&str, SandboxError> {
+        let path = self.path.as_deref().ok_or_else(|| invalid("`path` is missing"))?;
+        checked(path)
+    }
+
+    fn recursive(&self) -> bool {
+        self.recursive.unwrap_or(false)
+    }
+}
+
+/// Remove a file, or with `recursive` a folder and all in it.
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "remove_file",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("recursive" = Option<bool>, Query, description = "A folder with all in it."),
+    ),
+    responses(
+        (status = 204, description = "It is gone."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+async fn remove(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<StatusCode> {
+    let _using = kept.using()?;
+    kept.sandbox.remove(asked.path()?, asked.recursive()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a path is. A link is not followed.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/files/stat", tag = "files", operation_id = "stat_file",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+    ),
+    responses(
+        (status = 200, description = "What is known of it.", body = FileStat),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+async fn stat(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Json<FileStat>> {
+    let _using = kept.using()?;
+    let found = kept.sandbox.stat(asked.path()?).await?;
+    Ok(Json(FileStat { kind: kind(found.kind), size: found.size, mtime_ms: found.mtime_ms }))
+}
+
+/// Give a file or a folder another name. What has that name is replaced.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/files/move", tag = "files", operation_id = "move_file",
+    params(("name" = String, Path, description = "The sandbox.")),
+    request_body = MoveFile,
+    responses(
+        (status = 204, description = "It has it."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+async fn rename(State(kept): State<Arc<Kept>>, Body(asked): Body<MoveFile>) -> Answer<StatusCode> {
+    let _using = kept.using()?;
+    kept.sandbox.rename(checked(&asked.from)?, checked(&asked.to)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Make a folder.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/files/folder", tag = "files", operation_id = "make_folder",
+    params(("name" = String, Path, description = "The sandbox.")),
+    request_body = MakeFolder,
+    responses(
+        (status = 204, description = "It is there."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) -> Answer<StatusCode> {
+    let _using = kept.using()?;
+    kept.sandbox.mkdir(checked(&asked.path)?, asked.recursive).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where a path leads is the guest's business; whether it is one at all is ours.
+fn checked(path: &str) -> Result<&str, SandboxError> {
+    if path.is_empty() || path.contains('\0') || path.len() > LONGEST {
+        return Err(SandboxError::policy(
+            "path_invalid",
+            "a path is not empty, has no zero byte, and at most 4096 bytes",
+        ));
+    }
+    Ok(path)
+}
+
+fn kind(kind: EntryKind) -> FileKind {
+    match kind {
+        EntryKind::File => FileKind::File,
+        EntryKind::Directory => FileKind::Directory,
+        EntryKind::Symlink => FileKind::Symlink,
+        EntryKind::Other => FileKind::Other,
+    }
+}
+
+/// The kernel's PATH_MAX.
+const LONGEST: usize = 4096;

@@ -1,0 +1,69 @@
+//! Ports inside, reached from outside: HTTP with everything that it becomes, or plain bytes. Only ports that the sandbox was made
+//! with; what listens there is the sandbox's, and gets nothing that would let it speak as the caller.
+
+mod head;
+mod pass;
+mod plain;
+
+use super::Kept;
+use super::failure::Answer;
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::routing::any;
+use belljar_spec::SandboxError;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Kept>> {
+    let mut routes = OpenApiRouter::new()
+        .routes(routes!(plain::open))
+        .route("/v1/sandboxes/{name}/ports/{port}/", any(pass::pass))
+        .route("/v1/sandboxes/{name}/ports/{port}/{*path}", any(pass::pass));
+    // The router and the description have different words for the rest of a path.
+    routes.get_openapi_mut().merge(Described::openapi());
+    routes
+}
+
+#[derive(OpenApi)]
+#[openapi(paths(pass::pass))]
+struct Described;
+
+/// A port that may be reached, and the way to it.
+struct Port {
+    number: u16,
+    kept: Arc<Kept>,
+}
+
+impl Port {
+    async fn connect(&self) -> Answer<TcpStream> {
+        let _using = self.kept.using()?;
+        if self.kept.is_paused() {
+            return Err(SandboxError::runtime(
+                "sandbox_paused",
+                "the sandbox is paused, and nothing answers in it",
+            )
+            .hint("resume it first")
+            .into());
+        }
+        Ok(self.kept.sandbox.connect(self.number).await?)
+    }
+}
+
+impl FromRequestParts<Arc<Kept>> for Port {
+    type Rejection = super::failure::Failure;
+
+    async fn from_request_parts(parts: &mut Parts, kept: &Arc<Kept>) -> Answer<Port> {
+        let params = RawPathParams::from_request_parts(parts, kept).await.ok();
+        let named = params.iter().flatten().find(|(name, _)| *name == "port").map(|(_, port)| port);
+        let open = &kept.plan.sandbox.ports;
+        let number = named.and_then(|port| port.parse().ok()).filter(|port| open.contains(port));
+        let number = number.ok_or_else(|| {
+            SandboxError::policy("port_closed", "this port of the sandbox cannot be reached from outside")
+                .hint("make the sandbox with `ports`, and name one of them")
+        })?;
+        Ok(Port { number, kept: Arc::clone(kept) })
+    }
+}

@@ -64,24 +64,9 @@ impl Fleet {
         };
         registry.adopt(&world, findings);
         let fleet = Fleet { registry, world, swept };
-        fleet.settle().await;
+        // Whoever asks first should not see everything on its way; one that is slow holds nobody up.
+        let _ = timeout(ADOPTION, fleet.settle()).await;
         Ok(fleet)
-    }
-
-    /// Waits until everything that lives was found, so that nobody is told of a sandbox that is `starting` and was alive all the time.
-    /// One whose keeper is slow to answer holds nobody up.
-    async fn settle(&self) {
-        let mut found = Vec::new();
-        for entry in self.registry.entries() {
-            let fleet = self.clone();
-            found.push(tokio::spawn(async move { fleet.ask(&entry, Command::Settle).await }));
-        }
-        let all = async {
-            for one in found {
-                let _ = one.await;
-            }
-        };
-        let _ = timeout(FOUND, all).await;
     }
 
     /// What was swept when it was opened.
@@ -266,6 +251,13 @@ impl Fleet {
         outcome
     }
 
+    async fn settle(&self) {
+        for entry in self.registry.entries() {
+            // One that is gone is settled.
+            let _ = self.ask(&entry, Command::Settle).await;
+        }
+    }
+
     async fn change(
         &self,
         name: &str,
@@ -349,7 +341,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 
-/// How long a fleet waits for its keepers to answer when it is opened.
-const FOUND: Duration = Duration::from_secs(5);
+/// How long keepers of before may take to be found, before others are served.
+const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a look at a keeper may take: a list is not held up by one that is busy.
 const GLANCE: Duration = Duration::from_secs(1);

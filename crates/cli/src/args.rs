@@ -90,10 +90,10 @@ impl Args {
             Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
-            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
-            | None => false,
             // Whatever it prints is for programs.
             Some(Command::ShowRun(options)) => !options.command_line,
+            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            | None => false,
         }
     }
 }

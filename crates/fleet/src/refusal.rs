@@ -12,11 +12,6 @@ pub(crate) fn not_alive(name: &str) -> SandboxError {
         .hint("ask for it by its key, as its owner: that wakes it up")
 }
 
-pub(crate) fn paused(name: &str) -> SandboxError {
-    SandboxError::policy("sandbox_paused", format!("the sandbox `{name}` is paused"))
-        .hint(format!("`belljar resume {name}`"))
-}
-
 pub(crate) fn no_lease(lease: &str) -> SandboxError {
     SandboxError::policy("lease_not_found", format!("there is no lease `{lease}`, or it has ended"))
         .hint("ask for the sandbox again to get a new one")

@@ -90,11 +90,10 @@ impl Args {
             Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
             Some(Command::Config { command: ConfigCommand::Schema }) => false,
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
-            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
-            | None => false,
             // Whatever it prints is for programs.
             Some(Command::ShowRun(options)) => !options.command_line,
-            Some(Command::Shell(_) | Command::Completions { .. } | Command::Man) | None => false,
+            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            | None => false,
         }
     }
 }
@@ -133,8 +132,6 @@ pub(crate) enum Command {
     Shell(Box<ShellArgs>),
     #[command(flatten)]
     Kept(KeptCommand),
-    /// Open a shell in a sandbox of the current folder
-    Shell(ShellArgs),
     /// Show the sandbox that `run` would make, and start nothing
     #[command(
         after_help = "One JSON object: the wall, everything that is mounted, in order; the environment, with placeholders for \

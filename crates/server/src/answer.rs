@@ -130,7 +130,7 @@ const MOST_CODES: usize = 1024;
 const LONGEST_CODE: usize = 64;
 
 /// Codes whose status does not follow from their kind.
-const BY_CODE: [(StatusCode, &[&str]); 10] = [
+const BY_CODE: [(StatusCode, &[&str]); 11] = [
     (StatusCode::BAD_REQUEST, &["request_invalid"]),
     (StatusCode::UNAUTHORIZED, &["token_missing", "token_unknown", "keeper_token"]),
     (
@@ -138,12 +138,14 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         &[
             "host_refused",
             "limit_over_grant",
+            "not_owner",
             "origin_refused",
             "outside_workspace",
             "owner_only",
             "port_closed",
+            "port_reserved",
             "read_only",
-            "sandboxes_over_grant",
+            "too_many_sandboxes",
         ],
     ),
     (
@@ -160,6 +162,10 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         ],
     ),
     (StatusCode::METHOD_NOT_ALLOWED, &["method_not_allowed"]),
+    (
+        StatusCode::CONFLICT,
+        &["keeper_there", "name_taken", "sandbox_differs", "sandbox_not_alive", "sandbox_paused"],
+    ),
     (StatusCode::GONE, &["output_dropped"]),
     (StatusCode::PAYLOAD_TOO_LARGE, &["body_too_large"]),
     (StatusCode::TOO_MANY_REQUESTS, &["too_many_requests"]),
@@ -171,13 +177,18 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         StatusCode::INTERNAL_SERVER_ERROR,
         &[
             "audit_failed",
+            "fleet_directory",
+            "fleet_lost",
             "grants_unreadable",
             "grants_unwritable",
             "keeper_unclear",
             "keeper_unreachable",
             "no_randomness",
             "no_state",
+            "place_unmakeable",
+            "record_unreadable",
             "record_unwritable",
+            "sandbox_lost",
         ],
     ),
 ];

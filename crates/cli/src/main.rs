@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
-        Some(args::Command::Keeper { directory }) => return belljar_server::keeper::run(&directory),
+        Some(args::Command::Keeper { directory }) => {
+            // It goes on for long, and nothing of ours is open yet.
+            belljar_sys::launch::only_inherited(0);
+            return belljar_server::keeper::run(&directory);
+        }
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

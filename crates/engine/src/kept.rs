@@ -4,6 +4,7 @@
 //! fleet/volumes/<volume>/              what outlives sandboxes
 //! fleet/sandboxes/<name>/workspace/    the folder of one, where no other was named
 //! fleet/sandboxes/<name>/home/         its home
+//! fleet/runs/<id>/workspace/           the folder of a run of an agent, where no other was named; gone with the run
 //! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
 //! ```
 //!
@@ -38,7 +39,8 @@ pub(crate) fn make(
     let state = state()?;
     let sandboxes = state.join("fleet/sandboxes");
     if let Some(folder) = own {
-        of_sandbox(folder, &sandboxes, "workspace")?;
+        of_sandbox(folder, &sandboxes, "workspace")
+            .or_else(|_| of_sandbox(folder, &state.join("fleet/runs"), "workspace"))?;
         made(folder)?;
     }
     if let Some(home) = &spec.home {

@@ -63,7 +63,10 @@ impl Fleet {
             registry: Arc::downgrade(&registry),
         };
         registry.adopt(&world, findings);
-        Ok(Fleet { registry, world, swept })
+        let fleet = Fleet { registry, world, swept };
+        // Whoever asks first should not see everything on its way; one that is slow holds nobody up.
+        let _ = timeout(ADOPTION, fleet.settle()).await;
+        Ok(fleet)
     }
 
     /// What was swept when it was opened.
@@ -248,6 +251,13 @@ impl Fleet {
         outcome
     }
 
+    async fn settle(&self) {
+        for entry in self.registry.entries() {
+            // One that is gone is settled.
+            let _ = self.ask(&entry, Command::Settle).await;
+        }
+    }
+
     async fn change(
         &self,
         name: &str,
@@ -331,5 +341,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 
+/// How long keepers of before may take to be found, before others are served.
+const ADOPTION: Duration = Duration::from_secs(5);
 /// How long a look at a keeper may take: a list is not held up by one that is busy.
 const GLANCE: Duration = Duration::from_secs(1);

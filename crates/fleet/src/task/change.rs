@@ -23,7 +23,7 @@ impl Task {
         }
         match (step(self.phase, change.event(), self.nature()), self.keeper.clone()) {
             ((_, Act::Wait), _) => self.later.push_back(Command::Change(change, answer)),
-            ((_, Act::Nothing), _) => drop(answer.send(Ok(self.info()))),
+            ((_, Act::Nothing), _) => drop(answer.send(Ok(self.tell()))),
             ((next, Act::Pause | Act::Resume), Some(keeper)) => {
                 self.work = Some(work::change(keeper, change, next, answer));
             }
@@ -50,7 +50,7 @@ impl Task {
                     self.phase = to;
                     self.open();
                 }
-                let _ = answer.send(outcome.map(|()| self.info()));
+                let _ = answer.send(outcome.map(|()| self.tell()));
                 debug_assert!(
                     matches!(change, Change::Pause | Change::Resume),
                     "others are no work of this kind"
@@ -251,6 +251,7 @@ impl Task {
 
     /// Who waited for a start hears why there was none, now that nothing is left of it.
     pub(super) fn answer_failures(&mut self) {
+        self.tell();
         for (answer, error) in std::mem::take(&mut self.failures) {
             let _ = answer.send(Err(error));
         }

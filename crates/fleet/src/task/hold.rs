@@ -45,7 +45,7 @@ impl Task {
         };
         let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
         let notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
-        let answer = Created { sandbox: self.info(), lease, created, notes };
+        let answer = Created { sandbox: self.tell(), lease, created, notes };
         if hold.answer.send(Ok(answer)).is_err() {
             // Who asked went away just now, and knows of no lease.
             self.record.leases.remove(&id);

@@ -151,15 +151,18 @@ impl Task {
             Command::Used { grant, lease } => self.used(&grant, lease.as_deref()),
             Command::Renew { lease, holder, lasts_s, answer } => {
                 let renewed = self.renew(&lease, holder.as_deref(), lasts_s).await;
+                self.tell();
                 let _ = answer.send(renewed);
             }
             Command::Drop { lease, holder, answer } => {
                 let dropped = self.drop_lease(&lease, holder.as_deref()).await;
+                self.tell();
                 let _ = answer.send(dropped);
             }
             Command::Change(change, answer) => self.change(change, answer).await,
             Command::Check { dry_run, answer } => {
                 let swept = self.check(dry_run).await;
+                self.tell();
                 let _ = answer.send(Ok(swept));
             }
             Command::Settle(answer) if self.is_settled() => drop(answer.send(Ok(()))),
@@ -168,8 +171,12 @@ impl Task {
         }
     }
 
-    /// Looks again at what had to wait.
+    /// Looks again at what had to wait. Whoever waited for the end hears of it when the name is free.
     async fn go_on(&mut self) {
+        if self.phase == Phase::Gone {
+            return;
+        }
+        self.tell();
         for command in std::mem::take(&mut self.later) {
             self.handle(command).await;
         }
@@ -181,6 +188,7 @@ impl Task {
 
     /// Whoever waits hears that it did not come about.
     fn refuse_later(&mut self, error: &SandboxError) {
+        self.tell();
         for command in std::mem::take(&mut self.later) {
             match command {
                 Command::Hold(hold) => drop(hold.answer.send(Err(error.clone()))),
@@ -206,7 +214,7 @@ impl Task {
         for command in rest {
             // Dropped, any other answer says that it is gone.
             if let Command::Change(Change::Stop | Change::Delete, answer) = command {
-                let _ = answer.send(Ok(self.info()));
+                let _ = answer.send(Ok(self.tell()));
             }
         }
         for answer in self.closing {
@@ -218,7 +226,8 @@ impl Task {
         let pending = matches!(self.phase, Phase::Live | Phase::Paused)
             && self.record.leases.is_empty()
             && !self.looked;
-        !self.closing.is_empty() && (self.retry_at.is_some() || self.is_settled() && !pending)
+        let over = self.phase == Phase::Gone;
+        !self.closing.is_empty() && !over && (self.retry_at.is_some() || self.is_settled() && !pending)
     }
 
     /// Lets go of a sandbox that goes on living.
@@ -244,14 +253,13 @@ impl Task {
         self.world.settings.clock.now_ms()
     }
 
-    fn info(&self) -> SandboxInfo {
-        self.record.info(self.phase, self.running, self.idle_end())
-    }
-
-    fn tell(&self) {
+    /// What is told of it, to everybody.
+    fn tell(&self) -> SandboxInfo {
         // What is new and not on disk yet is on its way there.
         let phase = if self.made { self.phase } else { Phase::Starting };
-        self.door.tell(self.record.info(phase, self.running, self.idle_end()));
+        let info = self.record.info(phase, self.running, self.idle_end());
+        self.door.tell(info.clone());
+        info
     }
 
     /// Puts the record on disk. What fails is tried again later, and told to whoever waits for it.

@@ -157,11 +157,11 @@ fn steady_line(line: &str) -> String {
             let end = word[at..].find(|c| !plain(c)).map_or(word.len(), |end| at + end);
             return format!("{}[name]{}", &word[..at], &word[end..]);
         }
-        if let Some((name, digest)) = word.rsplit_once('.')
-            && digest.len() == 12
+        if let Some((name, rest)) = word.rsplit_once('.')
+            && let Some(digest) = rest.get(..12)
             && digest.chars().all(|c| c.is_ascii_hexdigit())
         {
-            return format!("{name}.[digest]");
+            return format!("{name}.[digest]{}", &rest[12..]);
         }
         match word.strip_suffix('s').map(str::parse::<u32>) {
             Some(Ok(_)) => "[age]".into(),

@@ -45,5 +45,8 @@ fn a_shell_that_a_sandbox_prepared_is_written_anew() {
     assert_eq!(person.ends().0, 0);
     let away = "rm -r /volumes/config/shell; ln -s /tmp /volumes/config/shell";
     assert_eq!(home.run(&["exec", "--", "sh", "-c", away]).code, 0);
-    insta::assert_snapshot!("shell_link", home.said(&["exec", "--", "true"]));
+    assert_eq!(home.run(&["exec", "--", "test", "-f", "/volumes/config/shell/rc"]).code, 0);
+    let blocked = "rm /volumes/config/shell/rc; mkdir /volumes/config/shell/rc";
+    assert_eq!(home.run(&["exec", "--", "sh", "-c", blocked]).code, 0);
+    insta::assert_snapshot!("shell_blocked", home.said(&["exec", "--", "true"]));
 }

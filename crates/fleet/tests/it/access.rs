@@ -1,0 +1,120 @@
+//! Who may do what with which sandbox: keys are no capabilities.
+
+use crate::world::*;
+use belljar_api::CreateSandbox;
+use belljar_fleet::*;
+
+#[test]
+fn a_key_of_somebody_else_needs_a_grant() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let a = somebody("a", &["shared", "own"]);
+        let b = somebody("b", &["shared"]);
+        let c = somebody("c", &[]);
+        create_as(&fleet, keyed("shared"), None, &a).await.unwrap();
+        create_as(&fleet, keyed("own"), None, &a).await.unwrap();
+        assert!(!create_as(&fleet, keyed("shared"), None, &b).await.unwrap().created);
+        for request in [keyed("own"), guest("own"), keyed("new")] {
+            assert_eq!(refused(create_as(&fleet, request, None, &b).await), "key_not_granted");
+        }
+        let name = name_of("own");
+        for code in [
+            refused(fleet.get(&name, &b).await),
+            refused(fleet.keeper(&name, &b).await),
+            refused(fleet.delete(&name, &b).await),
+            refused(fleet.pause(&name, &b).await),
+            refused(fleet.drop_lease(&name, "x", &b).await),
+            refused(fleet.identify(&CreateSandbox { inherit: Some(name.clone()), ..Default::default() }, &b)),
+        ] {
+            assert_eq!(code, "key_not_granted");
+        }
+        let names = async |caller: &dyn Permission| fleet.list(&Filter::default(), caller).await.items.len();
+        assert_eq!([names(&a).await, names(&b).await, names(&c).await, names(&owner()).await], [2, 1, 0, 2]);
+    });
+}
+
+#[test]
+fn a_key_that_nobody_gave_is_the_callers_own() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let a = somebody("a", &[]);
+        let made = create_as(&fleet, CreateSandbox::default(), None, &a).await.unwrap();
+        assert_eq!(made.sandbox.owner, "a");
+        let again = create_as(&fleet, keyed(&made.sandbox.key), None, &a).await.unwrap();
+        assert_eq!(again.sandbox.name, made.sandbox.name);
+        let b = somebody("b", &[]);
+        assert_eq!(refused(create_as(&fleet, keyed(&made.sandbox.key), None, &b).await), "key_not_granted");
+        let other = create_as(&fleet, CreateSandbox::default(), None, &b).await.unwrap();
+        assert_ne!(other.sandbox.name, made.sandbox.name);
+    });
+}
+
+#[test]
+fn a_guest_uses_and_neither_makes_nor_ends() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        assert_eq!(refused(create_as(&fleet, guest("k"), None, &b).await), "sandbox_not_alive");
+        assert_eq!((world.on_disk().len(), world.started().len()), (0, 0));
+        let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
+        let name = &made.sandbox.name;
+        let mut asked = guest("k");
+        asked.persistent = Some(false);
+        asked.idle_s = Some(0);
+        let held = create_as(&fleet, asked, None, &b).await.unwrap();
+        assert!(!held.lease.owner && held.sandbox.persistent);
+        fleet.keeper(name, &b).await.unwrap();
+        for code in [
+            refused(fleet.delete(name, &b).await),
+            refused(fleet.stop(name, &b).await),
+            refused(fleet.pause(name, &b).await),
+            refused(fleet.resume(name, &b).await),
+        ] {
+            assert_eq!(code, "not_owner");
+        }
+        // The same grant, under the lease of an heir.
+        let heir = CreateSandbox { inherit: Some(name.clone()), ..CreateSandbox::default() };
+        let heir = create_as(&fleet, heir, None, &a).await.unwrap();
+        assert!(!heir.lease.owner && heir.sandbox.key == "k");
+        let as_heir = Somebody { lease: Some(heir.lease.id), ..somebody("a", &["k"]) };
+        assert_eq!(refused(fleet.delete(name, &as_heir).await), "not_owner");
+        assert_eq!(refused(fleet.drop_lease(name, &made.lease.id, &b).await), "lease_not_found");
+        assert_eq!(refused(fleet.renew(name, &made.lease.id, None, &b).await), "lease_not_found");
+        fleet.drop_lease(name, &made.lease.id, &a).await.unwrap();
+        fleet.drop_lease(name, &as_heir.lease.clone().unwrap(), &a).await.unwrap();
+        seconds(600).await;
+        assert!(world.process("k").is_some(), "the guest holds it, with the owner's grace");
+        fleet.drop_lease(name, &held.lease.id, &b).await.unwrap();
+        seconds(119).await;
+        assert!(world.process("k").is_some());
+        seconds(2).await;
+        assert_eq!((world.living(), world.on_disk().len()), (0, 1), "what an owner made to stay stays");
+    });
+    world.must_be_right();
+}
+
+#[test]
+fn a_grant_has_only_so_many() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+        let made = create_as(&fleet, keyed("1"), None, &a).await.unwrap();
+        let mut racers = tokio::task::JoinSet::new();
+        for key in ["2", "3", "4"] {
+            let fleet = fleet.clone();
+            racers.spawn(async move {
+                let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+                create_as(&fleet, keyed(key), None, &a).await.map_err(|error| error.code)
+            });
+        }
+        let came = racers.join_all().await;
+        assert_eq!(came.iter().filter(|made| made.is_ok()).count(), 1);
+        assert_eq!(came.iter().filter(|made| **made == Err("too_many_sandboxes")).count(), 2);
+        create_as(&fleet, keyed("1"), None, &a).await.unwrap();
+        create_as(&fleet, keyed("5"), None, &owner()).await.unwrap();
+        fleet.stop(&made.sandbox.name, &a).await.unwrap();
+        create_as(&fleet, keyed("6"), None, &a).await.unwrap();
+        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), "too_many_sandboxes");
+    });
+    world.must_be_right();
+}

@@ -64,7 +64,7 @@ impl Args {
         if words.next().is_some_and(|word| word == "run")
             && let Ok(run) = RunAlone::try_parse_from([OsString::from("run")].into_iter().chain(words))
         {
-            return Ok(Args { command: Some(Command::Run(run.options)) });
+            return Ok(Args { command: Some(Command::Run(Box::new(run.options))) });
         }
         Args::try_parse()
     }
@@ -120,7 +120,7 @@ pub(crate) enum Command {
         belljar run --branch fix/login -- claude -p 'fix the login'\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Open a shell in a folder's sandbox, or in one of its own that goes away with it
     #[command(
         after_help = "In a folder that was made ready (`belljar init`, `belljar start`) it joins the folder's sandbox, started \

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
         Some(args::Command::Daemon(command)) => commands::daemon::daemon(command),
-        Some(args::Command::Run(options)) => commands::run::run(options),
+        Some(args::Command::Run(options)) => commands::run::run(*options),
         Some(args::Command::ShowRun(options)) => commands::show_run::show_run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),
         Some(args::Command::Diff(options)) => commands::layers::diff::diff(options),

@@ -41,7 +41,10 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
 }
 
 fn say_ready(ready: &Ready) {
-    eprintln!("belljar: listening at {}", ready.socket.display());
+    match &ready.socket {
+        Some(socket) => eprintln!("belljar: listening at {}", socket.display()),
+        None => eprintln!("belljar: listening at the socket that was handed over"),
+    }
     if let Some(address) = ready.listen {
         eprintln!("belljar: listening at http://{address}, for whoever has a token");
     }

@@ -1,5 +1,7 @@
 //! The client against a server made by hand, which says what is to be said and dies when it is to die.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use belljar_api::{CommandEvent, StartCommand, StreamName};
 use belljar_client::{AttachEvent, Client, ClientError, SandboxFilter};
 use futures_util::{SinkExt, StreamExt};

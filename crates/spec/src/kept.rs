@@ -118,9 +118,8 @@ impl FromStr for VolumePath {
             return Err(refused());
         }
         let plain = format!("/{}", parts.join("/"));
-        let is_free = |root: &&str| {
-            plain.strip_prefix(*root).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'))
-        };
+        let is_free =
+            |root: &str| plain.strip_prefix(root).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
         if !ROOTS.iter().any(|root| is_free(root)) {
             return Err(refused());
         }

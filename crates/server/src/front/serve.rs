@@ -55,6 +55,8 @@ pub struct Settings {
     pub max_upload: Option<u64>,
     /// The program that keepers are; left out, this one.
     pub program: Option<PathBuf>,
+    /// How long the head of a request may take to come.
+    pub patience: Option<Duration>,
 }
 
 /// A daemon that listens.
@@ -112,7 +114,8 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     let (stop, stopped) = watch::channel(false);
     let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
     let routes = Arc::clone(&front).routes();
-    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open) };
+    let patience = settings.patience.unwrap_or(TO_ASK);
+    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open), patience };
     if let Some(listener) = listener {
         tokio::spawn(doorkeeper.clone().tcp(listener));
     }
@@ -187,6 +190,7 @@ struct Doorkeeper {
     routes: Router,
     stopped: watch::Receiver<bool>,
     open: Arc<Semaphore>,
+    patience: Duration,
 }
 
 impl Doorkeeper {
@@ -238,6 +242,7 @@ impl Doorkeeper {
         // More than this wait in the kernel's queue.
         let Ok(place) = Arc::clone(&self.open).acquire_owned().await else { return };
         let (routes, mut stopped) = (self.routes.clone(), self.stopped.clone());
+        let patience = self.patience;
         tokio::spawn(async move {
             let _place = place;
             let known = Arc::clone(&connection);
@@ -248,7 +253,7 @@ impl Doorkeeper {
             let mut served = std::pin::pin!(
                 http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(TO_ASK)
+                    .header_read_timeout(patience)
                     .max_headers(MOST_HEADERS)
                     .max_buf_size(LONGEST_HEAD)
                     .serve_connection(io, service)

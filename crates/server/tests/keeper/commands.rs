@@ -61,14 +61,14 @@ async fn followers_get_everything_from_any_cursor() {
     let command = started.begin(json!({"shell": script})).await;
     let path = format!("/commands/{}/output", command.id);
     let (one, other) = tokio::join!(started.events(&path), started.events(&path));
-    let ((one, ended), (other, _)) = tokio::join!(one.to_end(), other.to_end());
+    let ((one, ended), (other, _)) = tokio::join!(one.all(), other.all());
     assert_eq!(ended.expect("its end").exit_code, Some(0));
     assert_eq!(one, other, "two followers see the same");
     let text = String::from_utf8(one.clone()).expect("text");
     assert!((0..200).all(|line| text.contains(&format!("line {line} \u{e4}\u{20ac}\n"))));
     assert_eq!(text.matches("oh\n").count(), 200);
     for from in [0, 1, 7, 1000, one.len()] {
-        let (rest, ended) = started.events(&format!("{path}?from={from}")).await.to_end().await;
+        let (rest, ended) = started.events(&format!("{path}?from={from}")).await.all().await;
         assert!(rest == one[from..], "from {from}");
         assert!(ended.is_some());
     }
@@ -90,7 +90,7 @@ async fn what_is_there_now_can_be_read_without_waiting() {
     let command = started.begin(json!({"shell": "echo begun; sleep 1000"})).await;
     let path = format!("/commands/{}/output", command.id);
     started.events(&path).await.next().await.expect("its first words");
-    let (text, ended) = started.events(&format!("{path}?follow=false")).await.to_end().await;
+    let (text, ended) = started.events(&format!("{path}?follow=false")).await.all().await;
     assert_eq!((text.as_slice(), ended), (&b"begun\n"[..], None));
     let waited: CommandInfo =
         started.json("POST", &format!("/commands/{}/wait?timeout_s=0", command.id), json!({})).await;
@@ -172,7 +172,7 @@ async fn much_output_is_kept_on_disk_and_cut_where_it_was_said() {
     }
     let grown = started.private_kib().saturating_sub(before);
     assert!(grown < 8 * 1024, "60 MB of output made the keeper {grown} KiB larger");
-    let (whole, _) = started.events(&format!("{path}/output?from=59999990")).await.to_end().await;
+    let (whole, _) = started.events(&format!("{path}/output?from=59999990")).await.all().await;
     assert_eq!(whole, b"xxxxxxxxxxend\n");
     let cut = started.run(json!({"shell": "yes | head -c 5000; echo oh >&2", "max_output": 1000})).await;
     let result = cut.result.expect("it ended");

@@ -89,6 +89,21 @@ fn a_keeper_that_is_killed_leaves_nobody() {
 }
 
 #[tokio::test]
+async fn a_keeper_whose_sandbox_has_gone_goes_too() {
+    let mut started = Started::new();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", started.contact.pid)).expect("it lives").flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<String> =
+        children.flat_map(|all| all.split_whitespace().map(String::from).collect::<Vec<_>>()).collect();
+    assert!(!children.is_empty(), "a sandbox has a first process");
+    let killed = std::process::Command::new("kill").arg("-9").args(&children).status().expect("a program");
+    assert!(killed.success());
+    assert_eq!(started.refused("GET", "/files/stat?path=.", json!({})).await, (409, "guest_gone".into()));
+    started.wait();
+    assert!(started.place.hold().expect("a lock").is_some(), "the place is free");
+}
+
+#[tokio::test]
 async fn everything_stands_still_and_goes_on() {
     let started = Started::new();
     let command = started.begin(json!({"shell": "while :; do echo tick; sleep 0.01; done"})).await;

@@ -155,7 +155,7 @@ async fn whoever_reads_slowly_is_slow_alone() {
     let mut slow = attach(&started, &command.id, 0).await;
     let quick = started.events(&format!("/commands/{}/output", command.id)).await;
     slow.send(Message::Binary(b"\n".to_vec().into())).await.expect("sent");
-    let (bytes, ended) = quick.to_end().await;
+    let (bytes, ended) = quick.all().await;
     assert_eq!(bytes.len(), 30_000_004);
     assert_eq!(ended.expect("its end").exit_code, Some(0));
     // It has read nothing yet, and everything is there for it.

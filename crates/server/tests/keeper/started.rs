@@ -177,7 +177,7 @@ impl Events {
     }
 
     /// All output of a stream to the end, and how it ended.
-    pub(crate) async fn to_end(mut self) -> (Vec<u8>, Option<belljar_api::CommandResult>) {
+    pub(crate) async fn all(mut self) -> (Vec<u8>, Option<belljar_api::CommandResult>) {
         let mut bytes = Vec::new();
         while let Some((_, event)) = self.next().await {
             match serde_json::from_value(event).expect("an event") {

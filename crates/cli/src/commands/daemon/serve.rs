@@ -30,6 +30,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         idle_exit: options.idle_exit,
         max_upload: options.max_upload.map(belljar_spec::ByteSize::as_u64),
         program: None,
+        patience: None,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
         SandboxError::runtime("no_event_loop", format!("cannot make an event loop: {error}"))

@@ -49,6 +49,7 @@ impl Task {
                 if outcome.is_ok() {
                     self.phase = to;
                     self.open();
+                    self.tell();
                 }
                 let _ = answer.send(outcome.map(|()| self.tell()));
                 debug_assert!(

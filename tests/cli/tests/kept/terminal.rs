@@ -35,7 +35,7 @@ fn belljar_alone_opens_a_shell_where_there_is_a_sandbox_and_helps_elsewhere() {
 #[test]
 fn flags_and_once_open_a_shell_of_its_own() {
     let home = Home::ready();
-    for words in [&["shell", "--once"][..], &["shell", "--memory", "1g"]] {
+    for words in [&["shell", "--once"][..], &["shell", "--open-files", "512"]] {
         let run = home.run_with(words, b"test -e /volumes || echo alone");
         assert_eq!(run.stdout, "alone\n", "{}", run.stderr);
     }

@@ -90,6 +90,10 @@ impl Ground {
                 Err(error) => findings.unknown.push((name, error)),
             }
         }
+        if !dry_run && !findings.sweep.swept.is_empty() {
+            // What their keepers could not take away any more. Those of others are held by them.
+            belljar_engine::sweep_cgroups();
+        }
         Ok(findings)
     }
 }

@@ -146,7 +146,7 @@ fn a_grant_allows_what_it_says_and_no_more() {
     let folder = home.folder("work");
     let few = grant(
         &owner,
-        json!({ "name": "few", "allow_sandbox": true, "sandboxes": 1, "limits": { "memory": "256m" } }),
+        json!({ "name": "few", "allow_sandbox": true, "sandboxes": 1, "limits": { "timeout": "60s" } }),
     );
     let client = home.stranger().token(few["token"].as_str().unwrap());
     for sandbox in [
@@ -160,7 +160,7 @@ fn a_grant_allows_what_it_says_and_no_more() {
         json!({ "secrets": ["anthropic"] }),
         json!({ "env": { "KEY": "secret:anthropic" } }),
         json!({ "llm": { "url": "https://api.anthropic.com" } }),
-        json!({ "limits": { "memory": "1g" } }),
+        json!({ "limits": { "timeout": "2m" } }),
         json!({ "backend": "host" }),
         json!({ "admin": true }),
         json!({ "admin": true, "root": true }),

@@ -1,7 +1,5 @@
 //! What a sandbox reaches while its daemon dies, and afterwards.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_tests_daemon::{Home, Sandbox, eventually};
 use belljar_tests_hosts::{Dns, HttpServer, Response};
 use serde_json::json;

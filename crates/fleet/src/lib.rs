@@ -25,6 +25,7 @@ pub mod request;
 mod settings;
 mod sweep;
 mod task;
+mod unknown;
 mod wanted;
 
 pub use caller::Caller;

@@ -130,6 +130,14 @@ struct Which {
     after: Option<String>,
 }
 
+#[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct How {
+    /// Also one whose record this belljar does not understand.
+    force: bool,
+}
+
 /// The sandboxes that the caller may use
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(Which),
     responses((status = 200, description = "A part of them, by name", body = Page<SandboxInfo>)))]
@@ -159,15 +167,20 @@ async fn get(
 
 /// Take a sandbox away with all its files, whoever holds it and whether it is persistent or not
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "delete_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Of the sandbox"), How),
     responses((status = 204, description = "It is gone")))]
 async fn delete(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
+    Asked(how): Asked<How>,
 ) -> Answer<StatusCode> {
     asking.caller.may_have_sandboxes()?;
-    front.fleet.delete(&name, &asking).await.map_err(|error| hidden(error, &name))?;
+    let gone = match how.force {
+        true => front.fleet.delete_anyway(&name, &asking).await,
+        false => front.fleet.delete(&name, &asking).await,
+    };
+    gone.map_err(|error| hidden(error, &name))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -55,6 +55,11 @@ impl Task {
 
     async fn give(&mut self, hold: &Hold) -> Result<Given, SandboxError> {
         hold.wanted.must_fit(&self.record)?;
+        if let (Some(path), Some(alive)) = (&self.record.sandbox.workspace.folder, &self.record.alive)
+            && let Some(folder) = alive.folder
+        {
+            folder.must_be_at(path)?;
+        }
         let before = self.record.clone();
         let now = self.now();
         let (id, created) = match self.once(hold) {

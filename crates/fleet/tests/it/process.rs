@@ -40,6 +40,7 @@ impl Process {
                 workspace: "/workspace".into(),
                 started_ms: now_ms,
                 notes: vec!["a note".into()],
+                folder: plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of),
             },
             state: Mutex::new(State {
                 held: Some(held),

@@ -152,3 +152,26 @@ fn an_administrator_works_beside_the_sandbox_and_leaves_nothing() {
     assert_eq!(root.stdout, "0\n", "{}", root.stderr);
     assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_folder_that_was_replaced_is_not_mistaken_for_the_old_one() {
+    let home = Home::ready();
+    let name = home.run(&["start"]).stdout.trim().to_string();
+    assert_eq!(home.run(&["exec", "--", "touch", "old"]).code, 0);
+    std::fs::rename(home.path("work"), home.path("moved")).unwrap();
+    std::fs::create_dir(home.path("work")).unwrap();
+    for words in [&["start"][..], &["exec", "--", "ls"], &["exec", &name, "--", "ls"], &["shell"]] {
+        let refused = home.run(words);
+        assert_eq!(refused.code, 126, "{words:?}: {}{}", refused.stdout, refused.stderr);
+        assert!(
+            refused.stderr.contains("is another folder than when its sandbox started"),
+            "{}",
+            refused.stderr
+        );
+        assert!(refused.stderr.contains("`belljar stop`"), "{}", refused.stderr);
+    }
+    assert_eq!(home.run(&["stop"]).code, 0);
+    let anew = home.run(&["exec", "--", "sh", "-c", "touch new; ls"]);
+    assert_eq!((anew.code, anew.stdout.as_str()), (0, "new\n"), "{}", anew.stderr);
+    assert!(home.path("work/new").exists() && home.path("moved/old").exists());
+}

@@ -64,7 +64,7 @@ async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, Sandb
         SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
     };
     loop {
-        match attached.next().await.map_err(of_client)? {
+        match attached.next().await.map_err(lost)? {
             Some(AttachEvent::Output(StreamName::Stdout, bytes)) => {
                 stdout.write_all(&bytes).await.map_err(failed)?
             }
@@ -79,6 +79,18 @@ async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, Sandb
             Some(AttachEvent::Refused(error)) => eprintln!("belljar: {}\r", error.message),
             None => return Err(of_client(ClientError::Gone("it ended before the command did".into()))),
         }
+    }
+}
+
+/// Why a command is not heard any more. One whose sandbox is stopped may not have been able to say so.
+fn lost(error: ClientError) -> SandboxError {
+    match error.code() {
+        "sandbox_not_alive" | "sandbox_not_found" => SandboxError::unavailable(
+            "sandbox_stopped",
+            "the sandbox was stopped, and all its commands with it",
+        )
+        .hint("`belljar start` starts it again"),
+        _ => of_client(error),
     }
 }
 

@@ -143,13 +143,22 @@ fn result(ended: ExecOutput, truncated: bool, timed_out: bool, aborted: bool) ->
 fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResult {
     let log = command.log();
     let sandbox_gone = matches!(error.code, "guest_gone" | "disposed" | "guest_deaf");
+    let aborted = closing && sandbox_gone;
+    let stopped = stopped();
+    let error = if aborted { &stopped } else { error };
     CommandResult {
-        aborted: closing && sandbox_gone,
+        aborted,
         output_truncated: log.is_truncated(),
         not_started: (!sandbox_gone).then(|| error.message.clone()),
         error: Some(ApiError::from(error)),
         ..CommandResult::default()
     }
+}
+
+/// Somebody wanted it so: nothing is wrong.
+fn stopped() -> SandboxError {
+    SandboxError::unavailable("sandbox_stopped", "the sandbox was stopped, and all its commands with it")
+        .hint("`belljar start` starts it again")
 }
 
 fn deaf() -> SandboxError {

@@ -107,7 +107,7 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
         let message =
             format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
         return Err(SandboxError::policy("path_too_wide", message)
-            .hint("change to the folder of a project, or name one with `--workspace DIR`"));
+            .hint("change to the folder of a project, or name one"));
     }
     if KERNELS_AND_SERVICES.iter().any(|system| real.starts_with(system)) {
         let message = format!("the {what} `{}` belongs to the running system", real.display());

@@ -175,3 +175,25 @@ fn a_folder_that_was_replaced_is_not_mistaken_for_the_old_one() {
     assert_eq!((anew.code, anew.stdout.as_str()), (0, "new\n"), "{}", anew.stderr);
     assert!(home.path("work/new").exists() && home.path("moved/old").exists());
 }
+
+#[test]
+fn a_folder_that_no_sandbox_can_have_is_not_made_ready() {
+    let home = Home::new();
+    let odd = home.path("work/a\nb");
+    std::fs::create_dir(&odd).unwrap();
+    for folder in [home.path("home"), odd] {
+        for word in ["init", "start"] {
+            let mut command = home.command(&[word]);
+            command.current_dir(&folder);
+            let refused = home.finish(command);
+            assert_eq!(refused.code, 126, "{word} in {folder:?}: {}", refused.stderr);
+            assert!(!folder.join(".belljar").exists());
+        }
+    }
+    // Nothing below it is mistaken for a part of it.
+    let below = home.path("home/below");
+    std::fs::create_dir(&below).unwrap();
+    let mut command = home.command(&["exec", "--", "true"]);
+    command.current_dir(&below);
+    assert!(home.finish(command).stderr.contains("/home/below` has no sandbox"));
+}

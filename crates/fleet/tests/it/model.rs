@@ -76,7 +76,7 @@ proptest! {
                     hold(&world, &fleet, &promises).await;
                 }
                 if ended {
-                    fleet.shutdown().await.unwrap();
+                    done(fleet.shutdown()).await.unwrap();
                 }
             });
         }
@@ -116,13 +116,18 @@ async fn step(world: &World, fleet: &Fleet, promises: &mut Promises, deeds: Vec<
         }
     }
     let ends = |deed: &Deed, of: usize| matches!(deed, Deed::Stop(key) | Deed::Delete(key) | Deed::Kill(key) if *key == of);
-    for (lease, key, until_ms) in tasks.join_all().await.into_iter().flatten() {
+    for (lease, key, until_ms) in done(tasks.join_all()).await.into_iter().flatten() {
         if !deeds.iter().any(|deed| ends(deed, key))
             && !deeds.iter().any(|deed| matches!(deed, Deed::Drop(_)))
         {
             promises.insert(lease, (key, until_ms));
         }
     }
+}
+
+/// Everything ends, in a time that is long and no more.
+async fn done<T>(work: impl std::future::Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(3000), work).await.expect("nobody waits for ever")
 }
 
 /// A lease that was given or renewed, if one was.

@@ -190,7 +190,7 @@ impl Keepers for World {
             // It comes up by itself from here on.
             sleep(takes / 2).await;
             self.lock().starting -= 1;
-            if fails {
+            if fails || !process.lives() {
                 process.die();
                 return Err(SandboxError::runtime("start_failed", "it was told to fail"));
             }

@@ -4,6 +4,7 @@
 //! fleet/volumes/<volume>/              what outlives sandboxes
 //! fleet/sandboxes/<name>/workspace/    the folder of one, where no other was named
 //! fleet/sandboxes/<name>/home/         its home
+//! fleet/runs/<id>/workspace/           the folder of a run of an agent, where no other was named; gone with the run
 //! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
 //! ```
 //!
@@ -12,7 +13,7 @@
 
 use belljar_backend::home_files;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Lives, SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec, VolumeName};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
@@ -38,7 +39,8 @@ pub(crate) fn make(
     let state = state()?;
     let sandboxes = state.join("fleet/sandboxes");
     if let Some(folder) = own {
-        of_sandbox(folder, &sandboxes, "workspace")?;
+        of_sandbox(folder, &sandboxes, "workspace")
+            .or_else(|_| of_sandbox(folder, &state.join("fleet/runs"), "workspace"))?;
         made(folder)?;
     }
     if let Some(home) = &spec.home {
@@ -64,7 +66,7 @@ pub(crate) fn make(
 
 /// The name of what a kept sandbox works on beside a folder, in all its lives.
 pub(crate) fn work_of(spec: &SandboxSpec) -> Option<SandboxId> {
-    spec.kept.as_ref().filter(|kept| kept.lives == Lives::Many).map(|kept| id_of(&kept.name))
+    spec.kept.as_ref().map(|kept| id_of(&kept.name))
 }
 
 /// The same, as that of a layer.
@@ -230,10 +232,12 @@ mod tests {
 
     #[test]
     fn work_has_the_same_name_in_every_life() {
-        let kept = |lives| Some(Kept { name: "bj-a-1".into(), key: "a".into(), lives });
-        let spec = |lives| SandboxSpec { kept: kept(lives), ..SandboxSpec::default() };
-        assert_eq!(work_of(&spec(Lives::One)), None);
-        assert_eq!(work_of(&spec(Lives::Many)), work_of(&spec(Lives::Many)));
-        assert!(work_of(&spec(Lives::Many)).is_some());
+        let spec = |name: &str| SandboxSpec {
+            kept: Some(Kept { name: name.into(), key: "a".into() }),
+            ..SandboxSpec::default()
+        };
+        assert_eq!(work_of(&SandboxSpec::default()), None);
+        assert_eq!(work_of(&spec("bj-a-1")), work_of(&spec("bj-a-1")));
+        assert_ne!(work_of(&spec("bj-a-1")), work_of(&spec("bj-a-2")));
     }
 }

@@ -47,7 +47,7 @@ mod workspace;
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
-pub use files::{EntryKind, FileEntry, FileStat};
+pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use machine::machine;
 pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;
@@ -58,7 +58,7 @@ pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
 
-pub use belljar_backend::{container_around_us, new_id, shell};
+pub use belljar_backend::{container_around_us, new_id, shell, sweep as sweep_cgroups};
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};
 pub use belljar_gateway::{

@@ -69,9 +69,14 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
 }
 
 /// What will be made.
-pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+pub(crate) fn confine(
+    rules: &GrantRules,
+    mut made: SandboxRequest,
+    has_wall: bool,
+) -> Result<SandboxRequest, SandboxError> {
     let modes = modes(rules)?;
     let mode = match &made.egress.mode {
+        _ if !has_wall => Mode::Open,
         Some(mode) => understood::<Mode>("egress.mode", mode)?,
         // What the machine's own settings say may be wider than the grant.
         None if modes.contains(&Mode::Strict) => Mode::Strict,
@@ -83,7 +88,9 @@ pub(crate) fn confine(rules: &GrantRules, mut made: SandboxRequest) -> Result<Sa
         return Err(SandboxError::policy("egress_not_granted", message)
             .hint(format!("it allows {}", allowed.join(", "))));
     }
-    made.egress.mode = Some(mode.as_str().into());
+    if has_wall {
+        made.egress.mode = Some(mode.as_str().into());
+    }
     made.limits = within(&rules.limits, made.limits)?;
     Ok(made)
 }

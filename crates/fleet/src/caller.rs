@@ -112,11 +112,12 @@ impl Caller {
         }
     }
 
-    /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings.
-    pub fn confine(&self, sandbox: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
+    /// What will be made, with all that a profile added: within the grant's modes of egress and ceilings. Without a wall of its own
+    /// nothing holds what a sandbox reaches.
+    pub fn confine(&self, sandbox: SandboxRequest, has_wall: bool) -> Result<SandboxRequest, SandboxError> {
         match &self.rules {
             None => Ok(sandbox),
-            Some(rules) => crate::admit::confine(rules, sandbox),
+            Some(rules) => crate::admit::confine(rules, sandbox, has_wall),
         }
     }
 

@@ -1,8 +1,11 @@
 //! What is told of a sandbox.
 
+use crate::keeper::Alive;
 use crate::machine::Phase;
 use crate::record::Record;
 use belljar_api::{SandboxInfo, State};
+use belljar_spec::Assurance;
+use belljar_spec::egress::Mode;
 
 impl Record {
     /// What is told of it. `ends_ms` is when it ends unless somebody comes.
@@ -22,7 +25,7 @@ impl Record {
             id: alive.map(|alive| alive.id.clone()),
             folder: self.sandbox.workspace.folder.clone(),
             workspace: alive.map(|alive| alive.workspace.clone()),
-            egress: self.sandbox.egress.mode.clone().unwrap_or_else(|| "none".into()),
+            egress: self.egress(),
             ports: self.sandbox.ports.clone(),
             leases: self.leases.iter().map(|lease| lease.info()).collect(),
             commands,
@@ -30,6 +33,20 @@ impl Record {
             started_ms: now.map(|alive| alive.started_ms),
             ends_ms,
             fault: self.fault.clone(),
+        }
+    }
+}
+
+impl Record {
+    /// How wide its way out is. Without a wall of its own nothing holds it.
+    fn egress(&self) -> String {
+        let weak = |alive: &Alive| {
+            alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
+        };
+        match &self.sandbox.egress.mode {
+            Some(mode) => mode.clone(),
+            None if self.alive.as_ref().is_some_and(weak) => Mode::Open.as_str().into(),
+            None => Mode::default().as_str().into(),
         }
     }
 }

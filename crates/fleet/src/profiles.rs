@@ -86,7 +86,7 @@ impl Profiles {
                 remote: profile.remote,
                 backend: wall.as_str().into(),
                 assurance: wall.assurance().as_str().into(),
-                egress: profile.base.egress.mode.clone().unwrap_or_else(|| Mode::default().as_str().into()),
+                egress: egress(profile, *wall),
                 default: profile.name == self.default,
                 source: profile.source.clone(),
             })
@@ -244,6 +244,15 @@ impl Profile {
     fn wider(&self, field: &str, asked: &str, base: &str) -> SandboxError {
         let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
         SandboxError::policy("profile_narrower", message).hint("leave it out, or choose another profile")
+    }
+}
+
+/// How wide the way out is, if nobody says otherwise. Without a wall of its own nothing holds it.
+fn egress(profile: &Profile, wall: BackendName) -> String {
+    match &profile.base.egress.mode {
+        Some(mode) => mode.clone(),
+        None if wall.assurance() < Assurance::Namespace => Mode::Open.as_str().into(),
+        None => Mode::default().as_str().into(),
     }
 }
 

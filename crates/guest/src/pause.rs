@@ -5,6 +5,9 @@
 //! gets the signal as its first (`multiprocess` in kernel/fork.c). No process can block, ignore or handle it. So nobody escapes, and afterwards
 //! nobody forks: the list of processes stands still.
 //!
+//! But whoever has not seen its own signal yet can still send SIGCONT to one that has. So it is sent again until everybody was seen
+//! to stand still; then nobody is left to send anything.
+//!
 //! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
 //! their children do, and go on after them.
 
@@ -47,27 +50,23 @@ impl Pause {
         if let State::Paused(_) = *state {
             return Ok(());
         }
-        let stopped = tree::below_us().into_iter().filter(|seen| seen.is_stopped()).map(|seen| seen.process);
-        let stopped = stopped.collect();
+        let below = tree::below_us().into_iter();
+        let stopped = below.filter(tree::Seen::is_stopped).map(|seen| seen.process).collect();
         stop_parents_first();
-        match signal_all(Signal::STOP) {
-            // There is nobody.
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(errno) => return Err(errno),
+        let outcome = stop_all();
+        if outcome.is_err() {
+            go_on(&stopped);
+        } else {
+            *state = State::Paused(stopped);
         }
-        *state = State::Paused(stopped);
-        wait_until_still();
-        Ok(())
+        outcome
     }
 
     /// Lets them go on.
     pub(crate) fn resume(&self) -> Result<(), Errno> {
         let mut state = self.change()?;
         if let State::Paused(stopped) = std::mem::take(&mut *state) {
-            // Parents come first in it.
-            for seen in tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process)) {
-                tree::signal(seen.process, Signal::CONT);
-            }
+            go_on(&stopped);
         }
         Ok(())
     }
@@ -99,16 +98,35 @@ fn stop_parents_first() {
     }
 }
 
-/// The signal is sent; who runs on another processor sees it at its next way into the kernel. Who hangs in the kernel uses
-/// nothing, and sees it later.
-fn wait_until_still() {
+/// Stops everybody. Who hangs in the kernel uses nothing, and stops when it comes out.
+fn stop_all() -> Result<(), Errno> {
     let start = Instant::now();
-    while tree::below_us().iter().any(tree::Seen::is_going) && start.elapsed() < PATIENCE {
+    loop {
+        match signal_all(Signal::STOP) {
+            Ok(()) => {}
+            // There is nobody.
+            Err(Errno::SRCH) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+        if !tree::below_us().iter().any(tree::Seen::is_going) {
+            return Ok(());
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(Errno::BUSY);
+        }
+        // Who runs on another processor sees it at its next way out of the kernel.
         thread::sleep(STEP);
     }
 }
 
-/// Far longer than a start takes, and far shorter than anybody waits for a pause.
+/// Lets everybody go on but these, children first.
+fn go_on(stopped: &HashSet<Process>) {
+    for seen in tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process)) {
+        tree::signal(seen.process, Signal::CONT);
+    }
+}
+
+/// Far longer than a start takes, or a signal, and far shorter than anybody waits for a pause.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Nothing depends on it but what a shell believes.
 const COURTESY: Duration = Duration::from_millis(200);

@@ -131,14 +131,25 @@ fn look(pid: i32) -> Option<Seen> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
     // A process whose first thread has ended looks dead, while others of its threads go on.
-    let state = fields.first()?.chars().next()?;
-    let first_thread_ended = matches!(state, 'Z' | 'X');
-    if first_thread_ended && fs::read_dir(format!("/proc/{pid}/task")).ok()?.count() <= 1 {
-        return None;
+    let mut state = state(&stat)?;
+    if has_ended(state) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+        let states =
+            threads.filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?));
+        state = states.into_iter().find(|state| !has_ended(*state))?;
     }
     let parent = fields.get(1)?.parse().ok()?;
     let started = fields.get(19)?.parse().ok()?;
     Some(Seen { process: Process { pid, started }, parent, state })
+}
+
+/// What a process or thread is doing, as a letter.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn has_ended(state: char) -> bool {
+    matches!(state, 'Z' | 'X')
 }
 
 /// Sends a signal, unless the number means another process by now.

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
 use belljar_spec::{ErrorKind, SandboxError};
+use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -67,6 +68,15 @@ impl IntoResponse for Refusal {
 /// A request that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
     SandboxError::policy("request_invalid", message)
+}
+
+/// The object that a body is. Whatever is no object is refused here: a list would otherwise be taken for one, field by field.
+pub(crate) fn understood<T: DeserializeOwned>(body: &[u8]) -> Result<T, SandboxError> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(invalid("the body is not a JSON object"));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| invalid(format!("the body is not what it should be: {error}")))
 }
 
 /// The status of an error. What a request can bring about is a 4xx; a 5xx is a fault of ours that somebody has to look at.
@@ -130,7 +140,7 @@ const MOST_CODES: usize = 1024;
 const LONGEST_CODE: usize = 64;
 
 /// Codes whose status does not follow from their kind.
-const BY_CODE: [(StatusCode, &[&str]); 10] = [
+const BY_CODE: [(StatusCode, &[&str]); 11] = [
     (StatusCode::BAD_REQUEST, &["request_invalid"]),
     (StatusCode::UNAUTHORIZED, &["token_missing", "token_unknown", "keeper_token"]),
     (
@@ -138,12 +148,14 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         &[
             "host_refused",
             "limit_over_grant",
+            "not_owner",
             "origin_refused",
             "outside_workspace",
             "owner_only",
             "port_closed",
+            "port_reserved",
             "read_only",
-            "sandboxes_over_grant",
+            "too_many_sandboxes",
         ],
     ),
     (
@@ -160,6 +172,10 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         ],
     ),
     (StatusCode::METHOD_NOT_ALLOWED, &["method_not_allowed"]),
+    (
+        StatusCode::CONFLICT,
+        &["keeper_there", "name_taken", "sandbox_differs", "sandbox_not_alive", "sandbox_paused"],
+    ),
     (StatusCode::GONE, &["output_dropped"]),
     (StatusCode::PAYLOAD_TOO_LARGE, &["body_too_large"]),
     (StatusCode::TOO_MANY_REQUESTS, &["too_many_requests"]),
@@ -171,13 +187,18 @@ const BY_CODE: [(StatusCode, &[&str]); 10] = [
         StatusCode::INTERNAL_SERVER_ERROR,
         &[
             "audit_failed",
+            "fleet_directory",
+            "fleet_lost",
             "grants_unreadable",
             "grants_unwritable",
             "keeper_unclear",
             "keeper_unreachable",
             "no_randomness",
             "no_state",
+            "place_unmakeable",
+            "record_unreadable",
             "record_unwritable",
+            "sandbox_lost",
         ],
     ),
 ];

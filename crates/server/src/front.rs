@@ -156,13 +156,14 @@ impl Permission for Asking {
     }
 }
 
-/// A sandbox that the caller may not see is told like one that is not there.
+/// Whoever may not use a sandbox and knows its name does not learn its key.
 fn hidden(error: SandboxError, name: &str) -> SandboxError {
     match error.code {
-        "key_not_granted" => {
-            SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{name}`"))
-                .hint("`belljar list` shows those that are there")
-        }
+        "key_not_granted" => SandboxError::policy(
+            "sandbox_not_granted",
+            format!("this grant does not allow the sandbox `{name}`"),
+        )
+        .hint("ask the owner of this machine for a grant with its key"),
         _ => error,
     }
 }

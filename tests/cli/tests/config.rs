@@ -145,6 +145,25 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
 }
 
 #[test]
+fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
+    let home = Home::new();
+    home.repository(
+        "[sandbox]\nports = [3000]\nprofile = \"web\"\nvolumes = { cache = \"/volumes/cache\" }\nenv = { CI = \"1\" }\n",
+    );
+    insta::assert_snapshot!("trust_sandbox", home.said(&["trust", "--yes"]));
+    let json: serde_json::Value =
+        serde_json::from_str(&home.run(&["trust", "--json"]).stdout).expect("one JSON object");
+    assert_eq!(json["sandbox"]["ports"], serde_json::json!([3000]));
+    assert_eq!(json["sandbox"]["volumes"]["cache"], "/volumes/cache");
+    let shown = home.run(&["show-run"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
+    assert_eq!(shown["environment"]["CI"], "1");
+    let own = home.run(&["show-run", "--env", "CI=2"]);
+    let own: serde_json::Value = serde_json::from_str(&own.stdout).expect("one JSON object");
+    assert_eq!(own["environment"]["CI"], "2");
+}
+
+#[test]
 fn a_file_is_checked_and_counted() {
     let home = Home::new();
     home.write("work/team.toml", USER);

@@ -116,7 +116,7 @@ fn steady(text: &str) -> String {
 #[test]
 fn help_stays_as_it_is() {
     let home = Home::new();
-    for name in ["diff", "apply", "discard", "list"] {
+    for name in ["diff", "apply", "discard", "layers"] {
         insta::assert_snapshot!(format!("help_{name}"), home.run(&[name, "--help"]).stdout);
     }
 }
@@ -146,7 +146,7 @@ fn programs_get_all_of_it() {
     assert_eq!(of("src/main.rs")["lines"]["added"], 1);
     assert!(json["patch"].as_str().unwrap().contains("+    println!(\"hello, world\");\n"));
     assert_eq!(json["left_out"][0]["why"], "protected");
-    let list = home.command(&["list", "--json"]).output().expect("belljar starts");
+    let list = home.command(&["layers", "--json"]).output().expect("belljar starts");
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("one JSON array");
     assert_eq!(
         (&list[0]["kind"], &list[0]["changed"], &list[0]["state"]),
@@ -205,7 +205,7 @@ fn a_layer_that_is_in_use_stays() {
     let home = Home::new();
     let held = home.layer().hold().expect("nobody has it");
     insta::assert_snapshot!("apply_in_use", home.said(&["apply"]));
-    let listed = home.run(&["list"]).stdout;
+    let listed = home.run(&["layers"]).stdout;
     assert!(listed.starts_with("KIND   ID ") && listed.contains("[layer number 0]"), "{listed}");
     assert!(listed.trim_end().ends_with("5        running"), "{listed}");
     drop(held);
@@ -220,7 +220,7 @@ fn what_is_discarded_is_gone() {
     insta::assert_snapshot!("discard", home.said(&["discard", "--yes"]));
     assert_eq!(home.layers().list().unwrap().len(), 0);
     insta::assert_snapshot!("discard_nothing", home.said(&["discard", "--yes"]));
-    insta::assert_snapshot!("list_none", home.said(&["list"]));
+    insta::assert_snapshot!("list_none", home.said(&["layers"]));
     assert!(home.folder().join("notes.txt").exists());
 }
 
@@ -250,7 +250,7 @@ fn a_damaged_layer_is_listed_and_can_be_discarded() {
     let home = Home::new();
     let layer = home.layer();
     fs::write(layer.directory.join("layer.json"), "{").unwrap();
-    let listed = home.run(&["list"]);
+    let listed = home.run(&["layers"]);
     assert!(listed.stdout.contains("damaged"), "{}", listed.stdout);
     assert_eq!(home.run(&["discard", "--yes", &layer.id.to_string()]).code, 0);
     assert_eq!(home.layers().list().unwrap().len(), 0);
@@ -266,7 +266,7 @@ fn an_apply_that_was_cut_short_is_mended_by_the_next_command() {
     let journal =
         format!(r#"{{"staging":"{staging}","whole":true,"later":{{"drop":[],"unmark":[]}},"steps":[]}}"#);
     fs::write(layer.directory.join("apply.staging"), journal).unwrap();
-    assert_eq!(home.run(&["list"]).code, 0);
+    assert_eq!(home.run(&["layers"]).code, 0);
     assert!(!home.folder().join(&staging).exists());
     assert!(!layer.directory.join("apply.staging").exists());
 }

@@ -10,6 +10,21 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_sandbox_is_shown_without_being_made() {
+    let folder = folder();
+    let shown =
+        run(folder.path(), ["show-run", "--backend", "native", "--egress", "none", "--memory", "64m"]);
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
+    assert_eq!((&shown["backend"], &shown["egress"]["mode"]), (&"native".into(), &"none".into()));
+    assert_eq!(shown["limits"]["memory"], 64 << 20);
+    assert!(shown["steps"][0]["step"].is_string());
+    let refused = run(folder.path(), ["show-run", "--backend", "native", "--command-line"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (125, ""));
+    assert!(refused.stderr.contains("belljar does it itself"), "{}", refused.stderr);
+}
+
+#[test]
 fn the_main_job_works() {
     let folder = folder();
     let result = run(

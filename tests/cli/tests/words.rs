@@ -5,9 +5,12 @@ use std::path::Path;
 
 #[test]
 fn help_stays_as_it_is() {
-    for (name, args) in
-        [("help", &["--help"][..]), ("run", &["run", "--help"]), ("doctor", &["doctor", "--help"])]
-    {
+    for (name, args) in [
+        ("help", &["--help"][..]),
+        ("run", &["run", "--help"]),
+        ("show_run", &["show-run", "--help"]),
+        ("doctor", &["doctor", "--help"]),
+    ] {
         let result = run(Path::new("/"), args);
         assert_eq!(result.code, 0);
         insta::assert_snapshot!(format!("help_{name}"), result.stdout);

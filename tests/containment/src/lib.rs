@@ -272,12 +272,12 @@ pub struct HeldCommand(());
 
 impl HeldCommand {
     /// Starts a command with `marker` among its words, and waits until it is seen outside.
-    pub fn start<'j>(jail: &'j Jail, marker: &str) -> HeldGuard<'j> {
+    pub fn start(jail: &Jail, marker: &str) -> HeldGuard {
         HeldCommand::run(jail, marker, "sleep 1000")
     }
 
     /// The same with a script.
-    pub fn run<'j>(jail: &'j Jail, marker: &str, script: &str) -> HeldGuard<'j> {
+    pub fn run(jail: &Jail, marker: &str, script: &str) -> HeldGuard {
         let command = Command::new(["sh", "-c", &format!("{script}; :"), marker]).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -288,20 +288,20 @@ impl HeldCommand {
 }
 
 /// See [`HeldCommand`].
-pub struct HeldGuard<'j> {
+pub struct HeldGuard {
     marker: String,
     running: Option<belljar_engine::Running>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-impl HeldGuard<'_> {
+impl HeldGuard {
     /// Its processes, as the host numbers them.
     pub fn pids(&self) -> Vec<u32> {
         processes_with(&self.marker)
     }
 }
 
-impl Drop for HeldGuard<'_> {
+impl Drop for HeldGuard {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             let _inside = runtime.enter();
@@ -317,7 +317,7 @@ pub struct HeldCommandFor(());
 
 impl HeldCommandFor {
     /// Starts it.
-    pub fn start<'j>(jail: &'j Jail, argv: &[&str]) -> HeldGuard<'j> {
+    pub fn start(jail: &Jail, argv: &[&str]) -> HeldGuard {
         let command = Command::new(argv).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -35,7 +35,7 @@ pub fn found_in_folder(folder: &Path, value: &str) -> Vec<PathBuf> {
 
 /// Where the value is in the processes of a sandbox, as the host sees them: arguments, environment, memory, and the files
 /// that are only there. `held` is one of its commands.
-pub fn found_from_outside(held: &HeldGuard<'_>, value: &str) -> Vec<String> {
+pub fn found_from_outside(held: &HeldGuard, value: &str) -> Vec<String> {
     let space = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(inside) = held.pids().into_iter().find_map(space) else { return Vec::new() };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,7 +1,5 @@
 //! Several daemons on one machine, and keepers that die: what lives is never touched, and what is dead is taken away or kept.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_tests_daemon::{Home, Sandbox, eventually, kill};
 use serde_json::json;
 use std::process::Stdio;

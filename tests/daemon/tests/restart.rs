@@ -170,7 +170,7 @@ impl Member {
         let key = format!("counter {number}");
         let sandbox = Sandbox::create(
             &client,
-            &json!({ "key": key, "persistent": number % 2 == 0, "sandbox": { "workspace": { "folder": folder } } }),
+            &json!({ "key": key, "persistent": number.is_multiple_of(2), "sandbox": { "workspace": { "folder": folder } } }),
         );
         let mut leases = vec![sandbox.lease.clone()];
         for _ in 0..number % 3 {

@@ -1,7 +1,5 @@
 //! What a sandbox reaches while its daemon dies, and afterwards.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_tests_daemon::{Home, Sandbox, eventually};
 use belljar_tests_hosts::{Dns, HttpServer, Response};
 use serde_json::json;
@@ -45,10 +43,10 @@ fn connections_go_on_without_the_daemon_and_after_it() {
     fs::write(folder.join("stop"), "").unwrap();
     assert_eq!(command.wait()["result"]["exit_code"], 0);
     assert_eq!(command.output().trim(), count().to_string(), "each request was answered");
-    // The record has both lives of the daemon in it.
+    // The record is one, whatever became of the daemon. Refusals of one name are told together.
     let decisions = home.client().get(&sandbox.path("/egress?limit=1000")).ok();
     let refusals = decisions["items"].to_string().matches("other.example").count();
-    assert!(refusals >= 2, "{decisions:#}");
+    assert!(refusals >= 1, "{decisions:#}");
     sandbox.delete();
     home.is_clean(&[], &[sandbox.id()], Some(&daemon));
 }

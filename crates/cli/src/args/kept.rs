@@ -29,7 +29,7 @@ pub(crate) enum KeptCommand {
         belljar exec ~/web -- npm ci\n  \
         belljar exec -d -- npm run dev   # then: belljar logs -f\n  \
         belljar exec bj-web-3f2a9c04d1e7 -- ls\n\n\
-        Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside.")]
+        Exit codes: the command's own; 124 it ran too long; 125 belljar failed;\n126 refused, or not executable; 127 not found inside.")]
     Exec(ExecArgs),
     /// List the sandboxes that are kept
     #[command(

@@ -2,11 +2,21 @@
 
 use super::PlaceArgs;
 use clap::Args as ClapArgs;
+use std::path::PathBuf;
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ShowRunArgs {
+    /// The folder [default: the current one]
+    #[arg(value_name = "FOLDER", conflicts_with = "workspace")]
+    pub(crate) folder: Option<PathBuf>,
+    /// The sandbox of one command, also where the folder has one that is kept
+    #[arg(long)]
+    pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    /// Print one JSON object [default]
+    #[arg(long, conflicts_with = "command_line")]
+    pub(crate) json: bool,
     /// Print the command that builds the wall instead, ready for a shell; belljar builds all but bwrap's itself
     #[arg(long)]
     pub(crate) command_line: bool,

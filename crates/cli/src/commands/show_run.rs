@@ -1,13 +1,18 @@
 //! `belljar show-run`: the sandbox that `run` would make.
 
-use super::print;
+use super::{kept, print};
 use crate::args::ShowRunArgs;
 use belljar_engine::describe;
 use belljar_spec::SandboxError;
 
 pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
-    let ShowRunArgs { place, command_line } = options;
-    let description = describe(&place.spec()?)?;
+    let ShowRunArgs { folder, once, place, command_line, .. } = options;
+    let place = place.on(folder);
+    let kept = match !once && place.is_silent() {
+        true => kept::show::spec(place.folder().as_deref(), place.branch())?,
+        false => None,
+    };
+    let description = describe(&kept.map_or_else(|| place.spec(), Ok)?)?;
     if !command_line {
         return print(format!("{:#}\n", description.json).as_bytes());
     }

@@ -181,7 +181,7 @@ fn seal(seal: &Seal) -> Value {
 /// A step, in the words that the guest gets: its name, and what belongs to it.
 fn step(step: &Step) -> Value {
     let mut told = match serde_json::to_value(step) {
-        Ok(Value::Object(variant)) => variant.into_iter().next().map(|(name, inner)| (name, inner)),
+        Ok(Value::Object(variant)) => variant.into_iter().next(),
         Ok(Value::String(name)) => Some((name, Value::Null)),
         _ => None,
     }

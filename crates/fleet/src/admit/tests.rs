@@ -129,7 +129,7 @@ fn modes_hold_whoever_asked() {
         };
         let mut ask = SandboxRequest::default();
         ask.egress.mode = asked.map(String::from);
-        confine(&rules, ask).map(|made| made.egress.mode.unwrap()).map_err(|error| error.code)
+        confine(&rules, ask, true).map(|made| made.egress.mode.unwrap()).map_err(|error| error.code)
     };
     assert_eq!(mode(&[], None).as_deref(), Ok("strict"), "never what the machine's settings say");
     assert_eq!(mode(&[], Some("none")).as_deref(), Ok("none"));
@@ -138,6 +138,10 @@ fn modes_hold_whoever_asked() {
     assert_eq!(mode(&["open"], None).as_deref(), Ok("none"));
     assert_eq!(mode(&["none"], Some("strict")), Err("egress_not_granted"));
     assert_eq!(mode(&[], Some("wide")), Err("request_value"));
+    let open = GrantRules { egress: vec!["open".into()], ..GrantRules::default() };
+    assert_eq!(code(confine(&GrantRules::default(), SandboxRequest::default(), false)), "egress_not_granted");
+    let made = confine(&open, SandboxRequest::default(), false).unwrap();
+    assert_eq!(made.egress.mode, None, "where nothing holds it, nothing is said of it");
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
         ..LimitCeilings::default()
     };
     let rules = GrantRules { limits, ..GrantRules::default() };
-    let made = confine(&rules, SandboxRequest::default()).unwrap().limits;
+    let made = confine(&rules, SandboxRequest::default(), true).unwrap().limits;
     assert_eq!((made.memory.as_deref(), made.cpus.as_deref(), made.pids), (Some("1g"), Some("2"), Some(100)));
     assert_eq!((made.timeout.as_deref(), made.disk), (Some("10m"), None));
     type Change = fn(&mut LimitsRequest);
@@ -164,7 +168,7 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
     for (change, expected) in asks {
         let mut ask = SandboxRequest::default();
         change(&mut ask.limits);
-        let outcome = confine(&rules, ask.clone());
+        let outcome = confine(&rules, ask.clone(), true);
         if let Err(error) = &outcome
             && expected == "limit_over_grant"
         {

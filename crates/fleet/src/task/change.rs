@@ -49,6 +49,7 @@ impl Task {
                 if outcome.is_ok() {
                     self.phase = to;
                     self.open();
+                    self.tell();
                 }
                 let _ = answer.send(outcome.map(|()| self.tell()));
                 debug_assert!(
@@ -230,7 +231,8 @@ impl Task {
             let _ = self.write().await;
         }
         let (keepers, place) = (self.world.keepers.clone(), self.place.clone());
-        self.work = Some(work::end(keepers, place, self.keeper.take(), files));
+        let died = self.record.fault.is_some();
+        self.work = Some(work::end(keepers, place, self.keeper.take(), files, died));
     }
 
     async fn ended(&mut self, outcome: Result<(), SandboxError>) {

@@ -125,6 +125,8 @@ impl Task {
                 done = ready(&mut self.work) => {
                     self.work = None;
                     self.done(done).await;
+                    // Who is answered now and asks again sees what was answered.
+                    self.tell();
                     self.go_on().await;
                 }
                 () = ready(&mut self.death), if self.work.is_none() => {

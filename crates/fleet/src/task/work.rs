@@ -112,14 +112,16 @@ pub(super) fn look(keeper: Arc<dyn Keeper>, entered: u64) -> Work {
     })
 }
 
-/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the keeper.
+/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the keeper. What
+/// `died` could not tidy up behind itself.
 pub(super) fn end(
     keepers: Arc<dyn Keepers>,
     place: Place,
     keeper: Option<Arc<dyn Keeper>>,
     files: Stop,
+    died: bool,
 ) -> Work {
-    Box::pin(async move { Done::Ended(end_of(&*keepers, place, keeper, files).await) })
+    Box::pin(async move { Done::Ended(end_of(&*keepers, place, keeper, files, died).await) })
 }
 
 async fn end_of(
@@ -127,6 +129,7 @@ async fn end_of(
     place: Place,
     keeper: Option<Arc<dyn Keeper>>,
     files: Stop,
+    died: bool,
 ) -> Result<(), SandboxError> {
     let keeper = match keeper {
         Some(keeper) => Some(keeper),
@@ -145,6 +148,10 @@ async fn end_of(
             Free::No => sleep(GLANCE).await,
         }
     };
+    if died {
+        // It could not tidy up behind itself. Those of others are held by them.
+        let _ = tokio::task::spawn_blocking(belljar_engine::sweep_cgroups).await;
+    }
     match files {
         Stop::Keep => Ok(()),
         // A tree can be large.

@@ -10,7 +10,7 @@ use belljar_sys::rustix::fs::inotify::{self, CreateFlags, Event, ReadFlags, Watc
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, openat};
 use belljar_sys::rustix::io::{Errno, fcntl_dupfd_cloexec};
 use belljar_wire::message::{Bytes, Change, ChangeKind, EntryKind};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub(super) struct Tree<'p> {
     kernel: OwnedFd,
@@ -139,16 +139,19 @@ impl<'p> Tree<'p> {
         }
     }
 
-    /// Watches a directory and all below it.
+    /// Watches a directory and all below it, what is near first: there may be more than can be watched.
     fn look_below(&mut self, path: Vec<u8>, tell: Tell) {
         let mut told = 0;
         let top = path.clone();
-        let mut waiting = vec![path];
-        while let Some(path) = waiting.pop() {
+        let mut waiting = VecDeque::from([path]);
+        while let Some(path) = waiting.pop_front() {
             let entries = match self.look_at(&path) {
                 Ok(entries) => entries,
-                // The kernel's own limit, or ours.
-                Err(Errno::NOSPC | Errno::NOMEM | Errno::MFILE | Errno::NAMETOOLONG) => {
+                // The kernel's own limit, or ours: the next one would be too much as well.
+                Err(Errno::NOSPC | Errno::NOMEM | Errno::MFILE) => {
+                    return self.tell(ChangeKind::Overflow, top);
+                }
+                Err(Errno::NAMETOOLONG) => {
                     self.tell(ChangeKind::Overflow, path);
                     continue;
                 }
@@ -166,7 +169,7 @@ impl<'p> Tree<'p> {
                     self.tell(ChangeKind::Created, below.clone());
                 }
                 if kind == EntryKind::Directory {
-                    waiting.push(below);
+                    waiting.push_back(below);
                 }
             }
         }

@@ -11,7 +11,6 @@ use belljar_engine::config::{LlmFlags, WebSearch};
 use belljar_fleet::request::{self, Surroundings};
 use belljar_fleet::{Held, Place};
 use belljar_spec::SandboxError;
-use belljar_spec::workspace::WorkspaceMode;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::io::{self, BufRead, Read, Write};
@@ -143,11 +142,6 @@ fn done(job: &Job) -> Result<(), SandboxError> {
     let place = job.place();
     let _held = hold(&place)?;
     let request = job.request(&place)?;
-    if let WorkspaceMode::Own(folder) = &request.sandbox.mode {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            SandboxError::runtime("run_unheld", format!("cannot make {}: {error}", folder.display()))
-        })?;
-    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

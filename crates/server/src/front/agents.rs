@@ -97,7 +97,7 @@ async fn confined(
     let profiles = front.profiles().await?;
     let profile = profiles.choose(profile)?;
     caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.has_wall())?;
-    caller.confine(profile.apply(asked)?)
+    caller.confine(profile.apply(asked)?, profile.has_wall())
 }
 
 /// A run that somebody listens to. Dropped, it ends.

@@ -1,6 +1,6 @@
 //! What comes with a request, understood or refused in belljar's own words.
 
-use crate::answer::{Refusal, invalid};
+use crate::answer::{Refusal, invalid, understood};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use belljar_api::Page;
@@ -71,10 +71,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             Err(_) => return Err(invalid("the body did not come in time").into()),
         };
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        match serde_json::from_slice(body) {
-            Ok(body) => Ok(Body(body)),
-            Err(error) => Err(invalid(format!("the body is not what it should be: {error}")).into()),
-        }
+        Ok(Body(understood(body)?))
     }
 }
 

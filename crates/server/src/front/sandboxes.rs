@@ -80,7 +80,7 @@ async fn wanted(
             let profile = profiles.choose(named.as_deref())?;
             let is_default = profiles.is_default(profile);
             asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
-            let sandbox = asking.caller.confine(profile.apply(asked.clone())?)?;
+            let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.has_wall())?;
             makes_sense(&sandbox, &identity)?;
             (profile.name.clone(), sandbox)
         }

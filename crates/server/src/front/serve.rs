@@ -55,12 +55,15 @@ pub struct Settings {
     pub max_upload: Option<u64>,
     /// The program that keepers are; left out, this one.
     pub program: Option<PathBuf>,
+    /// How long the head of a request may take to come.
+    pub patience: Option<Duration>,
 }
 
 /// A daemon that listens.
 #[derive(Debug)]
 pub struct Ready {
-    pub socket: PathBuf,
+    /// None for one that was handed over.
+    pub socket: Option<PathBuf>,
     pub listen: Option<SocketAddr>,
     /// How many sandboxes it found alive.
     pub living: usize,
@@ -99,20 +102,21 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    let socket = match settings.handed.into_iter().next() {
-        Some(handed) => Socket::handed(handed)?,
-        None => Socket::bind(&settings.socket)?,
+    let (socket, path) = match settings.handed.into_iter().next() {
+        Some(handed) => (Socket::handed(handed)?, None),
+        None => (Socket::bind(&settings.socket)?, Some(settings.socket)),
     };
     let living = living(&fleet).await;
     let listens = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let swept = fleet.swept_at_start().swept.len();
     notify::say("READY=1");
-    ready(&Ready { socket: settings.socket, listen: listens, living, swept });
+    ready(&Ready { socket: path, listen: listens, living, swept });
 
     let (stop, stopped) = watch::channel(false);
     let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
     let routes = Arc::clone(&front).routes();
-    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open) };
+    let patience = settings.patience.unwrap_or(TO_ASK);
+    let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open), patience };
     if let Some(listener) = listener {
         tokio::spawn(doorkeeper.clone().tcp(listener));
     }
@@ -187,6 +191,7 @@ struct Doorkeeper {
     routes: Router,
     stopped: watch::Receiver<bool>,
     open: Arc<Semaphore>,
+    patience: Duration,
 }
 
 impl Doorkeeper {
@@ -238,6 +243,7 @@ impl Doorkeeper {
         // More than this wait in the kernel's queue.
         let Ok(place) = Arc::clone(&self.open).acquire_owned().await else { return };
         let (routes, mut stopped) = (self.routes.clone(), self.stopped.clone());
+        let patience = self.patience;
         tokio::spawn(async move {
             let _place = place;
             let known = Arc::clone(&connection);
@@ -248,7 +254,7 @@ impl Doorkeeper {
             let mut served = std::pin::pin!(
                 http1::Builder::new()
                     .timer(TokioTimer::new())
-                    .header_read_timeout(TO_ASK)
+                    .header_read_timeout(patience)
                     .max_headers(MOST_HEADERS)
                     .max_buf_size(LONGEST_HEAD)
                     .serve_connection(io, service)

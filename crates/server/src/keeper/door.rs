@@ -1,7 +1,9 @@
 //! Who comes in: only who has the token, and only for the sandbox that is kept here.
 
 use super::Kept;
+use super::extract::invalid;
 use super::failure::{Failure, Gone};
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -24,10 +26,11 @@ pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, n
 /// Refuses requests for other sandboxes.
 pub(super) async fn ours(
     State(kept): State<Arc<Kept>>,
-    params: RawPathParams,
+    params: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
+    let Ok(params) = params else { return Failure(invalid("the path is no text")).into_response() };
     let wanted = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
     if wanted.is_some_and(|wanted| wanted != kept.plan.name) {
         return Failure(SandboxError::policy("sandbox_not_found", "another sandbox is kept here"))

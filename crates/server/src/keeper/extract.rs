@@ -41,10 +41,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = axum::body::Bytes::from_request(request, state)
             .await
             .map_err(|rejection| too_long(&rejection))?;
-        match serde_json::from_slice(&bytes) {
-            Ok(body) => Ok(Body(body)),
-            Err(error) => Err(invalid(format!("the body is not what it should be: {error}")).into()),
-        }
+        Ok(Body(crate::answer::understood(&bytes)?))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a keeper answers when something is not done.
 
 use super::kept::GONE;
+use crate::answer::status;
 use axum::Json;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
 use belljar_spec::SandboxError;
@@ -32,21 +32,5 @@ impl IntoResponse for Failure {
             response.extensions_mut().insert(Gone);
         }
         response
-    }
-}
-
-fn status(error: &SandboxError) -> StatusCode {
-    match error.code {
-        "keeper_token" => StatusCode::UNAUTHORIZED,
-        "not_found" | "command_not_found" | "sandbox_not_found" | "no_such_path" => StatusCode::NOT_FOUND,
-        "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
-        "body_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
-        "output_dropped" => StatusCode::GONE,
-        "request_invalid" => StatusCode::BAD_REQUEST,
-        "command_invalid" | "environment_too_long" | "file_operation" | "path_invalid" | "signal_unknown" => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
-        "read_only" | "outside_workspace" | "port_closed" | "port_reserved" => StatusCode::FORBIDDEN,
-        _ => StatusCode::CONFLICT,
     }
 }

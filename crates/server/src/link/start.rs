@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::oneshot;
 
@@ -67,11 +67,16 @@ fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> 
         .spawn()
 }
 
-/// Whether the keeper said its word. It says nothing else, and a pipe that closes without it is a keeper that ended.
+/// Whether the keeper said its word: a line of its own. A pipe that closes without it is a keeper that ended.
 async fn word(said: Option<ChildStdout>) -> bool {
-    let Some(mut said) = said else { return false };
-    let mut first = [0; 1];
-    matches!(said.read(&mut first).await, Ok(1))
+    let Some(said) = said else { return false };
+    let mut lines = BufReader::new(said).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if line == "ready" {
+            return true;
+        }
+    }
+    false
 }
 
 async fn ready(place: &Place) -> Result<Line, SandboxError> {

@@ -83,7 +83,7 @@ fn a_layer_goes_from_one_phase_to_the_next() {
     assert!(layers[0].is_string() && layers.iter().all(|layer| *layer == layers[0]), "{layers:?}");
     assert_eq!((&phases[2]["phase"], &phases[2]["output"]), (&"check".into(), &"number 3".into()));
     assert!(home.file("trace.txt").is_none());
-    let kept: Value = serde_json::from_str(&home.run(&["list", "--json"]).stdout).unwrap();
+    let kept: Value = serde_json::from_str(&home.run(&["layers", "--json"]).stdout).unwrap();
     assert_eq!(kept.as_array().unwrap().len(), 1, "{kept}");
 }
 

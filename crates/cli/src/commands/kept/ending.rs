@@ -40,6 +40,6 @@ fn say_limit(limit: &str) {
     };
     eprintln!("belljar: {what} ({limit})");
     if let Some(flag) = flag {
-        eprintln!("  hint: `belljar rm`, then allow more with `belljar start {flag}`");
+        eprintln!("  hint: `belljar rm` it, then allow more with `belljar start {flag}`");
     }
 }

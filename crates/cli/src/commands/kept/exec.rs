@@ -112,7 +112,7 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError
                     "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
                 );
                 return Err(SandboxError::policy("secret_too_late", message)
-                    .hint(format!("`belljar rm`, then `belljar start --env {name}=secret:{secret}`")));
+                    .hint(format!("`belljar rm .`, then `belljar start --env {name}=secret:{secret}`")));
             }
         };
         let text = text.ok_or_else(|| {

@@ -30,7 +30,7 @@ impl Held {
                 shell_rc::prepare(repository)?;
                 let (request, _) = wanted(client, repository, SandboxRequest::default()).await?;
                 let created = client.create(&request).await.map_err(of_client)?;
-                Ok(Held::of(client, created, repository.below.clone()))
+                Held::of(client, created, repository.below.clone()).awake().await
             }
             Target::Named(_) => {
                 let found = target.find(client).await?;
@@ -42,7 +42,7 @@ impl Held {
                     }
                 };
                 let created = client.create(&request).await.map_err(of_client)?;
-                Ok(Held::of(client, created, None))
+                Held::of(client, created, None).awake().await
             }
         }
     }
@@ -51,6 +51,17 @@ impl Held {
         say_notes(&created);
         let sandbox = client.sandbox(&created.sandbox.name).holding(&created.lease.id);
         Held { sandbox, info: created.sandbox, below, lease: created.lease.id }
+    }
+
+    /// What stands still runs no command.
+    async fn awake(self) -> Result<Held, SandboxError> {
+        if self.info.state != State::Paused {
+            return Ok(self);
+        }
+        let name = self.info.name.clone();
+        self.release().await;
+        Err(SandboxError::policy("sandbox_paused", format!("{name} is paused"))
+            .hint(format!("`belljar resume {name}`")))
     }
 
     /// Lets go of it.

@@ -24,6 +24,7 @@ mod repository;
 mod rm;
 pub(crate) mod shell;
 mod shell_rc;
+pub(crate) mod show;
 mod start;
 mod target;
 mod templates;

@@ -36,13 +36,14 @@ impl Repository {
         Ok(Repository { folder: found, branch, below: None, text })
     }
 
-    /// Of the current folder, or of the nearest one above it that is ready for sandboxes.
+    /// Of the current folder, or of the nearest one above it that is ready for sandboxes, within its repository.
     pub(super) fn here(branch: Option<BranchName>) -> Result<Repository, SandboxError> {
         let here = Repository::of(&crate::args::workspace(None)?, branch.clone())?;
-        let nearest = here.folder.ancestors().find_map(|folder| {
-            let above = Repository::of(folder, branch.clone()).ok()?;
-            above.is_ready().then_some(above)
-        });
+        let top = here.folder.ancestors().position(|folder| folder.join(".git").exists());
+        let within = here.folder.ancestors().take(top.map_or(usize::MAX, |top| top + 1));
+        let nearest = within
+            .filter_map(|folder| Repository::of(folder, branch.clone()).ok())
+            .find(Repository::is_ready);
         Ok(match nearest {
             Some(mut found) => {
                 let below = here.folder.strip_prefix(&found.folder).ok();

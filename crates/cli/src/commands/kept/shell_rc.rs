@@ -11,9 +11,9 @@ pub(super) fn prepare(repository: &Repository) -> Result<Vec<&'static str>, Sand
     let top = config.open()?;
     // Agents want the folders that their variables name to be there.
     for name in ["codex", "claude"] {
-        top.folder(name)?;
+        top.make_folder(name)?;
     }
-    let shell = top.folder("shell")?;
+    let shell = top.folder_anew("shell")?;
     for (name, text) in [("rc", RC), (".zshrc", ZSHRC)] {
         // Written only if need be: a shell may be reading it.
         if shell.read(name).as_deref() != Some(text) {

@@ -9,7 +9,7 @@ use crate::args::StartArgs;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
-use belljar_client::Client;
+use belljar_client::{Client, ClientError};
 use belljar_spec::SandboxError;
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
@@ -26,7 +26,7 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         let (mut asked, before) = wanted(&client, &repository, said).await?;
         asked.profile = profile.or(asked.profile);
         asked.lease_s = Some(LONG);
-        let created = client.create(&asked).await.map_err(of_client)?;
+        let created = client.create(&asked).await.map_err(differs)?;
         say_notes(&created);
         let how = match before.map(|info| info.state) {
             None => "lives",
@@ -37,6 +37,17 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         say(&created.sandbox, how, json)?;
         Ok(0)
     })
+}
+
+/// In words of the command line.
+fn differs(error: ClientError) -> SandboxError {
+    let error = of_client(error);
+    match error.code {
+        "sandbox_differs" => {
+            error.hint("`belljar rm .` takes it away; `belljar start` without flags takes it as it is")
+        }
+        _ => error,
+    }
 }
 
 /// One long hold is enough; the newest counts.

@@ -77,14 +77,32 @@ impl Volume {
 impl Folder {
     /// A folder below, made if need be.
     pub(super) fn folder(&self, name: &str) -> Result<Folder, SandboxError> {
+        self.make_folder(name)?;
         let path = self.path.join(name);
-        match mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(broken("make", &path, errno.into())),
-        }
         let fd = openat(&self.fd, name, FOLDER, Mode::empty())
             .map_err(|errno| broken("open", &path, errno.into()))?;
         Ok(Folder { fd, path })
+    }
+
+    /// The same. What is no folder is taken away for it: whoever writes in the volume put it there.
+    pub(super) fn folder_anew(&self, name: &str) -> Result<Folder, SandboxError> {
+        match self.folder(name) {
+            Ok(folder) => Ok(folder),
+            Err(_) => {
+                let path = self.path.join(name);
+                unlinkat(&self.fd, name, AtFlags::empty())
+                    .map_err(|errno| broken("replace", &path, errno.into()))?;
+                self.folder(name)
+            }
+        }
+    }
+
+    /// Makes a folder below, if nothing has its name.
+    pub(super) fn make_folder(&self, name: &str) -> Result<(), SandboxError> {
+        match mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(broken("make", &self.path.join(name), errno.into())),
+        }
     }
 
     /// Whether something has this name, whatever it is.

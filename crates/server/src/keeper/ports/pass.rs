@@ -43,6 +43,7 @@ pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {
     if changed.is_some() {
         tokio::spawn(join(caller, hyper::upgrade::on(&mut response)));
     }
+    *response.version_mut() = Version::HTTP_11;
     head::outward(response.headers_mut(), changed.as_ref());
     Ok(response.map(Body::new))
 }

@@ -1,0 +1,19 @@
+//! The daemon as others see it: over its sockets, with bytes that were written by hand where that is what matters.
+
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+
+mod daemon;
+mod framing;
+mod limits;
+mod refusals;
+mod sockets;
+mod through;
+
+/// Not a test of its own: the process that the daemon starts as a keeper.
+#[test]
+fn keeper_process() {
+    if let Some(directory) = std::env::var_os(daemon::DIRECTORY) {
+        let code = belljar_server::keeper::run(std::path::Path::new(&directory));
+        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+    }
+}

@@ -1,0 +1,154 @@
+//! A sandbox's life: made, used, stopped, woken up, taken away.
+
+use crate::home::Home;
+use std::process::Command;
+
+#[test]
+fn a_day_with_a_sandbox() {
+    let home = Home::new();
+    insta::assert_snapshot!("exec_unready", home.said(&["exec", "--", "true"]));
+    insta::assert_snapshot!("init", home.said(&["init"]));
+    insta::assert_snapshot!("init_again", home.said(&["init"]));
+    insta::assert_snapshot!("list_none", home.said(&["list"]));
+    insta::assert_snapshot!("stop_none", home.said(&["stop"]));
+    insta::assert_snapshot!("start", home.said(&["start"]));
+    insta::assert_snapshot!("start_again", home.said(&["start"]));
+    insta::assert_snapshot!("list", home.said(&["list"]));
+    insta::assert_snapshot!("ps_none", home.said(&["ps"]));
+    let wrote = home.run(&["exec", "--", "sh", "-c", "echo kept > ~/file; echo out; echo err >&2; exit 7"]);
+    assert_eq!((wrote.code, wrote.stdout.as_str(), wrote.stderr.as_str()), (7, "out\n", "err\n"));
+    insta::assert_snapshot!("ps_ended", home.said(&["ps"]));
+    insta::assert_snapshot!("ps_all", home.said(&["ps", "--all"]));
+    insta::assert_snapshot!("logs", home.said(&["logs"]));
+    insta::assert_snapshot!("pause", home.said(&["pause"]));
+    insta::assert_snapshot!("pause_again", home.said(&["pause"]));
+    insta::assert_snapshot!("exec_paused", home.said(&["exec", "--", "true"]));
+    insta::assert_snapshot!("resume", home.said(&["resume"]));
+    insta::assert_snapshot!("rm_live", home.said(&["rm", "."]));
+    insta::assert_snapshot!("stop", home.said(&["stop"]));
+    insta::assert_snapshot!("stop_again", home.said(&["stop"]));
+    insta::assert_snapshot!("logs_stopped", home.said(&["logs"]));
+    insta::assert_snapshot!("exec_wakes", home.said(&["exec", "--", "cat", "/home/agent/file"]));
+    insta::assert_snapshot!("start_differs", home.said(&["start", "--memory", "1g"]));
+    insta::assert_snapshot!("rm_force", home.said(&["rm", "--force", "."]));
+    insta::assert_snapshot!("rm_again", home.said(&["rm", "."]));
+    assert_eq!(home.json(&["list", "--json"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_sandbox_is_found_by_folder_name_beginning_and_key() {
+    let home = Home::ready();
+    let name = home.run(&["start"]).stdout.trim().to_string();
+    let folder = home.path("work");
+    let key = format!("repo:{}", folder.display());
+    for word in [name.as_str(), &name[..name.len() - 3], key.as_str(), ".", folder.to_str().unwrap()] {
+        let run = home.run(&["exec", word, "--", "pwd"]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, "/workspace\n"), "{word}: {}", run.stderr);
+    }
+    for words in [
+        &["exec", "bj-x", "--", "true"][..],
+        &["ps", "nope"],
+        &["rm", "--force", "nope"],
+        &["stop", "./nope"],
+    ] {
+        insta::assert_snapshot!(format!("unknown_{}", words[0]), home.said(words));
+    }
+    let branch = home.run(&["exec", &name, "--branch", "x", "--", "true"]);
+    assert_eq!(branch.code, 126, "{}", branch.stderr);
+}
+
+#[test]
+fn a_command_has_our_streams_and_our_exit_code_is_its_own() {
+    let home = Home::ready();
+    let input: Vec<u8> = (0..3_000_000u32).map(|number| (number % 251) as u8).collect();
+    let sum = home.run_with(&["exec", "--", "sh", "-c", "cat | cksum"], &input);
+    let mut here = Command::new("cksum")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut here.stdin.take().unwrap(), &input).unwrap();
+    assert_eq!(sum.stdout, String::from_utf8(here.wait_with_output().unwrap().stdout).unwrap());
+    for (script, code) in
+        [("exit 0", 0), ("exit 42", 42), ("kill -9 $$", 137), ("kill -INT $$; sleep 9", 130)]
+    {
+        assert_eq!(home.run(&["exec", "--", "sh", "-c", script]).code, code, "{script}");
+    }
+    insta::assert_snapshot!("exec_missing", home.said(&["exec", "--", "no-such-program"]));
+    insta::assert_snapshot!("exec_timeout", home.said(&["exec", "--timeout", "1s", "--", "sleep", "30"]));
+    let variables =
+        home.run(&["exec", "--env", "A=b c", "--env", "HOME", "--", "sh", "-c", "echo \"$A|$HOME\""]);
+    assert_eq!(variables.stdout.trim(), format!("b c|{}", home.path("home").display()));
+    insta::assert_snapshot!("exec_secret", home.said(&["exec", "--env", "A=secret:x", "--", "true"]));
+    let json = home.run_with(&["exec", "--json", "--", "sh", "-c", "cat; exit 3"], b"in");
+    let result: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, &result["result"]["stdout"]), (3, &"in".into()));
+    std::fs::create_dir(home.path("work/src")).unwrap();
+    let mut below = home.command(&["exec", "--", "pwd"]);
+    below.current_dir(home.path("work/src"));
+    assert_eq!(home.finish(below).stdout, "/workspace/src\n");
+}
+
+#[test]
+fn a_command_that_was_left_alone_goes_on() {
+    let home = Home::ready();
+    let script = "while [ ! -e go ]; do sleep 0.05; done; for i in 1 2 3; do echo $i; done; exit 4";
+    insta::assert_snapshot!("detach", home.said(&["exec", "-d", "--", "sh", "-c", script]));
+    let running = home.json(&["ps", "--json"]);
+    assert_eq!((&running[0]["id"], &running[0]["state"]), (&"cmd_1".into(), &"running".into()));
+    assert_eq!(home.run(&["logs"]).stdout, "");
+    let follower =
+        home.command(&["logs", "-f", ".", "cmd_1"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::fs::write(home.path("work/go"), "").unwrap();
+    let followed = follower.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&followed.stdout), "1\n2\n3\n");
+    let events = home.run(&["logs", "--json"]).stdout;
+    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["type"], &last["result"]["exit_code"]), (&"ended".into(), &4.into()));
+    insta::assert_snapshot!("logs_unknown", home.said(&["logs", ".", "cmd_9"]));
+}
+
+#[test]
+fn each_branch_has_a_sandbox_of_its_own() {
+    let home = Home::new();
+    let git = |args: &[&str]| {
+        let done = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.com"])
+            .args(args)
+            .current_dir(home.path("work"))
+            .env("HOME", home.path("home"))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    git(&["init", "-q", "-b", "main"]);
+    std::fs::write(home.path("work/file"), "main\n").unwrap();
+    git(&["add", "file"]);
+    git(&["commit", "-q", "-m", "first"]);
+    assert_eq!(home.run(&["init"]).code, 0);
+    let change = "echo fix > file; cat file; git branch --show-current";
+    let changed = home.run(&["exec", "--branch", "fix/x", "--", "sh", "-c", change]);
+    assert_eq!((changed.code, changed.stdout.as_str()), (0, "fix\nfix/x\n"), "{}", changed.stderr);
+    assert_eq!(home.run(&["exec", "--", "cat", "file"]).stdout, "main\n");
+    let mut keys: Vec<String> =
+        home.json(&["list", "--json"]).as_array().unwrap().iter().map(|one| one["key"].to_string()).collect();
+    keys.sort();
+    assert!(keys.len() == 2 && keys[1].ends_with("@fix/x\""), "{keys:?}");
+    assert_eq!(home.run(&["rm", "--force", ".", "--branch", "fix/x"]).code, 0);
+    assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn an_administrator_works_beside_the_sandbox_and_leaves_nothing() {
+    let home = Home::ready();
+    home.run(&["exec", "--", "sh", "-c", "echo ours > /volumes/history/note"]);
+    let script = b"test -e /.belljar || echo no marker; cat /volumes/history/note; mkdir -p .husky; echo x > .husky/hook && echo wrote; id -u";
+    let guest = home.run_with(&["exec", "--", "sh"], script);
+    assert!(!guest.stdout.contains("no marker") && !guest.stdout.contains("wrote"), "{}", guest.stdout);
+    let admin = home.run_with(&["admin"], script);
+    assert!(admin.stdout.starts_with("no marker\nours\nwrote\n"), "{}{}", admin.stdout, admin.stderr);
+    insta::assert_snapshot!("admin", home.steady(&admin.stderr));
+    let root = home.run_with(&["admin", "--root"], b"id -u");
+    assert_eq!(root.stdout, "0\n", "{}", root.stderr);
+    assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
+}

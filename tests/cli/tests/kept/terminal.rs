@@ -1,0 +1,72 @@
+//! A person at a terminal in a sandbox that is kept.
+
+use crate::home::Home;
+
+#[test]
+fn a_shell_joins_the_folders_sandbox_and_remembers() {
+    let home = Home::ready();
+    let mut person = home.at_terminal(&["shell"]);
+    person.sees("you are inside").sees("(belljar)").sees("$ ");
+    person
+        .types("alias freeclaude freecodex\r")
+        .sees("dangerously-skip-permissions")
+        .sees("dangerously-bypass");
+    person.types("echo $((40 + 2)); exit 3\r").sees("42");
+    assert_eq!(person.ends().0, 3);
+    let mut again = home.at_terminal(&["shell"]);
+    again.sees("$ ").types("echo times=$(history | grep -c freeclaude)\r").sees("times=2").types("exit\r");
+    assert_eq!(again.ends().0, 0);
+    assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn belljar_alone_opens_a_shell_where_there_is_a_sandbox_and_helps_elsewhere() {
+    let home = Home::new();
+    let (code, shown) = home.at_terminal(&[]).ends();
+    assert!(code == 0 && shown.contains("Usage: belljar") && home.daemon().is_none(), "{shown}");
+    assert!(home.run(&[]).stdout.contains("Usage: belljar"));
+    assert_eq!(home.run(&["init"]).code, 0);
+    let mut person = home.at_terminal(&[]);
+    person.sees("(belljar)").types("exit 4\r");
+    assert_eq!(person.ends().0, 4);
+    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");
+}
+
+#[test]
+fn flags_and_once_open_a_shell_of_its_own() {
+    let home = Home::ready();
+    for words in [&["shell", "--once"][..], &["shell", "--open-files", "512"]] {
+        let run = home.run_with(words, b"test -e /volumes || echo alone");
+        assert_eq!(run.stdout, "alone\n", "{}", run.stderr);
+    }
+    assert_eq!(home.json(&["list", "--json"]), serde_json::json!([]));
+}
+
+#[test]
+fn a_terminal_has_our_size_and_our_keys() {
+    let home = Home::ready();
+    let script = "stty size; trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+    let mut person = home.at_terminal(&["exec", "--", "bash", "-c", script]);
+    person.sees("24 80").sees("ready").resizes(33, 101).sees("33 101").types("\x03");
+    assert_eq!(person.ends().0, 130);
+    let never = home.at_terminal(&["exec", "--tty", "never", "--", "tty"]).ends();
+    assert!(never.1.contains("not a tty"), "{}", never.1);
+    let always = home.run(&["exec", "--tty", "always", "--", "tty"]);
+    assert!(always.stdout.contains("/dev/pts/"), "{}", always.stdout);
+}
+
+#[test]
+fn somebody_joins_a_command_and_leaves_it_again() {
+    let home = Home::ready();
+    let mut first = home.at_terminal(&["shell"]);
+    first.sees("$ ").types("echo fi''rst\r").sees("first");
+    let mut second = home.at_terminal(&["attach", ".", "cmd_1"]);
+    second.sees("first").types("echo sec''ond\r").sees("second");
+    first.sees("second");
+    second.types("\x10\x11").sees("goes on");
+    assert_eq!(second.ends().0, 0);
+    first.types("exit 6\r");
+    assert_eq!(first.ends().0, 6);
+    let late = home.run(&["attach", ".", "cmd_1"]);
+    assert!(late.code == 6 && late.stdout.contains("second"), "{}{}", late.stdout, late.stderr);
+}

@@ -1,6 +1,7 @@
 //! The words that belljar understands.
 
 mod agent;
+mod audit;
 mod credentials;
 mod daemon;
 mod kept;
@@ -18,6 +19,7 @@ pub(crate) use agent::{
     AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
     WishArgs,
 };
+pub(crate) use audit::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs, AuditVerifyArgs};
 pub(crate) use daemon::{
     DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
     SweepArgs,
@@ -64,7 +66,7 @@ impl Args {
         if words.next().is_some_and(|word| word == "run")
             && let Ok(run) = RunAlone::try_parse_from([OsString::from("run")].into_iter().chain(words))
         {
-            return Ok(Args { command: Some(Command::Run(run.options)) });
+            return Ok(Args { command: Some(Command::Run(Box::new(run.options))) });
         }
         Args::try_parse()
     }
@@ -120,7 +122,7 @@ pub(crate) enum Command {
         belljar run --branch fix/login -- claude -p 'fix the login'\n  \
         belljar run --ro ~/datasets --env LOG=debug -- python3 train.py\n  \
         belljar run --json -- sh -c 'id; ls /'")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Open a shell in a folder's sandbox, or in one of its own that goes away with it
     #[command(
         after_help = "In a folder that was made ready (`belljar init`, `belljar start`) it joins the folder's sandbox, started \
@@ -289,80 +291,6 @@ pub(crate) struct ShellArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DoctorArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct AuditArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<AuditCommand>,
-    /// List every log, not only the newest
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Print one JSON array
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl AuditArgs {
-    fn wants_json(&self) -> bool {
-        match &self.command {
-            None => self.json,
-            Some(AuditCommand::Tail(options)) => options.json,
-            Some(AuditCommand::Show(options)) => options.json,
-            Some(AuditCommand::Verify(options)) => options.json,
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AuditCommand {
-    /// Show the last records of a sandbox, and with -f those to come
-    Tail(AuditTailArgs),
-    /// Show all records of a sandbox
-    Show(AuditShowArgs),
-    /// Find what was changed, removed, put in, moved or cut off since it was written
-    #[command(
-        after_help = "Exit codes: 0 all is as it was written; 1 something is not; 125 it cannot be read.\n\
-        A log whose last words are missing because belljar was killed is said, and no error."
-    )]
-    Verify(AuditVerifyArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AuditTailArgs {
-    /// Whose: an id or its beginning [default: the newest]
-    pub(crate) sandbox: Option<String>,
-    /// Go on with what is written from now on, until the sandbox ends
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    /// How many records
-    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "10")]
-    pub(crate) lines: usize,
-    /// Print the lines as they are in the file
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AuditShowArgs {
-    /// Whose: an id or its beginning [default: the newest]
-    pub(crate) sandbox: Option<String>,
-    /// Print the lines as they are in the file
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AuditVerifyArgs {
-    /// Whose: an id or its beginning [default: all]
-    pub(crate) sandbox: Option<String>,
-    /// A hash that an earlier `verify` gave, kept elsewhere: it must still be in the ledger
-    #[arg(long, value_name = "HASH")]
-    pub(crate) head: Option<belljar_audit::Hash>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Some(args::Command::Shell(options)) => commands::shell::shell(*options),
         Some(args::Command::Kept(command)) => commands::kept::kept(command),
         Some(args::Command::Daemon(command)) => commands::daemon::daemon(command),
-        Some(args::Command::Run(options)) => commands::run::run(options),
+        Some(args::Command::Run(options)) => commands::run::run(*options),
         Some(args::Command::ShowRun(options)) => commands::show_run::show_run(*options),
         Some(args::Command::Agent { command }) => commands::agent::agent(command),
         Some(args::Command::Diff(options)) => commands::layers::diff::diff(options),
@@ -38,7 +38,11 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
-        Some(args::Command::Keeper { directory }) => return belljar_server::keeper::run(&directory),
+        Some(args::Command::Keeper { directory }) => {
+            // It goes on for long, and nothing of ours is open yet.
+            belljar_sys::launch::only_inherited(0);
+            return belljar_server::keeper::run(&directory);
+        }
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -1,7 +1,5 @@
 //! The client against a server made by hand, which says what is to be said and dies when it is to die.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_api::{CommandEvent, StartCommand, StreamName};
 use belljar_client::{AttachEvent, Client, ClientError, SandboxFilter};
 use futures_util::{SinkExt, StreamExt};
@@ -207,18 +205,18 @@ async fn a_file_is_sent_as_long_as_it_was_said_to_be() {
 }
 
 fn listen(path: &Path) -> UnixListener {
-    UnixListener::bind(path).unwrap()
+    UnixListener::bind(path).expect("a socket can be made")
 }
 
 /// As a daemon that was killed and started again.
 async fn come_back(path: &PathBuf) -> UnixListener {
-    std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(path).expect("it was there");
     tokio::time::sleep(Duration::from_millis(60)).await;
     listen(path)
 }
 
 async fn accept(listener: &UnixListener) -> UnixStream {
-    listener.accept().await.unwrap().0
+    listener.accept().await.expect("somebody comes").0
 }
 
 /// The head of a request; nothing if there is none.
@@ -230,7 +228,7 @@ async fn read_request(stream: &mut UnixStream) -> String {
             Err(_) => break,
         }
     }
-    String::from_utf8(head).unwrap()
+    String::from_utf8(head).expect("a head is text")
 }
 
 async fn answer(stream: &mut UnixStream, status: &str, kind: &str, body: &str) -> String {
@@ -244,7 +242,7 @@ async fn answer(stream: &mut UnixStream, status: &str, kind: &str, body: &str) -
 async fn send_event(stream: &mut UnixStream, id: u64, data: &str) {
     let event = format!("id: {id}\ndata: {data}\n\n");
     let chunk = format!("{:x}\r\n{event}\r\n", event.len());
-    stream.write_all(chunk.as_bytes()).await.unwrap();
+    stream.write_all(chunk.as_bytes()).await.expect("somebody listens");
 }
 
 const RUNNING: &str =

@@ -35,6 +35,28 @@ pub struct FileStat {
     pub mtime_ms: i64,
 }
 
+/// A folder's entries, as they come.
+pub struct Listing {
+    _to: ToGuest,
+    from: FromGuest,
+}
+
+impl Listing {
+    /// Some more of them; nothing behind the last ones.
+    pub async fn next(&mut self) -> Result<Option<Vec<FileEntry>>, SandboxError> {
+        let entry = |entry: message::Entry| FileEntry {
+            name: OsString::from_vec(entry.name.0),
+            kind: kind(entry.kind),
+        };
+        match self.from.receive_message().await? {
+            Reply::Entries(some) if some.is_empty() => Ok(None),
+            Reply::Entries(some) => Ok(Some(some.into_iter().map(entry).collect())),
+            Reply::Failed(fault) => Err(faults::file(&fault)),
+            _ => Err(broken_stream()),
+        }
+    }
+}
+
 impl Sandbox {
     /// Makes a folder; with `recursive` also those above it, and one that is there already is fine.
     pub async fn mkdir(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
@@ -44,19 +66,18 @@ impl Sandbox {
 
     /// A folder's entries, in no order.
     pub async fn readdir(&self, path: &str) -> Result<Vec<FileEntry>, SandboxError> {
-        let (_to, mut from) = self.request(&Request::ReadDir { path: path.into() }).await?;
+        let mut listing = self.list(path).await?;
         let mut entries = Vec::new();
-        loop {
-            match from.receive_message().await? {
-                Reply::Entries(some) if some.is_empty() => return Ok(entries),
-                Reply::Entries(some) => entries.extend(some.into_iter().map(|entry| FileEntry {
-                    name: OsString::from_vec(entry.name.0),
-                    kind: kind(entry.kind),
-                })),
-                Reply::Failed(fault) => return Err(faults::file(&fault)),
-                _ => return Err(broken_stream()),
-            }
+        while let Some(some) = listing.next().await? {
+            entries.extend(some);
         }
+        Ok(entries)
+    }
+
+    /// The same, some at a time: a folder may have more than fits into memory.
+    pub async fn list(&self, path: &str) -> Result<Listing, SandboxError> {
+        let (to, from) = self.request(&Request::ReadDir { path: path.into() }).await?;
+        Ok(Listing { _to: to, from })
     }
 
     /// Whether there is something at `path`. What may not be seen is not there.

@@ -13,7 +13,7 @@
 
 use belljar_backend::home_files;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Lives, SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_spec::{SandboxError, SandboxId, SandboxSpec, VolumeName};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
@@ -66,7 +66,7 @@ pub(crate) fn make(
 
 /// The name of what a kept sandbox works on beside a folder, in all its lives.
 pub(crate) fn work_of(spec: &SandboxSpec) -> Option<SandboxId> {
-    spec.kept.as_ref().filter(|kept| kept.lives == Lives::Many).map(|kept| id_of(&kept.name))
+    spec.kept.as_ref().map(|kept| id_of(&kept.name))
 }
 
 /// The same, as that of a layer.
@@ -232,10 +232,12 @@ mod tests {
 
     #[test]
     fn work_has_the_same_name_in_every_life() {
-        let kept = |lives| Some(Kept { name: "bj-a-1".into(), key: "a".into(), lives });
-        let spec = |lives| SandboxSpec { kept: kept(lives), ..SandboxSpec::default() };
-        assert_eq!(work_of(&spec(Lives::One)), None);
-        assert_eq!(work_of(&spec(Lives::Many)), work_of(&spec(Lives::Many)));
-        assert!(work_of(&spec(Lives::Many)).is_some());
+        let spec = |name: &str| SandboxSpec {
+            kept: Some(Kept { name: name.into(), key: "a".into() }),
+            ..SandboxSpec::default()
+        };
+        assert_eq!(work_of(&SandboxSpec::default()), None);
+        assert_eq!(work_of(&spec("bj-a-1")), work_of(&spec("bj-a-1")));
+        assert_ne!(work_of(&spec("bj-a-1")), work_of(&spec("bj-a-2")));
     }
 }

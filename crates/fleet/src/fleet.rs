@@ -85,20 +85,17 @@ impl Fleet {
         request: &CreateSandbox,
         caller: &dyn Permission,
     ) -> Result<Identity, SandboxError> {
-        let parent = match &request.inherit {
-            Some(name) => {
-                // What is said beside it is refused first, whatever is there.
-                let info = self.allowed(name, caller).map(|entry| entry.door.info());
-                Some(info.map(|info| Parent { key: info.key, persistent: info.persistent }))
+        let Some(name) = &request.inherit else { return Identity::of(request, None) };
+        match self.allowed(name, caller) {
+            Ok(entry) => {
+                let info = entry.door.info();
+                Identity::of(request, Some(&Parent { key: info.key, persistent: info.persistent }))
             }
-            None => None,
-        };
-        match parent {
-            Some(Ok(parent)) => Identity::of(request, Some(&parent)),
-            Some(Err(error)) => Identity::of(request, None)
-                .and(Err(error.clone()))
-                .map_err(|found: SandboxError| if found.code == "inherit_alone" { found } else { error }),
-            None => Identity::of(request, None),
+            // What is said beside it is refused first, whatever is there.
+            Err(error) => match Identity::of(request, None) {
+                Err(found) if found.code == "inherit_alone" => Err(found),
+                Ok(_) | Err(_) => Err(error),
+            },
         }
     }
 

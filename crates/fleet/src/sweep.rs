@@ -7,7 +7,7 @@ use crate::name::is_name;
 use crate::place::{Held, Place};
 use crate::record::{Intent, Record};
 use belljar_api::{Sweep, SweptSandbox};
-use belljar_engine::{new_id, remove_tree};
+use belljar_engine::{Engine, new_id, remove_tree};
 use belljar_spec::SandboxError;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -172,12 +172,22 @@ pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxEr
 /// Removes a place that nobody keeps: for everybody else at once. A kill in the middle leaves something that is no place any more,
 /// for the next sweep.
 pub(crate) fn remove_place(place: &Place, held: Held) -> Result<(), SandboxError> {
+    forget_work(place)?;
     let gone = beside(place, GONE)?;
     fs::rename(place.directory(), &gone).map_err(|error| remove_failed(place, &error))?;
     drop(held);
     // It is no place any more, whatever is left of it, and the next sweep goes on.
     let _ = remove_tree(&gone);
     Ok(())
+}
+
+/// What it changed beside a folder goes with it: its layer, its clone. First, since its place says that there may be one.
+fn forget_work(place: &Place) -> Result<(), SandboxError> {
+    let directory = place.directory();
+    match (directory.ancestors().nth(3), directory.file_name().and_then(|name| name.to_str())) {
+        (Some(state), Some(name)) => Engine::new().with_state(state).forget(name),
+        _ => Ok(()),
+    }
 }
 
 /// Goes on with removals that were cut short. Another one may be at it: both come to the same end.

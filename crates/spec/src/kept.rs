@@ -4,22 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Who a sandbox is, beyond the one life that a [`crate::SandboxId`] names.
+/// Who a sandbox is, beyond the one life that a [`crate::SandboxId`] names. Its next life goes on with the layer or the clone of its
+/// last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Follows from the key: `bj-web-3f2a9c04d1e7`.
     pub name: String,
     pub key: String,
-    pub lives: Lives,
-}
-
-/// How often a sandbox lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lives {
-    /// Once. What it changed beside a folder is a layer or a clone like any other.
-    One,
-    /// As often as somebody wants it: its next life goes on with the layer or the clone of its last.
-    Many,
 }
 
 /// A directory that belljar keeps, writable inside.

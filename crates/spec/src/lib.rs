@@ -27,7 +27,7 @@ pub use egress::{
 };
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
-pub use kept::{Admin, Kept, Lives, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
+pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use sandbox::{

@@ -207,6 +207,15 @@ pub fn inherited(count: usize) -> Vec<OwnedFd> {
     (3..).take(count).filter(is_open).map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
 }
 
+/// The same, and nothing else that whoever started us had open stays open with us. To be called before anything is opened: for a
+/// program that goes on long after them.
+pub fn only_inherited(count: usize) -> Vec<OwnedFd> {
+    let above = u32::try_from(count).unwrap_or(u32::MAX - 3) + 3;
+    // SAFETY: by the contract above nobody owns what is closed.
+    unsafe { libc::syscall(libc::SYS_close_range, above, u32::MAX, 0) };
+    inherited(count)
+}
+
 /// A program on its way.
 pub struct Started {
     /// A handle that never means another process.

@@ -5,7 +5,7 @@
 
 use belljar_engine::{Changes, Engine, Sandbox};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
-use belljar_spec::{Admin, BackendName, Kept, Lives, SandboxError, SandboxSpec, Volume};
+use belljar_spec::{Admin, BackendName, Kept, SandboxError, SandboxSpec, Volume};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl State {
 }
 
 fn kept() -> Option<Kept> {
-    Some(Kept { name: "bj-a".into(), key: "a".into(), lives: Lives::Many })
+    Some(Kept { name: "bj-a".into(), key: "a".into() })
 }
 
 async fn run(sandbox: &Sandbox, script: &str) -> String {

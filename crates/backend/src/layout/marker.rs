@@ -48,12 +48,11 @@ const MARKER: &str = ".belljar";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_spec::Lives;
 
     #[test]
     fn it_says_which_sandbox_this_is_and_is_not_there_for_an_administrator() {
         let marker = Marker { id: SandboxId::from_random([7; 8]), backend: Some(BackendName::Native) };
-        let kept = Kept { name: "bj-a-1".into(), key: "a".into(), lives: Lives::Many };
+        let kept = Kept { name: "bj-a-1".into(), key: "a".into() };
         let spec = SandboxSpec { kept: Some(kept), ..SandboxSpec::default() };
         let (place, text) = marker.file(&spec).unwrap();
         assert_eq!(place, ".belljar");

@@ -13,8 +13,8 @@ use belljar_engine::config::{
 use belljar_spec::egress::{Rule, RuleSource};
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    Admin, Kept, LimitsSpec, Lives, Nesting, SandboxError, SandboxId, SandboxSpec, Volume, VolumeName,
-    VolumePath, parse_time,
+    Admin, Kept, LimitsSpec, Nesting, SandboxError, SandboxId, SandboxSpec, Volume, VolumeName, VolumePath,
+    parse_time,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -30,7 +30,7 @@ pub struct Surroundings {
     pub key: String,
     /// The name of this life; without one a new one is made.
     pub id: Option<SandboxId>,
-    /// Stays when nobody holds it: its home is kept, and its next life goes on with its layer or clone.
+    /// Stays when nobody holds it: its home is kept.
     pub persistent: bool,
     /// Where it is kept.
     pub place: Place,
@@ -82,7 +82,6 @@ pub fn of_folder(volumes: &Path, name: &VolumeName, folder: &Path) -> PathBuf {
 pub fn asked(request: &SandboxRequest, surroundings: &Surroundings) -> Result<Asked, SandboxError> {
     let Surroundings { name, key, id, persistent, place, volumes } = surroundings;
     let files = workspace::understand(&request.workspace, place)?;
-    let lives = if *persistent { Lives::Many } else { Lives::One };
     Ok(Asked {
         id: *id,
         backend: optional("backend", &request.backend)?.unwrap_or_default(),
@@ -99,7 +98,7 @@ pub fn asked(request: &SandboxRequest, surroundings: &Surroundings) -> Result<As
         egress: egress(&request.egress)?,
         secrets: secrets(request)?,
         llm: request.llm.as_ref().map(llm).transpose()?.unwrap_or_default(),
-        kept: Some(Kept { name: name.clone(), key: key.clone(), lives }),
+        kept: Some(Kept { name: name.clone(), key: key.clone() }),
         volumes: mounted(&request.volumes, volumes)?,
         home: persistent.then(|| place.home()),
         admin: admin(request)?,

@@ -39,22 +39,21 @@ impl Task {
 
     /// Gives a lease of what lives, and says so when it is on disk.
     async fn attach(&mut self, hold: Box<Hold>) {
-        let (id, created) = match self.give(&hold).await {
+        let Given { id, created, new } = match self.give(&hold).await {
             Ok(given) => given,
             Err(error) => return drop(hold.answer.send(Err(error))),
         };
         let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
         let notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
         let answer = Created { sandbox: self.tell(), lease, created, notes };
-        if hold.answer.send(Ok(answer)).is_err() {
-            // Who asked went away just now, and knows of no lease.
+        if hold.answer.send(Ok(answer)).is_err() && new {
+            // Who asked went away just now, and nobody knows of the lease.
             self.record.leases.remove(&id);
             self.let_go();
         }
     }
 
-    /// The lease's id, and whether the sandbox was made for it.
-    async fn give(&mut self, hold: &Hold) -> Result<(String, bool), SandboxError> {
+    async fn give(&mut self, hold: &Hold) -> Result<Given, SandboxError> {
         hold.wanted.must_fit(&self.record)?;
         let before = self.record.clone();
         let now = self.now();
@@ -63,7 +62,8 @@ impl Task {
             None => (hold.lease.clone(), hold.created),
         };
         self.remember(hold);
-        if self.record.leases.get(&id).is_none() {
+        let new = self.record.leases.get(&id).is_none();
+        if new {
             let lasts_s = hold.wanted.lease_s.unwrap_or(self.world.settings.lease.as_secs());
             self.record.leases.add(Lease::new(id.clone(), &hold.grant, hold.role(), lasts_s, now));
         }
@@ -75,7 +75,7 @@ impl Task {
             self.record = before;
             return Err(error);
         }
-        Ok((id, created))
+        Ok(Given { id, created, new })
     }
 
     /// What was answered to the same request before.
@@ -182,6 +182,15 @@ impl Task {
     pub(super) fn is_alive(&self) -> bool {
         matches!(self.phase, Phase::Live | Phase::Paused)
     }
+}
+
+/// A lease that was given.
+struct Given {
+    id: String,
+    /// The sandbox was made for it.
+    created: bool,
+    /// It was not given before, to the same request.
+    new: bool,
 }
 
 /// How many requests of one sandbox are remembered by their idempotency key.

@@ -59,7 +59,7 @@ pub(super) fn start(
     turn: OwnedSemaphorePermit,
 ) -> Work {
     Box::pin(async move {
-        let started = keepers.start(&place, &plan).await;
+        let started = timeout(START, keepers.start(&place, &plan)).await.unwrap_or_else(|_| Err(mute()));
         drop(turn);
         Done::Started(started)
     })
@@ -183,6 +183,8 @@ pub(super) fn mute() -> SandboxError {
 
 /// How long a keeper may take to answer something that is done at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one may take to come up: a large repository may have to be cloned first.
+const START: Duration = Duration::from_secs(600);
 /// How long it may take to end all that runs, and to put files in order.
 const END: Duration = Duration::from_secs(60);
 /// How long one may be silent that was starting when we were killed.

@@ -115,3 +115,21 @@ fn who_went_away_and_asks_again_gets_what_was_made() {
     });
     world.must_be_right();
 }
+
+#[test]
+fn a_second_asker_who_goes_away_takes_nothing_from_the_first() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let owner = owner();
+        let first = create_as(&fleet, keyed("k"), Some("1"), &owner).await.unwrap();
+        for _ in 0..20 {
+            let mut again = Box::pin(create_as(&fleet, keyed("k"), Some("1"), &owner));
+            let _ =
+                std::future::poll_fn(|context| std::task::Poll::Ready(again.as_mut().poll(context))).await;
+            drop(again);
+            seconds(1).await;
+        }
+        let leases = fleet.get(&first.sandbox.name, &owner).await.unwrap().leases;
+        assert_eq!(leases.iter().map(|lease| &lease.id).collect::<Vec<_>>(), [&first.lease.id]);
+    });
+}

@@ -1,14 +1,13 @@
-//! Keepers that are no processes but behave as such: they hold the lock of their place, go on when the daemon is killed, and die when
-//! they are told to or by themselves.
+//! A machine: a disk, what runs on it, and daemons one after the other. Keepers are no processes but behave as such.
 
-use belljar_api::{CreateSandbox, Created};
+pub(crate) use crate::asking::*;
+pub(crate) use crate::process::Process;
 use belljar_fleet::*;
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 /// A machine: a disk and what runs on it.
@@ -30,25 +29,6 @@ struct Inside {
     started: Vec<KeptPlan>,
     /// What must never happen, and did.
     wrong: Vec<String>,
-}
-
-/// What would be a process.
-pub(crate) struct Process {
-    alive: Alive,
-    state: Mutex<State>,
-    life: watch::Sender<bool>,
-    world: World,
-}
-
-struct State {
-    held: Option<Held>,
-    ready: bool,
-    commands: u32,
-    paused: bool,
-    used_ms: i64,
-    /// Ends only who is asked to by name.
-    may_stop_busy: bool,
-    deaf: bool,
 }
 
 impl World {
@@ -163,6 +143,10 @@ impl World {
         Fleet::open(self.directory(), Arc::new(self.clone()), settings).await
     }
 
+    pub(crate) fn stop_takes(&self) -> Duration {
+        self.lock().stop_takes
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap()
     }
@@ -193,7 +177,11 @@ impl Keepers for World {
             // Before it exists.
             sleep(takes / 2).await;
             let process = match place.hold() {
-                Ok(Some(held)) => self.process_of(place, plan, held),
+                Ok(Some(held)) => {
+                    let process = Arc::new(Process::new(self, place, plan, held));
+                    self.lock().processes.insert(place.directory().into(), process.clone());
+                    process
+                }
                 other => {
                     self.wrong(format!("a second keeper for {}: {other:?}", plan.key));
                     return Err(SandboxError::runtime("held", "it is held"));
@@ -206,7 +194,7 @@ impl Keepers for World {
                 process.die();
                 return Err(SandboxError::runtime("start_failed", "it was told to fail"));
             }
-            process.state().ready = true;
+            process.come_up();
             Ok(process as Arc<dyn Keeper>)
         })
     }
@@ -216,254 +204,16 @@ impl Keepers for World {
             let process =
                 self.lock().processes.get(place.directory()).cloned().filter(|process| process.lives());
             let Some(process) = process else { return Ok(None) };
-            let mut state = process.state();
-            if !state.ready {
-                // The next one who asks finds it ready.
-                state.ready = true;
+            // The next one who asks finds it ready.
+            if !process.come_up() {
                 return Ok(None);
             }
-            drop(state);
             Ok(Some(process as Arc<dyn Keeper>))
         })
-    }
-}
-
-impl World {
-    fn process_of(&self, place: &Place, plan: &KeptPlan, held: Held) -> Arc<Process> {
-        let read: KeptPlan = serde_json::from_slice(&std::fs::read(place.plan()).unwrap()).unwrap();
-        assert_eq!(&read, plan, "the plan is on disk before its keeper");
-        let now_ms = self.now_ms();
-        let process = Arc::new(Process {
-            alive: Alive {
-                id: plan.id.clone(),
-                backend: "native".into(),
-                assurance: "strong".into(),
-                workspace: "/workspace".into(),
-                started_ms: now_ms,
-                notes: vec!["a note".into()],
-            },
-            state: Mutex::new(State {
-                held: Some(held),
-                ready: false,
-                commands: 0,
-                paused: false,
-                used_ms: now_ms,
-                may_stop_busy: false,
-                deaf: false,
-            }),
-            life: watch::Sender::new(true),
-            world: self.clone(),
-        });
-        self.lock().processes.insert(place.directory().into(), process.clone());
-        process
-    }
-}
-
-impl Process {
-    pub(crate) fn lives(&self) -> bool {
-        self.state().held.is_some()
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        &self.alive.id
-    }
-
-    /// As by `kill -9`.
-    pub(crate) fn die(&self) {
-        self.state().held = None;
-        self.life.send_replace(false);
-    }
-
-    /// The same, and nobody hears of it.
-    pub(crate) fn die_unnoticed(&self) {
-        self.state().held = None;
-    }
-
-    /// The connection to it breaks, and it lives.
-    pub(crate) fn lose(&self) {
-        self.life.send_replace(false);
-        self.life.send_replace(true);
-    }
-
-    pub(crate) fn run_commands(&self, commands: u32) {
-        let now_ms = self.world.now_ms();
-        let mut state = self.state();
-        (state.commands, state.used_ms) = (commands, now_ms);
-    }
-
-    pub(crate) fn commands(&self) -> u32 {
-        self.state().commands
-    }
-
-    pub(crate) fn may_stop_busy(&self, may: bool) {
-        self.state().may_stop_busy = may;
-    }
-
-    /// It answers nothing, and does nothing.
-    pub(crate) fn be_deaf(&self, deaf: bool) {
-        self.state().deaf = deaf;
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.state().paused
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    fn living(&self) -> Result<MutexGuard<'_, State>, SandboxError> {
-        let state = self.state();
-        if state.held.is_none() || state.deaf {
-            return Err(SandboxError::unavailable("keeper_gone", "nobody answers"));
-        }
-        Ok(state)
-    }
-}
-
-impl Keeper for Process {
-    fn alive(&self) -> &Alive {
-        &self.alive
-    }
-
-    fn status(&self) -> Future<'_, Result<Status, SandboxError>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            let state = self.living()?;
-            Ok(Status { commands: state.commands, paused: state.paused, used_ms: state.used_ms })
-        })
-    }
-
-    fn pause(&self) -> Future<'_, Result<(), SandboxError>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            self.living()?.paused = true;
-            Ok(())
-        })
-    }
-
-    fn resume(&self) -> Future<'_, Result<(), SandboxError>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            self.living()?.paused = false;
-            Ok(())
-        })
-    }
-
-    fn stop(&self, _: Stop) -> Future<'_, Result<(), SandboxError>> {
-        Box::pin(async move {
-            let takes = self.world.lock().stop_takes;
-            sleep(takes / 2).await;
-            {
-                let state = self.living()?;
-                if state.commands > 0 && !state.may_stop_busy {
-                    self.world.wrong(format!("{} was stopped while a command ran", self.alive.id));
-                }
-            }
-            self.die();
-            sleep(takes / 2).await;
-            Ok(())
-        })
-    }
-
-    fn gone(&self) -> Future<'_, ()> {
-        let mut life = self.life.subscribe();
-        Box::pin(async move {
-            if self.lives() {
-                let _ = life.changed().await;
-            }
-        })
-    }
-}
-
-/// Somebody with a grant and keys that they may use; `*` is all of them.
-pub(crate) struct Somebody {
-    pub(crate) grant: &'static str,
-    pub(crate) keys: &'static [&'static str],
-    pub(crate) lease: Option<String>,
-    pub(crate) most: Option<u32>,
-}
-
-pub(crate) fn somebody(grant: &'static str, keys: &'static [&'static str]) -> Somebody {
-    Somebody { grant, keys, lease: None, most: None }
-}
-
-impl Permission for Somebody {
-    fn grant(&self) -> &str {
-        self.grant
-    }
-
-    fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
-        let may = self.keys.iter().any(|may| *may == "*" || *may == key);
-        may.then_some(()).ok_or_else(|| SandboxError::policy("key_not_granted", "not granted"))
-    }
-
-    fn lease(&self) -> Option<&str> {
-        self.lease.as_deref()
-    }
-
-    fn most_sandboxes(&self) -> Option<u32> {
-        self.most
-    }
-}
-
-pub(crate) fn owner() -> Owner {
-    Owner::default()
-}
-
-pub(crate) fn keyed(key: &str) -> CreateSandbox {
-    CreateSandbox { key: Some(key.into()), ..CreateSandbox::default() }
-}
-
-pub(crate) fn ephemeral(key: &str) -> CreateSandbox {
-    CreateSandbox { persistent: Some(false), ..keyed(key) }
-}
-
-pub(crate) fn guest(key: &str) -> CreateSandbox {
-    CreateSandbox { owner: Some(false), ..keyed(key) }
-}
-
-pub(crate) async fn create(fleet: &Fleet, request: CreateSandbox) -> Result<Created, SandboxError> {
-    create_as(fleet, request, None, &owner()).await
-}
-
-pub(crate) async fn create_as(
-    fleet: &Fleet,
-    request: CreateSandbox,
-    idempotency: Option<&str>,
-    caller: &dyn Permission,
-) -> Result<Created, SandboxError> {
-    let wanted = Wanted {
-        identity: fleet.identify(&request, caller)?,
-        asked: request.sandbox.clone(),
-        asked_profile: request.profile.clone(),
-        sandbox: request.sandbox.clone(),
-        profile: request.profile.clone().unwrap_or_else(|| "default".into()),
-        idle_s: request.idle_s,
-        lease_s: request.lease_s,
-        idempotency: idempotency.map(|key| Idempotency::new(key, &request)).transpose()?,
-    };
-    fleet.create(wanted, caller).await
-}
-
-/// The code of a refusal.
-pub(crate) fn refused<T>(result: Result<T, SandboxError>) -> &'static str {
-    match result {
-        Ok(_) => "nothing was refused",
-        Err(error) => error.code,
     }
 }
 
 /// In memory if there is such a place: what waits for a disk is no part of this.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-/// Time passes.
-pub(crate) async fn seconds(seconds: u64) {
-    sleep(Duration::from_secs(seconds)).await;
-}
-
-pub(crate) fn exists(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok()
 }

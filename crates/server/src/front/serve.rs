@@ -62,7 +62,8 @@ pub struct Settings {
 /// A daemon that listens.
 #[derive(Debug)]
 pub struct Ready {
-    pub socket: PathBuf,
+    /// None for one that was handed over.
+    pub socket: Option<PathBuf>,
     pub listen: Option<SocketAddr>,
     /// How many sandboxes it found alive.
     pub living: usize,
@@ -101,15 +102,15 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    let socket = match settings.handed.into_iter().next() {
-        Some(handed) => Socket::handed(handed)?,
-        None => Socket::bind(&settings.socket)?,
+    let (socket, path) = match settings.handed.into_iter().next() {
+        Some(handed) => (Socket::handed(handed)?, None),
+        None => (Socket::bind(&settings.socket)?, Some(settings.socket)),
     };
     let living = living(&fleet).await;
     let listens = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let swept = fleet.swept_at_start().swept.len();
     notify::say("READY=1");
-    ready(&Ready { socket: settings.socket, listen: listens, living, swept });
+    ready(&Ready { socket: path, listen: listens, living, swept });
 
     let (stop, stopped) = watch::channel(false);
     let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));

@@ -30,18 +30,19 @@ use tokio::time::{sleep, timeout};
 pub fn run(directory: &Path) -> ExitCode {
     let place = Place::new(directory);
     let starter = noise::quieten(&place.log());
-    match keep(&place, starter) {
+    match keep(&place, &starter) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             noise::say(&format!("{}: {error}", error.code));
-            // Nobody else can be told.
+            // Nobody else can be told. The starter reads it when we let go of it, and not before.
             let _ = contact::write_failed(&place, &error);
+            drop(starter);
             ExitCode::FAILURE
         }
     }
 }
 
-fn keep(place: &Place, starter: Starter) -> Result<(), SandboxError> {
+fn keep(place: &Place, starter: &Starter) -> Result<(), SandboxError> {
     let _held = hold(place)?;
     // Of an earlier life.
     let _ = std::fs::remove_file(place.keeper());
@@ -66,7 +67,7 @@ async fn keep_sandbox(
     ports: Vec<u16>,
     notes: Vec<String>,
     sandbox: &Arc<Sandbox>,
-    starter: Starter,
+    starter: &Starter,
 ) -> Result<(), SandboxError> {
     let failed = |error: std::io::Error| {
         SandboxError::runtime("keeper_socket", format!("a keeper cannot listen: {error}"))

@@ -1,5 +1,7 @@
 //! The daemon as others see it: over its sockets, with bytes that were written by hand where that is what matters.
 
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+
 mod daemon;
 mod framing;
 mod limits;

@@ -177,7 +177,14 @@ fn steady_line(line: &str) -> String {
 pub(crate) struct Person {
     child: Child,
     keys: File,
-    shown: Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>,
+    shown: Arc<(Mutex<Shown>, Condvar)>,
+}
+
+/// What the terminal was told and nobody looked at yet.
+#[derive(Default)]
+struct Shown {
+    bytes: Vec<u8>,
+    over: bool,
 }
 
 impl Person {
@@ -189,7 +196,7 @@ impl Person {
         drop((command, terminal));
         let mut reader = File::from(controller);
         let keys = reader.try_clone().unwrap();
-        let shown = Arc::new((Mutex::new((Vec::new(), false)), Condvar::new()));
+        let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
         let told = shown.clone();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -198,11 +205,11 @@ impl Person {
                 let read = reader.read(&mut buffer);
                 let mut seen = seen.lock().unwrap();
                 match read {
-                    Ok(length @ 1..) => seen.0.extend_from_slice(&buffer[..length]),
-                    _ => seen.1 = true,
+                    Ok(length @ 1..) => seen.bytes.extend_from_slice(&buffer[..length]),
+                    _ => seen.over = true,
                 }
                 news.notify_all();
-                if seen.1 {
+                if seen.over {
                     return;
                 }
             }
@@ -227,16 +234,24 @@ impl Person {
         let (seen, news) = &*self.shown;
         let mut seen = seen.lock().unwrap();
         loop {
-            let found = seen.0.windows(words.len()).position(|window| window == words.as_bytes());
+            let found = seen.bytes.windows(words.len()).position(|window| window == words.as_bytes());
             if let Some(at) = found {
-                seen.0.drain(..at + words.len());
+                seen.bytes.drain(..at + words.len());
                 drop(seen);
                 return self;
             }
-            assert!(!seen.1, "it ended and never said {words:?}: {}", String::from_utf8_lossy(&seen.0));
+            assert!(
+                !seen.over,
+                "it ended and never said {words:?}: {}",
+                String::from_utf8_lossy(&seen.bytes)
+            );
             let (next, timeout) = news.wait_timeout(seen, Duration::from_secs(30)).unwrap();
             seen = next;
-            assert!(!timeout.timed_out(), "it never said {words:?}: {}", String::from_utf8_lossy(&seen.0));
+            assert!(
+                !timeout.timed_out(),
+                "it never said {words:?}: {}",
+                String::from_utf8_lossy(&seen.bytes)
+            );
         }
     }
 
@@ -244,8 +259,8 @@ impl Person {
     pub(crate) fn ends(&mut self) -> (i32, String) {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let (seen, news) = &*self.shown;
-        let seen = news.wait_while(seen.lock().unwrap(), |seen| !seen.1).unwrap();
-        (code, String::from_utf8_lossy(&seen.0).into_owned())
+        let seen = news.wait_while(seen.lock().unwrap(), |seen| !seen.over).unwrap();
+        (code, String::from_utf8_lossy(&seen.bytes).into_owned())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sandboxes that are kept, as a person sees them: the real binary, a real daemon of its own for each test.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod agent_config;
 mod home;
 mod life;

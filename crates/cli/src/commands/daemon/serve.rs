@@ -3,7 +3,7 @@
 use crate::args::ServeArgs;
 use belljar_server::front::{self, Doors, Ready, Settings};
 use belljar_spec::SandboxError;
-use belljar_sys::launch::inherited;
+use belljar_sys::launch::only_inherited;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 use std::os::fd::OwnedFd;
 
@@ -41,7 +41,10 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
 }
 
 fn say_ready(ready: &Ready) {
-    eprintln!("belljar: listening at {}", ready.socket.display());
+    match &ready.socket {
+        Some(socket) => eprintln!("belljar: listening at {}", socket.display()),
+        None => eprintln!("belljar: listening at the socket that was handed over"),
+    }
     if let Some(address) = ready.listen {
         eprintln!("belljar: listening at http://{address}, for whoever has a token");
     }
@@ -57,8 +60,9 @@ fn say_ready(ready: &Ready) {
 fn handed() -> Vec<OwnedFd> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     match (number("LISTEN_PID"), number("LISTEN_FDS")) {
-        (Some(pid), Some(count)) if pid == std::process::id() => inherited(count as usize),
-        _ => Vec::new(),
+        (Some(pid), Some(count)) if pid == std::process::id() => only_inherited(count as usize),
+        // A shell that happens to start us may have a lock or a pipe open, which must not stay ours.
+        _ => only_inherited(0),
     }
 }
 

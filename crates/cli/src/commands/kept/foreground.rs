@@ -33,7 +33,13 @@ pub(super) async fn attend(
     let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
     let mut print = std::pin::pin!(until_the_end(&mut attached));
     let insisted = tokio::select! {
-        result = &mut print => return result.map(Some),
+        result = &mut print => {
+            // Nobody reads what it writes: it does not go on unseen.
+            if leaving == Leaving::Never && result.as_ref().is_err_and(|error| error.code == "output_closed") {
+                let _ = sandbox.kill(command).await;
+            }
+            return result.map(Some);
+        }
         why = forward(&mut input, has_terminal, leaving) => why,
     };
     match insisted {

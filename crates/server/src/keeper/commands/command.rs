@@ -67,7 +67,7 @@ impl Command {
         let (words, heard) = mpsc::channel(WORDS);
         let command = Command {
             number,
-            argv: terms.argv,
+            argv: remembered(terms.argv),
             terminal: terms.terminal,
             collected: terms.collected,
             started_ms: crate::keeper::now_ms(),
@@ -194,3 +194,23 @@ impl Command {
 
 /// How many pieces of standard input may wait for a command that reads slowly.
 const WORDS: usize = 2;
+
+/// The words as they are told of, cut where they are long: a thousand commands are remembered.
+fn remembered(mut argv: Vec<String>) -> Vec<String> {
+    let mut room = MOST_WORDS;
+    for at in 0..argv.len() {
+        let word = &mut argv[at];
+        if word.len() > room {
+            word.truncate(word.floor_char_boundary(room));
+            word.push('…');
+            argv.truncate(at + 1);
+            break;
+        }
+        room -= word.len();
+    }
+    argv.shrink_to_fit();
+    argv
+}
+
+/// Bytes of a command's words that are told.
+const MOST_WORDS: usize = 4096;

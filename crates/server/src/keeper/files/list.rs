@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use belljar_api::{ErrorBody, FileEntry, Page};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
@@ -47,11 +48,19 @@ pub(super) async fn list(
         .as_ref()
         .map(|after| URL_SAFE_NO_PAD.decode(after).map_err(|_| invalid("`after` is not what `next` said")));
     let after = after.transpose()?.map(OsString::from_vec);
-    let mut entries = kept.sandbox.readdir(checked(asked.path.as_deref().unwrap_or("."))?).await?;
-    if let Some(after) = &after {
-        entries.retain(|entry| entry.name > *after);
+    let mut listing = kept.sandbox.list(checked(asked.path.as_deref().unwrap_or("."))?).await?;
+    // The first ones behind `after`, and one more: however many there are, only so many are held.
+    let mut first = BTreeMap::new();
+    while let Some(some) = listing.next().await? {
+        for entry in some.into_iter().filter(|entry| after.as_ref().is_none_or(|after| entry.name > *after)) {
+            first.insert(entry.name, entry.kind);
+            if first.len() > limit + 1 {
+                first.pop_last();
+            }
+        }
     }
-    entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let mut entries: Vec<_> =
+        first.into_iter().map(|(name, kind)| belljar_engine::FileEntry { name, kind }).collect();
     let more = entries.len() > limit;
     entries.truncate(limit);
     let next = entries.last().filter(|_| more).map(|entry| URL_SAFE_NO_PAD.encode(entry.name.as_bytes()));

@@ -1,0 +1,77 @@
+//! The words about what was decided.
+
+use clap::{Args as ClapArgs, Subcommand};
+
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<AuditCommand>,
+    /// List every log, not only the newest
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl AuditArgs {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.command {
+            None => self.json,
+            Some(AuditCommand::Tail(options)) => options.json,
+            Some(AuditCommand::Show(options)) => options.json,
+            Some(AuditCommand::Verify(options)) => options.json,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Show the last records of a sandbox, and with -f those to come
+    Tail(AuditTailArgs),
+    /// Show all records of a sandbox
+    Show(AuditShowArgs),
+    /// Find what was changed, removed, put in, moved or cut off since it was written
+    #[command(
+        after_help = "Exit codes: 0 all is as it was written; 1 something is not; 125 it cannot be read.\n\
+        A log whose last words are missing because belljar was killed is said, and no error."
+    )]
+    Verify(AuditVerifyArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditTailArgs {
+    /// Whose: an id or its beginning [default: the newest]
+    pub(crate) sandbox: Option<String>,
+    /// Go on with what is written from now on, until the sandbox ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// How many records
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value = "10")]
+    pub(crate) lines: usize,
+    /// Print the lines as they are in the file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditShowArgs {
+    /// Whose: an id or its beginning [default: the newest]
+    pub(crate) sandbox: Option<String>,
+    /// Print the lines as they are in the file
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditVerifyArgs {
+    /// Whose: an id or its beginning [default: all]
+    pub(crate) sandbox: Option<String>,
+    /// A hash that an earlier `verify` gave, kept elsewhere: it must still be in the ledger
+    #[arg(long, value_name = "HASH")]
+    pub(crate) head: Option<belljar_audit::Hash>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

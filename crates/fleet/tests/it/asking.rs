@@ -1,0 +1,95 @@
+//! Whoever asks, and how.
+
+use belljar_api::{CreateSandbox, Created};
+use belljar_fleet::*;
+use belljar_spec::SandboxError;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Somebody with a grant and keys that they may use; `*` is all of them.
+pub(crate) struct Somebody {
+    pub(crate) grant: &'static str,
+    pub(crate) keys: &'static [&'static str],
+    pub(crate) lease: Option<String>,
+    pub(crate) most: Option<u32>,
+}
+
+pub(crate) fn somebody(grant: &'static str, keys: &'static [&'static str]) -> Somebody {
+    Somebody { grant, keys, lease: None, most: None }
+}
+
+impl Permission for Somebody {
+    fn grant(&self) -> &str {
+        self.grant
+    }
+
+    fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
+        let may = self.keys.iter().any(|may| *may == "*" || *may == key);
+        may.then_some(()).ok_or_else(|| SandboxError::policy("key_not_granted", "not granted"))
+    }
+
+    fn lease(&self) -> Option<&str> {
+        self.lease.as_deref()
+    }
+
+    fn most_sandboxes(&self) -> Option<u32> {
+        self.most
+    }
+}
+
+pub(crate) fn owner() -> Owner {
+    Owner::default()
+}
+
+pub(crate) fn keyed(key: &str) -> CreateSandbox {
+    CreateSandbox { key: Some(key.into()), ..CreateSandbox::default() }
+}
+
+pub(crate) fn ephemeral(key: &str) -> CreateSandbox {
+    CreateSandbox { persistent: Some(false), ..keyed(key) }
+}
+
+pub(crate) fn guest(key: &str) -> CreateSandbox {
+    CreateSandbox { owner: Some(false), ..keyed(key) }
+}
+
+pub(crate) async fn create(fleet: &Fleet, request: CreateSandbox) -> Result<Created, SandboxError> {
+    create_as(fleet, request, None, &owner()).await
+}
+
+pub(crate) async fn create_as(
+    fleet: &Fleet,
+    request: CreateSandbox,
+    idempotency: Option<&str>,
+    caller: &dyn Permission,
+) -> Result<Created, SandboxError> {
+    let wanted = Wanted {
+        identity: fleet.identify(&request, caller)?,
+        asked: request.sandbox.clone(),
+        asked_profile: request.profile.clone(),
+        sandbox: request.sandbox.clone(),
+        profile: request.profile.clone().unwrap_or_else(|| "default".into()),
+        idle_s: request.idle_s,
+        lease_s: request.lease_s,
+        idempotency: idempotency.map(|key| Idempotency::new(key, &request)).transpose()?,
+    };
+    fleet.create(wanted, caller).await
+}
+
+/// The code of a refusal.
+pub(crate) fn refused<T>(result: Result<T, SandboxError>) -> &'static str {
+    match result {
+        Ok(_) => "nothing was refused",
+        Err(error) => error.code,
+    }
+}
+
+/// Time passes.
+pub(crate) async fn seconds(seconds: u64) {
+    sleep(Duration::from_secs(seconds)).await;
+}
+
+pub(crate) fn exists(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok()
+}

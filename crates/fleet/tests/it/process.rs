@@ -1,0 +1,177 @@
+//! A keeper that is no process but behaves as one: it holds the lock of its place, goes on when the daemon is killed, and dies when it
+//! is told to or by itself.
+
+use crate::world::World;
+use belljar_fleet::*;
+use belljar_spec::SandboxError;
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// What would be a process.
+pub(crate) struct Process {
+    alive: Alive,
+    state: Mutex<State>,
+    life: watch::Sender<bool>,
+    world: World,
+}
+
+struct State {
+    held: Option<Held>,
+    ready: bool,
+    commands: u32,
+    paused: bool,
+    used_ms: i64,
+    /// Ends only who is asked to by name.
+    may_stop_busy: bool,
+    deaf: bool,
+}
+
+impl Process {
+    pub(crate) fn new(world: &World, place: &Place, plan: &KeptPlan, held: Held) -> Process {
+        let read: KeptPlan = serde_json::from_slice(&std::fs::read(place.plan()).unwrap()).unwrap();
+        assert_eq!(&read, plan, "the plan is on disk before its keeper");
+        let now_ms = world.now_ms();
+        Process {
+            alive: Alive {
+                id: plan.id.clone(),
+                backend: "native".into(),
+                assurance: "strong".into(),
+                workspace: "/workspace".into(),
+                started_ms: now_ms,
+                notes: vec!["a note".into()],
+            },
+            state: Mutex::new(State {
+                held: Some(held),
+                ready: false,
+                commands: 0,
+                paused: false,
+                used_ms: now_ms,
+                may_stop_busy: false,
+                deaf: false,
+            }),
+            life: watch::Sender::new(true),
+            world: world.clone(),
+        }
+    }
+
+    /// Is ready from now on; whether it was before.
+    pub(crate) fn come_up(&self) -> bool {
+        std::mem::replace(&mut self.state().ready, true)
+    }
+
+    pub(crate) fn lives(&self) -> bool {
+        self.state().held.is_some()
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.alive.id
+    }
+
+    /// As by `kill -9`.
+    pub(crate) fn die(&self) {
+        self.state().held = None;
+        self.life.send_replace(false);
+    }
+
+    /// The same, and nobody hears of it.
+    pub(crate) fn die_unnoticed(&self) {
+        self.state().held = None;
+    }
+
+    /// The connection to it breaks, and it lives.
+    pub(crate) fn lose(&self) {
+        self.life.send_replace(false);
+        self.life.send_replace(true);
+    }
+
+    pub(crate) fn run_commands(&self, commands: u32) {
+        let now_ms = self.world.now_ms();
+        let mut state = self.state();
+        (state.commands, state.used_ms) = (commands, now_ms);
+    }
+
+    pub(crate) fn commands(&self) -> u32 {
+        self.state().commands
+    }
+
+    pub(crate) fn may_stop_busy(&self, may: bool) {
+        self.state().may_stop_busy = may;
+    }
+
+    /// It answers nothing, and does nothing.
+    pub(crate) fn be_deaf(&self, deaf: bool) {
+        self.state().deaf = deaf;
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.state().paused
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn living(&self) -> Result<MutexGuard<'_, State>, SandboxError> {
+        let state = self.state();
+        if state.held.is_none() || state.deaf {
+            return Err(SandboxError::unavailable("keeper_gone", "nobody answers"));
+        }
+        Ok(state)
+    }
+}
+
+impl Keeper for Process {
+    fn alive(&self) -> &Alive {
+        &self.alive
+    }
+
+    fn status(&self) -> Future<'_, Result<Status, SandboxError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let state = self.living()?;
+            Ok(Status { commands: state.commands, paused: state.paused, used_ms: state.used_ms })
+        })
+    }
+
+    fn pause(&self) -> Future<'_, Result<(), SandboxError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.living()?.paused = true;
+            Ok(())
+        })
+    }
+
+    fn resume(&self) -> Future<'_, Result<(), SandboxError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.living()?.paused = false;
+            Ok(())
+        })
+    }
+
+    fn stop(&self, _: Stop) -> Future<'_, Result<(), SandboxError>> {
+        Box::pin(async move {
+            let takes = self.world.stop_takes();
+            sleep(takes / 2).await;
+            {
+                let state = self.living()?;
+                if state.commands > 0 && !state.may_stop_busy {
+                    self.world.wrong(format!("{} was stopped while a command ran", self.alive.id));
+                }
+            }
+            self.die();
+            sleep(takes / 2).await;
+            Ok(())
+        })
+    }
+
+    fn gone(&self) -> Future<'_, ()> {
+        let mut life = self.life.subscribe();
+        Box::pin(async move {
+            if self.lives() {
+                let _ = life.changed().await;
+            }
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! `belljar serve`, `service`, `grants`, `profiles`, `sweep`: what a person sees of the daemon and of who may ask it.
+
+use belljar_tests_cli::{Run, belljar};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A home with nothing in it, where no daemon runs.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Home {
+        Home(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let output = Command::new(belljar())
+            .args(args)
+            .current_dir(self.0.path())
+            .env("HOME", self.0.path())
+            .env_remove("BELLJAR_SOCKET")
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .stdin(Stdio::null())
+            .output()
+            .expect("belljar starts");
+        let home = self.0.path().to_str().expect("a plain path");
+        let program = belljar();
+        let program = program.canonicalize().unwrap_or(program);
+        let text = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).replace(home, "[home]");
+            text.replace(program.to_str().expect("a plain path"), "[belljar]")
+        };
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    /// What is said on both streams, and the exit code.
+    fn said(&self, args: &[&str]) -> String {
+        let Run { code, stdout, stderr } = self.run(args);
+        format!("exit code: {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
+    }
+}
+
+#[test]
+fn help_stays_as_it_is() {
+    let home = Home::new();
+    for (name, args) in [
+        ("serve", &["serve", "--help"][..]),
+        ("service_install", &["service", "install", "--help"]),
+        ("grants", &["grants", "--help"]),
+        ("grants_create", &["grants", "create", "--help"]),
+        ("profiles", &["profiles", "--help"]),
+        ("sweep", &["sweep", "--help"]),
+    ] {
+        insta::assert_snapshot!(format!("help_{name}"), home.run(args).stdout);
+    }
+}
+
+#[test]
+fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
+    let home = Home::new();
+    insta::assert_snapshot!("grants_none", home.said(&["grants", "list"]));
+    let made = home.run(&["grants", "create", "ci", "--key", "ci/*", "--memory", "1g", "--sandboxes", "2"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let token = made.stdout.trim();
+    let [prefix, id, secret] = token.split('_').collect::<Vec<_>>()[..] else { panic!("{token}") };
+    assert_eq!((prefix, secret.len()), ("bjt", 64));
+    let file = home.path("state/belljar/fleet/grants.json");
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert!(!fs::read_to_string(&file).expect("it is ours").contains(secret));
+    let list = home.run(&["grants", "list"]).stdout;
+    assert!(list.contains(id) && list.contains("2 sandboxes, keys ci/*") && !list.contains(secret), "{list}");
+    assert_eq!(home.run(&["grants", "revoke", id]).code, 0);
+    assert_eq!(home.run(&["grants", "list", "--json"]).stdout.trim(), "[]");
+    insta::assert_snapshot!("grants_revoke_unknown", home.said(&["grants", "revoke", "000000000000"]));
+    insta::assert_snapshot!("grants_wrong", home.said(&["grants", "create", "x", "--egress", "wide"]));
+}
+
+#[test]
+fn units_say_where_belljar_is_and_are_written_where_systemd_looks() {
+    let home = Home::new();
+    insta::assert_snapshot!("service_print_user", home.said(&["service", "install", "--print", "--user"]));
+    insta::assert_snapshot!(
+        "service_print_system",
+        home.run(&["service", "install", "--print", "--system"]).stdout
+    );
+    assert_eq!(home.run(&["service", "install", "--user"]).code, 0);
+    for unit in ["belljar.service", "belljar.socket"] {
+        assert!(home.path("config/systemd/user").join(unit).exists(), "{unit}");
+    }
+}
+
+#[test]
+fn what_is_not_encrypted_stays_on_this_machine() {
+    let home = Home::new();
+    insta::assert_snapshot!("serve_plain", home.said(&["serve", "--listen", "0.0.0.0:0"]));
+}
+
+#[test]
+fn there_is_nothing_to_sweep_where_nothing_was() {
+    insta::assert_snapshot!("sweep_nothing", Home::new().said(&["sweep", "--dry-run"]));
+}
+
+#[test]
+fn profiles_of_files_are_offered_and_checked() {
+    let home = Home::new();
+    let config = home.path("config/belljar/belljar.toml");
+    fs::create_dir_all(config.parent().expect("a folder")).expect("room");
+    fs::write(
+        &config,
+        "[profile.no-way-out]\ndescription = \"reaches nothing\"\negress = \"none\"\nbackend = \"host\"\n",
+    )
+    .expect("room");
+    let list = home.run(&["profiles", "--json"]).stdout;
+    assert!(list.contains("\"no-way-out\"") && list.contains("belljar.toml"), "{list}");
+    fs::write(&config, "[profile.host]\nbackend = \"host\"\n").expect("room");
+    let twice = home.run(&["profiles"]);
+    assert!(twice.code != 0 && twice.stderr.contains("there are two profiles `host`"), "{}", twice.stderr);
+}

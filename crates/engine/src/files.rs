@@ -7,7 +7,8 @@ use crate::transfer::done;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{self, Metadata, Reply, Request};
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
 /// What a path is.
@@ -53,6 +54,33 @@ impl Sandbox {
                     name: OsString::from_vec(entry.name.0),
                     kind: kind(entry.kind),
                 })),
+                Reply::Failed(fault) => return Err(faults::file(&fault)),
+                _ => return Err(broken_stream()),
+            }
+        }
+    }
+
+    /// Up to `limit` of a folder's entries, sorted by name, behind one, and whether there are more. However long the folder is, no
+    /// more than these are held.
+    pub async fn readdir_part(
+        &self,
+        path: &str,
+        after: Option<&OsStr>,
+        limit: usize,
+    ) -> Result<(Vec<FileEntry>, bool), SandboxError> {
+        let (_to, mut from) = self.request(&Request::ReadDir { path: path.into() }).await?;
+        let mut lowest = Lowest::new(limit);
+        loop {
+            match from.receive_message().await? {
+                Reply::Entries(some) if some.is_empty() => return Ok(lowest.finish()),
+                Reply::Entries(some) => {
+                    for entry in some {
+                        let name = OsString::from_vec(entry.name.0);
+                        if after.is_none_or(|after| *name > *after) {
+                            lowest.add(name, kind(entry.kind));
+                        }
+                    }
+                }
                 Reply::Failed(fault) => return Err(faults::file(&fault)),
                 _ => return Err(broken_stream()),
             }
@@ -110,11 +138,53 @@ impl Sandbox {
     }
 }
 
+/// The first entries by name of those that come in any order.
+struct Lowest {
+    limit: usize,
+    kept: BTreeMap<OsString, EntryKind>,
+    more: bool,
+}
+
+impl Lowest {
+    fn new(limit: usize) -> Lowest {
+        Lowest { limit, kept: BTreeMap::new(), more: false }
+    }
+
+    fn add(&mut self, name: OsString, kind: EntryKind) {
+        self.kept.insert(name, kind);
+        if self.kept.len() > self.limit {
+            self.kept.pop_last();
+            self.more = true;
+        }
+    }
+
+    fn finish(self) -> (Vec<FileEntry>, bool) {
+        (self.kept.into_iter().map(|(name, kind)| FileEntry { name, kind }).collect(), self.more)
+    }
+}
+
 fn kind(kind: message::EntryKind) -> EntryKind {
     match kind {
         message::EntryKind::File => EntryKind::File,
         message::EntryKind::Directory => EntryKind::Directory,
         message::EntryKind::Symlink => EntryKind::Symlink,
         message::EntryKind::Other => EntryKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_folder_is_held_in_part() {
+        let mut lowest = Lowest::new(2);
+        for name in ["d", "b", "c", "a", "e"] {
+            lowest.add(name.into(), EntryKind::File);
+            assert!(lowest.kept.len() <= 2);
+        }
+        let (entries, more) = lowest.finish();
+        assert_eq!(entries.iter().map(|entry| entry.name.to_str().unwrap()).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(more);
     }
 }

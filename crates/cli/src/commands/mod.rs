@@ -17,8 +17,8 @@ mod refused;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;
-mod table;
 pub(crate) mod show_run;
+mod table;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

@@ -13,8 +13,8 @@ pub(super) struct Starter(Option<File>);
 
 impl Starter {
     /// The one word that it waits for: everything is ready.
-    pub(super) fn say_ready(self) {
-        if let Some(mut starter) = self.0 {
+    pub(super) fn say_ready(&self) {
+        if let Some(mut starter) = self.0.as_ref() {
             // It may have gone, and does not matter any more.
             let _ = starter.write_all(b"ready\n");
         }

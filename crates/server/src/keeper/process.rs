@@ -30,7 +30,8 @@ use tokio::time::{sleep, timeout};
 pub fn run(directory: &Path) -> ExitCode {
     let place = Place::new(directory);
     let starter = noise::quieten(&place.log());
-    match keep(&place, starter) {
+    // Told of an end only when what there is to say of it is on disk.
+    match keep(&place, &starter) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             noise::say(&format!("{}: {error}", error.code));
@@ -41,7 +42,7 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
-fn keep(place: &Place, starter: Starter) -> Result<(), SandboxError> {
+fn keep(place: &Place, starter: &Starter) -> Result<(), SandboxError> {
     let _held = hold(place)?;
     // Of an earlier life.
     let _ = std::fs::remove_file(place.keeper());
@@ -66,7 +67,7 @@ async fn keep_sandbox(
     ports: Vec<u16>,
     notes: Vec<String>,
     sandbox: &Arc<Sandbox>,
-    starter: Starter,
+    starter: &Starter,
 ) -> Result<(), SandboxError> {
     let failed = |error: std::io::Error| {
         SandboxError::runtime("keeper_socket", format!("a keeper cannot listen: {error}"))

@@ -47,13 +47,8 @@ pub(super) async fn list(
         .as_ref()
         .map(|after| URL_SAFE_NO_PAD.decode(after).map_err(|_| invalid("`after` is not what `next` said")));
     let after = after.transpose()?.map(OsString::from_vec);
-    let mut entries = kept.sandbox.readdir(checked(asked.path.as_deref().unwrap_or("."))?).await?;
-    if let Some(after) = &after {
-        entries.retain(|entry| entry.name > *after);
-    }
-    entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    let more = entries.len() > limit;
-    entries.truncate(limit);
+    let path = checked(asked.path.as_deref().unwrap_or("."))?;
+    let (entries, more) = kept.sandbox.readdir_part(path, after.as_deref(), limit).await?;
     let next = entries.last().filter(|_| more).map(|entry| URL_SAFE_NO_PAD.encode(entry.name.as_bytes()));
     let items = entries.into_iter().map(|entry| FileEntry {
         name: entry.name.to_string_lossy().into_owned(),

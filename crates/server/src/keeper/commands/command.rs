@@ -201,25 +201,42 @@ impl Command {
     }
 }
 
+/// The words of a command as they are remembered: a thousand commands may have ended, and a line is long enough for people.
+fn remembered(argv: Vec<String>) -> Vec<String> {
+    if argv.iter().map(String::len).sum::<usize>() <= REMEMBERED {
+        return argv;
+    }
+    let mut left = REMEMBERED;
+    let mut kept = Vec::new();
+    for mut word in argv {
+        if word.len() > left {
+            word.truncate(word.floor_char_boundary(left));
+            word.push('\u{2026}');
+            word.shrink_to_fit();
+            kept.push(word);
+            break;
+        }
+        left -= word.len();
+        kept.push(word);
+    }
+    kept
+}
+
+/// More than any command that somebody typed.
+const REMEMBERED: usize = 16 * 1024;
 /// How many pieces of standard input may wait for a command that reads slowly.
 const WORDS: usize = 2;
 
-/// The words as they are told of, cut where they are long: a thousand commands are remembered.
-fn remembered(mut argv: Vec<String>) -> Vec<String> {
-    let mut room = MOST_WORDS;
-    for at in 0..argv.len() {
-        let word = &mut argv[at];
-        if word.len() > room {
-            word.truncate(word.floor_char_boundary(room));
-            word.push('…');
-            argv.truncate(at + 1);
-            break;
-        }
-        room -= word.len();
-    }
-    argv.shrink_to_fit();
-    argv
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Bytes of a command's words that are told.
-const MOST_WORDS: usize = 4096;
+    #[test]
+    fn long_words_are_remembered_in_part() {
+        let short = vec!["echo".to_string(), "x".repeat(100)];
+        assert_eq!(remembered(short.clone()), short);
+        let long = remembered(vec!["echo".into(), "\u{fc}".repeat(1 << 20), "never".into()]);
+        assert_eq!(long.len(), 2);
+        assert!(long[1].len() <= REMEMBERED + 3 && long[1].ends_with('\u{2026}'));
+    }
+}

@@ -9,6 +9,7 @@ use belljar_spec::SandboxError;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// A command that runs or ran.
@@ -25,6 +26,10 @@ pub(crate) struct Command {
     progress: watch::Sender<Progress>,
     words: mpsc::Sender<Word>,
     stdin_open: AtomicBool,
+    /// How long it goes on without anybody.
+    pub(super) alone: Option<Duration>,
+    /// How many are attached to it.
+    pub(super) attached: watch::Sender<u32>,
     pub(super) abort: Notify,
 }
 
@@ -60,6 +65,8 @@ pub(super) struct Terms {
     pub(super) kept: u64,
     /// How much of each stream an answer may have.
     pub(super) collected: u64,
+    /// How long it goes on without anybody.
+    pub(super) alone: Option<Duration>,
 }
 
 impl Command {
@@ -76,6 +83,8 @@ impl Command {
             progress: watch::Sender::default(),
             words,
             stdin_open: AtomicBool::new(terms.stdin_open),
+            alone: terms.alone,
+            attached: watch::Sender::new(0),
             abort: Notify::new(),
         };
         (Arc::new(command), heard)

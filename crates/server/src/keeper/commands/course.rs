@@ -16,7 +16,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// What a command is started with.
 pub(super) struct Start {
@@ -57,10 +57,12 @@ async fn follow(
     let mut speaking = std::pin::pin!(speak(inputs, start, words, &killed));
     let (mut timed_out, mut aborted) = (false, false);
     let mut last_word = None;
+    let mut alone = std::pin::pin!(alone(command));
     let ended = loop {
         let output = tokio::select! {
             biased;
             () = command.abort.notified(), if last_word.is_none() => { aborted = true; None }
+            () = &mut alone, if last_word.is_none() => { aborted = true; None }
             () = sleep_until(last_word.unwrap_or(deadline)) => {
                 if last_word.is_some() {
                     return Err(deaf());
@@ -83,6 +85,19 @@ async fn follow(
         }
     };
     Ok(result(ended, command.log().is_truncated(), timed_out, aborted))
+}
+
+/// Ready when nobody was attached for as long as it goes on without anybody.
+async fn alone(command: &Command) {
+    let Some(patience) = command.alone else { return pending().await };
+    let mut attached = command.attached.subscribe();
+    loop {
+        if *attached.borrow_and_update() > 0 {
+            let _ = attached.changed().await;
+        } else if timeout(patience, attached.changed()).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Says everything that is to be said, until it is to be killed. Never ends: whoever drops this kills the command.

@@ -2,8 +2,6 @@
 //!
 //! `BELLJAR_FUZZ_EXAMPLES` says how many requests for each operation; `BELLJAR_FUZZ_SEED` repeats a run.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_sys::rustix::process::geteuid;
 use belljar_tests_daemon::{Home, Sandbox};
 use belljar_tests_hosts::have;

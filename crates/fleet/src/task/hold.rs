@@ -13,6 +13,10 @@ use belljar_spec::SandboxError;
 impl Task {
     pub(super) async fn hold(&mut self, mut hold: Box<Hold>) {
         if hold.is_abandoned() {
+            if !self.made {
+                // It was to be made for this one, and there is nothing of it.
+                self.phase = Phase::Gone;
+            }
             return;
         }
         if self.searching {

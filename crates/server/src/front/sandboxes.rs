@@ -51,7 +51,11 @@ async fn create(
         }
         None => None,
     };
-    let identity = front.fleet.identify(&request, &asking)?;
+    let inherited = request.inherit.clone();
+    let identity = front.fleet.identify(&request, &asking).map_err(|error| match &inherited {
+        Some(name) => hidden(error, name),
+        None => error,
+    })?;
     let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
     let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
         // Whoever joins what lives found nothing.
@@ -81,6 +85,7 @@ async fn wanted(
             let is_default = profiles.is_default(profile);
             asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
             let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.has_wall())?;
+            let sandbox = asking.caller.withhold_model(sandbox);
             makes_sense(&sandbox, &identity)?;
             (profile.name.clone(), sandbox)
         }

@@ -73,8 +73,7 @@ fn ports_are_closed_to_those_without_a_grant() {
         .as_str()
         .unwrap()
         .to_string();
-    // Whether a sandbox is there is nobody else's business.
-    let clients = [(401, home.stranger()), (404, home.stranger().token(&other))];
+    let clients = [(401, home.stranger()), (403, home.stranger().token(&other))];
     for (status, client) in clients {
         for how in Manner::ALL {
             for path in ["/ports/8080", "/ports/8080/", "/ports/8080/file?a=b", "/ports/22/", "/ports/99999/"]
@@ -129,7 +128,7 @@ fn somebody_elses_key_is_no_capability() {
         assert!(!answer.text().contains("secret"), "{}", answer.text());
     }
     assert_eq!(other.get("/v1/sandboxes").ok()["items"], json!([]), "others' sandboxes are listed");
-    assert_eq!(other.post(&sandbox.path("/commands"), &json!({ "shell": "true" })).status, 404);
+    assert_eq!(other.post(&sandbox.path("/commands"), &json!({ "shell": "true" })).status, 403);
     // Who may join, joins; and is no owner.
     let guest = Sandbox::create(&joined, &json!({ "key": "one/shared", "owner": false }));
     assert_eq!(guest.run("cat file"), ("secret\n".into(), 0));

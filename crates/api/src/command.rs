@@ -34,6 +34,10 @@ pub struct StartCommand {
     pub max_output: Option<u64>,
     /// Answer at once; the command goes on whoever listens.
     pub background: bool,
+    /// How long it goes on when nobody is attached to it; then it is ended. Left out: to its own end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 31536000)]
+    pub alone_s: Option<u64>,
 }
 
 /// A terminal's size.

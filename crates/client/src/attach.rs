@@ -1,5 +1,5 @@
 //! Both directions of a command at once, over a WebSocket. When the daemon goes away and comes back, both go on: output from where
-//! it was, input with what was not sent.
+//! it was, input with what was not sent. Input that was on its way may be lost; whoever cannot do without it is told.
 
 use crate::commands::below;
 use crate::error::ClientError;
@@ -40,6 +40,8 @@ pub struct Attachment {
 pub enum AttachEvent {
     Started(CommandInfo),
     Output(StreamName, Bytes),
+    /// The connection broke, and another one goes on. Input that was on its way then may be lost.
+    Resumed,
     /// Output was lost: more than is kept was written while nobody listened.
     Skipped,
     Ended(CommandResult),
@@ -90,7 +92,7 @@ impl Attachment {
                 Some(Ok(message)) => message,
                 Some(Err(_)) | None => {
                     self.go_on().await?;
-                    continue;
+                    return Ok(Some(AttachEvent::Resumed));
                 }
             };
             match message {

@@ -2,6 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::error::ClientError;
+use belljar_sys::rustix::process::geteuid;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use std::io;
@@ -40,7 +41,11 @@ impl Target {
     /// A new connection.
     pub(crate) async fn connect(&self) -> io::Result<Line> {
         match self {
-            Target::Unix(path) => speak(TokioIo::new(UnixStream::connect(path).await?)).await,
+            Target::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                must_be_ours(&stream)?;
+                speak(TokioIo::new(stream)).await
+            }
             Target::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
@@ -57,6 +62,16 @@ impl Target {
         };
         ClientError::NoDaemon { address: self.name(), source, hint: hint.into() }
     }
+}
+
+/// A path in a directory that anybody can write may be anybody's socket. What is asked has secrets in it.
+fn must_be_ours(stream: &UnixStream) -> io::Result<()> {
+    let listener = stream.peer_cred()?.uid();
+    if listener == geteuid().as_raw() || listener == 0 {
+        return Ok(());
+    }
+    let message = format!("whoever listens there is another user ({listener}), and not trusted");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 async fn speak<S>(stream: TokioIo<S>) -> io::Result<Line>

@@ -83,6 +83,11 @@ impl Sandbox {
         self.call(Method::DELETE, "").done().await
     }
 
+    /// The same, also of one whose record the daemon does not understand.
+    pub async fn delete_anyway(&self) -> Result<(), ClientError> {
+        self.call(Method::DELETE, "").query("force", true).done().await
+    }
+
     /// Everything inside stands still.
     pub async fn pause(&self) -> Result<SandboxInfo, ClientError> {
         self.call(Method::POST, "/pause").answer().await

@@ -176,8 +176,9 @@ async fn an_attachment_goes_on_when_the_daemon_is_back() {
     }
     assert!(matches!(heard[0], AttachEvent::Started(_)));
     assert_eq!(heard[1], AttachEvent::Output(StreamName::Stdout, "abc".into()));
-    assert_eq!(heard[2], AttachEvent::Output(StreamName::Stderr, "d".into()));
-    assert!(matches!(&heard[3], AttachEvent::Ended(result) if result.signal.as_deref() == Some("SIGINT")));
+    assert_eq!(heard[2], AttachEvent::Resumed);
+    assert_eq!(heard[3], AttachEvent::Output(StreamName::Stderr, "d".into()));
+    assert!(matches!(&heard[4], AttachEvent::Ended(result) if result.signal.as_deref() == Some("SIGINT")));
     assert_eq!(attached.cursor(), 4);
     let (typed, size) = served.await.unwrap();
     assert_eq!(typed, Message::Binary("typed".into()));

@@ -86,7 +86,8 @@ pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
     }
 }
 
-fn id_of(name: &str) -> SandboxId {
+/// What the layer or the clone of a kept sandbox of this name is called.
+pub fn id_of(name: &str) -> SandboxId {
     let hash = Sha256::digest(name.as_bytes());
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);

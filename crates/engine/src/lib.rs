@@ -48,6 +48,7 @@ pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
 pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
+pub use kept::id_of as kept_work;
 pub use machine::machine;
 pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;

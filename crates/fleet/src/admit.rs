@@ -110,7 +110,7 @@ fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), Sandb
     let WorkspaceRequest {
         folder,
         overlay: _,
-        branch: _,
+        branch,
         clone,
         depth: _,
         same_path: _,
@@ -129,7 +129,23 @@ fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), Sandb
     for (field, path) in named.chain(read).chain(written) {
         *path = granted.judge(field, path)?;
     }
-    Ok(())
+    match (branch, folder) {
+        (Some(_), Some(folder)) => granted.judge_repository(Path::new(folder)),
+        _ => Ok(()),
+    }
+}
+
+/// What the owner asked for, with the folders as they really are: what is used later is what was named now.
+pub(crate) fn as_they_are(mut asked: SandboxRequest) -> SandboxRequest {
+    let WorkspaceRequest { folder, ro, rw, .. } = &mut asked.workspace;
+    for path in folder.iter_mut().chain(ro).chain(rw) {
+        // What is wrong with one is said by whoever uses it.
+        let real = Path::new(&*path).is_absolute().then(|| Path::new(&*path).canonicalize().ok()).flatten();
+        if let Some(real) = real.and_then(|real| real.into_os_string().into_string().ok()) {
+            *path = real;
+        }
+    }
+    asked
 }
 
 fn modes(rules: &GrantRules) -> Result<Vec<Mode>, SandboxError> {
@@ -191,6 +207,17 @@ impl Folders {
         granted
             .and_then(|real| real.into_os_string().into_string().ok())
             .ok_or_else(|| over("folder_not_granted", field, asked))
+    }
+}
+
+impl Folders {
+    /// A branch is one of the whole repository that a folder lies in, with all its files.
+    fn judge_repository(&self, folder: &Path) -> Result<(), SandboxError> {
+        let top = folder.ancestors().find(|part| part.join(".git").symlink_metadata().is_ok());
+        match top.filter(|top| !self.0.iter().any(|granted| top.starts_with(granted))) {
+            None => Ok(()),
+            Some(_) => Err(over("folder_not_granted", "workspace.branch", &folder.display().to_string())),
+        }
     }
 }
 

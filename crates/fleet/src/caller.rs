@@ -2,7 +2,7 @@
 //! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
 
 use crate::permission::OWNER;
-use belljar_api::{GrantRules, SandboxRequest};
+use belljar_api::{GrantRules, LlmRequest, SandboxRequest};
 use belljar_spec::SandboxError;
 
 /// Who asks.
@@ -107,7 +107,7 @@ impl Caller {
     /// real paths that were judged, so that what is used later is what was judged now.
     pub fn admit(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
         match &self.rules {
-            None => Ok(asked),
+            None => Ok(crate::admit::as_they_are(asked)),
             Some(rules) => crate::admit::admit(rules, asked),
         }
     }
@@ -119,6 +119,14 @@ impl Caller {
             None => Ok(sandbox),
             Some(rules) => crate::admit::confine(rules, sandbox, has_wall),
         }
+    }
+
+    /// What a sandbox for commands gets where nobody spoke of a model: the machine's own route, with its key, only if it was granted.
+    pub fn withhold_model(&self, mut sandbox: SandboxRequest) -> SandboxRequest {
+        if sandbox.llm.is_none() && self.rules.as_ref().is_some_and(|rules| !rules.allow_llm) {
+            sandbox.llm = Some(LlmRequest { url: Some("off".into()), ..LlmRequest::default() });
+        }
+        sandbox
     }
 
     fn holds_key(&self, key: &str) -> bool {
@@ -182,6 +190,17 @@ mod tests {
             !granted(|rules| rules.allow_sandbox = false).may_see("g1", "x"),
             "not even its own any more"
         );
+    }
+
+    #[test]
+    fn a_model_that_nobody_spoke_of_has_to_be_granted_all_the_same() {
+        let url = |caller: &Caller, asked: SandboxRequest| {
+            caller.withhold_model(asked).llm.map(|llm| llm.url.unwrap_or_default())
+        };
+        let nothing = SandboxRequest::default;
+        assert_eq!(url(&granted(|_| {}), nothing()).as_deref(), Some("off"));
+        assert_eq!(url(&granted(|rules| rules.allow_llm = true), nothing()), None);
+        assert_eq!(url(&Caller::owner(), nothing()), None);
     }
 
     #[test]

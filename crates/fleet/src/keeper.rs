@@ -2,6 +2,7 @@
 //! output. It is found again by its [`Place`], and proved to be alive by a lock that the kernel drops with it.
 
 use crate::Place;
+use crate::folder::FolderId;
 use belljar_api::SandboxRequest;
 use belljar_spec::SandboxError;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ pub struct Alive {
     pub started_ms: i64,
     /// What a person should know.
     pub notes: Vec<String>,
+    /// The folder of the host that it works on, if it is one.
+    #[serde(default)]
+    pub folder: Option<FolderId>,
 }
 
 /// What goes on in a sandbox.

@@ -67,7 +67,7 @@ impl Record {
     pub(crate) fn read(place: &Place) -> Result<Record, SandboxError> {
         let path = place.record();
         let unreadable = |why: String| {
-            let hint = format!("look at `{}`; belljar leaves it as it is", path.display());
+            let hint = format!("look at `{}`; {TAKE_AWAY}", path.display());
             SandboxError::runtime("record_unreadable", format!("cannot read `{}`: {why}", path.display()))
                 .hint(hint)
         };
@@ -81,7 +81,7 @@ impl Record {
                 version.version
             );
             return Err(SandboxError::unavailable("record_version", message)
-                .hint("use the belljar that made it, or remove the sandbox with that one"));
+                .hint(format!("use the belljar that made it; {TAKE_AWAY}")));
         }
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
     }
@@ -122,6 +122,7 @@ struct Version {
 }
 
 pub(crate) const VERSION: u32 = 1;
+const TAKE_AWAY: &str = "`belljar rm --force` ends what runs in it and takes it away with its files";
 
 #[cfg(test)]
 pub(crate) fn sample(key: &str, persistent: bool) -> Record {

@@ -147,6 +147,11 @@ impl Registry {
         self.lock().unknown.clone().into_iter().collect()
     }
 
+    /// What was not understood is gone; its name is free.
+    pub(crate) fn forget_unknown(&self, name: &str) {
+        self.lock().unknown.remove(name);
+    }
+
     /// Nothing new from now on.
     pub(crate) fn close(&self) {
         self.lock().closed = true;

@@ -174,7 +174,14 @@ const BY_CODE: [(StatusCode, &[&str]); 11] = [
     (StatusCode::METHOD_NOT_ALLOWED, &["method_not_allowed"]),
     (
         StatusCode::CONFLICT,
-        &["keeper_there", "name_taken", "sandbox_differs", "sandbox_not_alive", "sandbox_paused"],
+        &[
+            "folder_replaced",
+            "keeper_there",
+            "name_taken",
+            "sandbox_differs",
+            "sandbox_not_alive",
+            "sandbox_paused",
+        ],
     ),
     (StatusCode::GONE, &["output_dropped"]),
     (StatusCode::PAYLOAD_TOO_LARGE, &["body_too_large"]),

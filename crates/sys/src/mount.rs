@@ -2,6 +2,7 @@
 
 use crate::caps::{check, last_errno};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
@@ -39,6 +40,13 @@ pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
     check(fd)?;
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The same of a path that is known to have no links: one that has become a link meanwhile is refused.
+pub fn clone_tree_of_real(path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    clone_tree(opened, c"")
 }
 
 /// An overlay of directories that are named from the present directory, as a mount without a place. What is written to

@@ -20,7 +20,7 @@ mod trust;
 mod volumes;
 mod workspace;
 
-use belljar_spec::workspace::View;
+use belljar_spec::workspace::{View, WorkspaceMode};
 use belljar_spec::{Admin, SandboxError, SandboxSpec, WorkspacePath};
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -119,6 +119,14 @@ impl Layout {
             .chain(named.iter().map(|bind| &*bind.source))
             .collect();
         shared::refuse_our_own(&shared, own)?;
+        if spec.kept.is_some() {
+            let asked = spec.shared.iter().map(|shared| &*shared.path);
+            shared::refuse_moved(asked.chain(spec.workspace.as_deref()), &shared)?;
+            let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
+            if let (Some(view), Some(workspace), true) = (view, &workspace_on_host, is_shown) {
+                shared::refuse_moved([&**workspace], &[&view.folder])?;
+            }
+        }
         let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let (mut binds, mut links) = system::directories();
         let mut etc = etc::files(marker.id);

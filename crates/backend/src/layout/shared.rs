@@ -57,6 +57,18 @@ pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<V
     Ok(binds)
 }
 
+/// A sandbox that is kept has the real paths that were allowed when it was made. One that has become a link since then leads to
+/// something that nobody allowed: whoever works in a folder above it can have put it there.
+pub(super) fn refuse_moved<'p>(
+    named: impl IntoIterator<Item = &'p Path>,
+    real: &[&Path],
+) -> Result<(), SandboxError> {
+    let Some(moved) = named.into_iter().find(|named| !real.contains(named)) else { return Ok(()) };
+    let message = format!("the path `{}` leads over a link that was not there before", moved.display());
+    Err(SandboxError::policy("path_moved", message)
+        .hint("put back what was there, or delete the sandbox and make it anew"))
+}
+
 /// A link in the workspace may be an agent's: what it points to was not what the caller named.
 fn refuse_planted_links(path: &Path, real: &Path, workspace: Option<&Path>) -> Result<(), SandboxError> {
     let Some(workspace) = workspace else { return Ok(()) };
@@ -107,7 +119,7 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
         let message =
             format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
         return Err(SandboxError::policy("path_too_wide", message)
-            .hint("change to the folder of a project, or name one with `--workspace DIR`"));
+            .hint("change to the folder of a project, or name one"));
     }
     if KERNELS_AND_SERVICES.iter().any(|system| real.starts_with(system)) {
         let message = format!("the {what} `{}` belongs to the running system", real.display());

@@ -151,7 +151,12 @@ fn mount_mapped(
         SandboxError::runtime("share_failed", message)
     };
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", Errno::INVAL))?;
-    let tree = mount::clone_tree(CWD, &name).map_err(|errno| failed("mount", errno))?;
+    let cloned = match ours {
+        // What was named was looked at under its real path, and must still be what is there.
+        Ours::Nobodys => mount::clone_tree_of_real(&name),
+        Ours::Roots => mount::clone_tree(CWD, &name),
+    };
+    let tree = cloned.map_err(|errno| failed("mount", errno))?;
     let owner = stat(owned_like).map_err(|errno| failed("look at", errno))?;
     let (uid, gid) = identity.user_on_host();
     let root = identity.other_on_host();

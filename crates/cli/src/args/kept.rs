@@ -229,7 +229,7 @@ pub(crate) struct RmArgs {
     /// The folders' sandboxes for this branch
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<BranchName>,
-    /// Also those that live, with all that runs in them
+    /// Also those that live, that have changes nowhere else, or that this belljar cannot read
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Print one JSON object

@@ -184,7 +184,7 @@ struct LimitArgs {
 pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
     named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
         SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
-            .hint("change to a folder that exists, or name one with `--workspace DIR`")
+            .hint("change to a folder that exists, or name one")
     })
 }
 

@@ -10,11 +10,16 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     let mut text = String::new();
     for row in std::iter::once(&head.map(String::from)).chain(rows) {
         let line: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            row.iter().zip(&widths).map(|(cell, width)| format!("{:<width$}", still(cell))).collect();
         // A string can always be written to.
         let _ = writeln!(text, "{}", line.join("  ").trim_end());
     }
     text
+}
+
+/// What cannot move the cursor, nor speak to a terminal: a folder's name is whatever somebody gave it.
+fn still(cell: &str) -> String {
+    cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// In the largest unit that says something.
@@ -31,4 +36,16 @@ pub(super) fn age(seconds: u64) -> String {
 pub(super) fn since(ms: i64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis() as i64 - ms).unwrap_or(0) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_speaks_to_the_terminal() {
+        let text = table(["A", "B"], &[["a\u{1b}[2J\nb".into(), "c\u{9b}1m".into()]]);
+        assert_eq!(text.lines().count(), 2);
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+    }
 }

@@ -177,3 +177,36 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
         assert_eq!(code(outcome), expected, "{ask:?}");
     }
 }
+
+#[test]
+fn a_branch_is_one_of_a_whole_repository() {
+    let home = tempfile::tempdir().unwrap();
+    let repository = home.path().canonicalize().unwrap();
+    std::fs::create_dir_all(repository.join(".git")).unwrap();
+    std::fs::create_dir_all(repository.join("part")).unwrap();
+    let text = |path: PathBuf| path.to_str().unwrap().to_string();
+    let judged = |granted: PathBuf, folder: PathBuf| {
+        let rules = GrantRules { folders: vec![text(granted)], ..GrantRules::default() };
+        let mut ask = SandboxRequest::default();
+        ask.workspace.folder = Some(text(folder));
+        ask.workspace.branch = Some("agent/x".into());
+        code(admit(&rules, ask))
+    };
+    assert_eq!(judged(repository.join("part"), repository.join("part")), "folder_not_granted");
+    assert_eq!(judged(repository.clone(), repository.join("part")), "");
+}
+
+#[test]
+fn what_the_owner_names_is_taken_as_it_is_now() {
+    let home = tempfile::tempdir().unwrap();
+    let real = home.path().canonicalize().unwrap();
+    std::fs::create_dir(real.join("a")).unwrap();
+    symlink(real.join("a"), real.join("link")).unwrap();
+    let mut ask = SandboxRequest::default();
+    let text = |path: PathBuf| path.to_str().unwrap().to_string();
+    ask.workspace.folder = Some(text(real.join("link")));
+    ask.workspace.ro = vec![text(real.join("missing")), "relative".into()];
+    let made = as_they_are(ask).workspace;
+    assert_eq!(made.folder, Some(text(real.join("a"))));
+    assert_eq!(made.ro, [text(real.join("missing")), "relative".into()]);
+}

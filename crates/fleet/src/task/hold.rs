@@ -13,6 +13,10 @@ use belljar_spec::SandboxError;
 impl Task {
     pub(super) async fn hold(&mut self, mut hold: Box<Hold>) {
         if hold.is_abandoned() {
+            if !self.made {
+                // It was to be made for this one, and there is nothing of it.
+                self.phase = Phase::Gone;
+            }
             return;
         }
         if self.searching {
@@ -55,6 +59,11 @@ impl Task {
 
     async fn give(&mut self, hold: &Hold) -> Result<Given, SandboxError> {
         hold.wanted.must_fit(&self.record)?;
+        if let (Some(path), Some(alive)) = (&self.record.sandbox.workspace.folder, &self.record.alive)
+            && let Some(folder) = alive.folder
+        {
+            folder.must_be_at(path)?;
+        }
         let before = self.record.clone();
         let now = self.now();
         let (id, created) = match self.once(hold) {

@@ -25,6 +25,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::sleep;
 use work::Work;
 
+pub(crate) use work::end_of;
+
 /// What the tasks of a fleet share.
 #[derive(Clone)]
 pub(crate) struct World {

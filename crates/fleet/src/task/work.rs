@@ -124,7 +124,7 @@ pub(super) fn end(
     Box::pin(async move { Done::Ended(end_of(&*keepers, place, keeper, files, died).await) })
 }
 
-async fn end_of(
+pub(crate) async fn end_of(
     keepers: &dyn Keepers,
     place: Place,
     keeper: Option<Arc<dyn Keeper>>,

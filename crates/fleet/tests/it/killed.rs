@@ -99,7 +99,6 @@ fn kill_at_every_turn(
         });
         world.must_be_right();
         if done {
-            assert!(after > 2, "it was killed in the middle");
             return;
         }
     }

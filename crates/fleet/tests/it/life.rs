@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::State;
 use belljar_fleet::*;
+use belljar_spec::egress::Mode;
 
 #[test]
 fn a_sandbox_is_made_and_told_of() {
@@ -18,7 +19,7 @@ fn a_sandbox_is_made_and_told_of() {
             (State::Live, "k", OWNER, true)
         );
         assert_eq!(info.id.as_deref(), world.process("k").as_deref().map(Process::id));
-        assert_eq!((info.egress.as_str(), info.ends_ms, info.fault), ("none", None, None));
+        assert_eq!((info.egress.as_str(), info.ends_ms, info.fault), (Mode::default().as_str(), None, None));
         assert_eq!(world.on_disk(), [name_of("k")]);
         let again = create(&fleet, keyed("k")).await.unwrap();
         assert!(!again.created && again.lease.id != made.lease.id);

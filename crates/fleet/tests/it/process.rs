@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 /// What would be a process.
 pub(crate) struct Process {
+    key: String,
     alive: Alive,
     state: Mutex<State>,
     life: watch::Sender<bool>,
@@ -22,8 +23,6 @@ struct State {
     commands: u32,
     paused: bool,
     used_ms: i64,
-    /// Ends only who is asked to by name.
-    may_stop_busy: bool,
     deaf: bool,
 }
 
@@ -33,6 +32,7 @@ impl Process {
         assert_eq!(&read, plan, "the plan is on disk before its keeper");
         let now_ms = world.now_ms();
         Process {
+            key: plan.key.clone(),
             alive: Alive {
                 id: plan.id.clone(),
                 backend: "native".into(),
@@ -40,6 +40,7 @@ impl Process {
                 workspace: "/workspace".into(),
                 started_ms: now_ms,
                 notes: vec!["a note".into()],
+                folder: plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of),
             },
             state: Mutex::new(State {
                 held: Some(held),
@@ -47,7 +48,6 @@ impl Process {
                 commands: 0,
                 paused: false,
                 used_ms: now_ms,
-                may_stop_busy: false,
                 deaf: false,
             }),
             life: watch::Sender::new(true),
@@ -93,10 +93,6 @@ impl Process {
 
     pub(crate) fn commands(&self) -> u32 {
         self.state().commands
-    }
-
-    pub(crate) fn may_stop_busy(&self, may: bool) {
-        self.state().may_stop_busy = may;
     }
 
     /// It answers nothing, and does nothing.
@@ -156,7 +152,7 @@ impl Keeper for Process {
             sleep(takes / 2).await;
             {
                 let state = self.living()?;
-                if state.commands > 0 && !state.may_stop_busy {
+                if state.commands > 0 && !self.world.may_end(&self.key) {
                     self.world.wrong(format!("{} was stopped while a command ran", self.alive.id));
                 }
             }

@@ -84,6 +84,7 @@ fn who_goes_away_while_it_is_made_leaves_nothing_behind() {
             let _ = timeout(Duration::from_millis(after_ms), asked).await.map(drop);
             seconds(4000).await;
             assert_eq!((world.living(), world.on_disk().len()), (0, 0), "after {after_ms} ms");
+            assert_eq!(refused(fleet.keeper(&name_of("k"), &owner()).await), "sandbox_not_found");
         });
         world.must_be_right();
     }

@@ -1,6 +1,7 @@
 //! What a sweep takes and what it leaves.
 
 use crate::world::*;
+use belljar_api::State;
 use belljar_fleet::*;
 use std::fs;
 
@@ -75,8 +76,36 @@ fn what_a_kill_left_in_the_middle_is_taken_and_what_is_not_ours_is_left() {
         let error = create(&fleet, keyed("newer")).await.unwrap_err();
         assert_eq!((error.code, error.hint.is_some()), ("record_version", true));
         assert_eq!(refused(fleet.delete(&name_of("newer"), &owner()).await), "record_version");
-        assert_eq!(fleet.list(&Filter::default(), &owner()).await.items.len(), 0);
+        let told = fleet.list(&Filter::default(), &owner()).await.items;
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|info| info.state == State::Stopped && info.fault.is_some()), "{told:?}");
+        assert_eq!(fleet.get(&name_of("newer"), &owner()).await.unwrap().name, name_of("newer"));
     });
     assert_eq!(fs::read_to_string(newer.join("record.json")).unwrap(), "{\"version\":99}");
     assert!(exists(&world.directory().join("volumes/v")));
+}
+
+#[test]
+fn what_is_not_understood_is_told_of_and_goes_when_its_owner_insists() {
+    for damage in ["{\"version\":99,\"key\":\"k\"}", "{\"vers"] {
+        let world = World::new();
+        let name = name_of("k");
+        world.run(async |fleet| drop(create(&fleet, keyed("k")).await.unwrap()));
+        fs::write(world.directory().join("sandboxes").join(&name).join("record.json"), damage).unwrap();
+        world.run(async |fleet| {
+            let told = fleet.list(&Filter::default(), &owner()).await.items;
+            assert_eq!(
+                told.iter().map(|info| (&info.name, info.state)).collect::<Vec<_>>(),
+                [(&name, State::Live)]
+            );
+            assert!(told[0].fault.is_some());
+            assert!(refused(fleet.delete(&name, &owner()).await).starts_with("record_"));
+            assert!(world.process("k").is_some());
+            fleet.delete_anyway(&name, &owner()).await.unwrap();
+            assert!(world.process("k").is_none());
+            assert_eq!(fleet.list(&Filter::default(), &owner()).await.items, []);
+            assert_eq!(world.on_disk().len(), 0);
+            create(&fleet, keyed("k")).await.unwrap();
+        });
+    }
 }

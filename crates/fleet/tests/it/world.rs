@@ -27,6 +27,8 @@ struct Inside {
     starting: usize,
     most_starting: usize,
     started: Vec<KeptPlan>,
+    /// Keys of what somebody wants to end, whatever runs in it.
+    to_end: Vec<String>,
     /// What must never happen, and did.
     wrong: Vec<String>,
 }
@@ -43,6 +45,7 @@ impl World {
             starting: 0,
             most_starting: 0,
             started: Vec::new(),
+            to_end: Vec::new(),
             wrong: Vec::new(),
         };
         World { inside: Arc::new(Mutex::new(inside)), folder: Arc::new(folder()) }
@@ -143,6 +146,15 @@ impl World {
         Fleet::open(self.directory(), Arc::new(self.clone()), settings).await
     }
 
+    /// From now on only these may be ended while a command runs.
+    pub(crate) fn let_end(&self, keys: Vec<String>) {
+        self.lock().to_end = keys;
+    }
+
+    pub(crate) fn may_end(&self, key: &str) -> bool {
+        self.lock().to_end.iter().any(|may| may == key)
+    }
+
     pub(crate) fn stop_takes(&self) -> Duration {
         self.lock().stop_takes
     }
@@ -190,7 +202,7 @@ impl Keepers for World {
             // It comes up by itself from here on.
             sleep(takes / 2).await;
             self.lock().starting -= 1;
-            if fails {
+            if fails || !process.lives() {
                 process.die();
                 return Err(SandboxError::runtime("start_failed", "it was told to fail"));
             }

@@ -62,18 +62,23 @@ impl Connection {
 pub(super) struct Used(Mutex<HashMap<String, Vec<Weak<Connection>>>>);
 
 impl Used {
-    /// A grant was used on a connection, which ends when the grant does.
-    pub(super) fn note(&self, grant: &str, expires_ms: Option<i64>, connection: &Arc<Connection>) {
+    /// A grant was used on a connection, which ends when the grant does. `false` where it has too many.
+    #[must_use]
+    pub(super) fn note(&self, grant: &str, expires_ms: Option<i64>, connection: &Arc<Connection>) -> bool {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = used.entry(grant.to_string()).or_default();
         if known.iter().any(|one| std::ptr::eq(one.as_ptr(), Arc::as_ptr(connection))) {
-            return;
+            return true;
         }
         known.retain(|one| one.strong_count() > 0);
+        if known.len() >= MOST_OF_ONE {
+            return false;
+        }
         known.push(Arc::downgrade(connection));
         if let Some(expires_ms) = expires_ms {
             close_at(Arc::downgrade(connection), expires_ms);
         }
+        true
     }
 
     /// The grant counts no more.
@@ -85,6 +90,9 @@ impl Used {
     }
 }
 
+/// Connections of one grant at the same time: others want places too.
+const MOST_OF_ONE: usize = 512;
+
 fn close_at(connection: Weak<Connection>, expires_ms: i64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = Duration::from_millis(u64::try_from(expires_ms).unwrap_or(0)).saturating_sub(now);
@@ -94,4 +102,24 @@ fn close_at(connection: Weak<Connection>, expires_ms: i64) {
             connection.close();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn one_grant_does_not_take_every_place() {
+        let used = Used::default();
+        let mut open: Vec<Arc<Connection>> =
+            (0..MOST_OF_ONE).map(|_| Connection::tcp(Ipv4Addr::LOCALHOST.into())).collect();
+        assert!(open.iter().all(|one| used.note("a", None, one)));
+        let more = Connection::tcp(Ipv4Addr::LOCALHOST.into());
+        assert!(!used.note("a", None, &more), "it has enough");
+        assert!(used.note("a", None, &open[0]), "what is open is");
+        assert!(used.note("b", None, &more), "others have places of their own");
+        open.pop();
+        assert!(used.note("a", None, &more), "one that was closed is given back");
+    }
 }

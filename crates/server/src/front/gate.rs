@@ -95,7 +95,11 @@ fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> A
         (Some(header), None, _) => {
             let shown = bearer(header).and_then(|token| front.grants.caller(token));
             let shown = shown.ok_or_else(unknown)?;
-            front.used.note(shown.caller.id(), shown.expires_ms, connection);
+            if !front.used.note(shown.caller.id(), shown.expires_ms, connection) {
+                let error =
+                    SandboxError::unavailable("too_many_requests", "this grant has too many connections");
+                return Err(Refusal::later(error.hint("close some of them"), 1));
+            }
             Ok(shown.caller)
         }
         (Some(_), Some(_), _) => Err(unknown()),

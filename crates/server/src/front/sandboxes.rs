@@ -51,7 +51,11 @@ async fn create(
         }
         None => None,
     };
-    let identity = front.fleet.identify(&request, &asking)?;
+    let inherited = request.inherit.clone();
+    let identity = front.fleet.identify(&request, &asking).map_err(|error| match &inherited {
+        Some(name) => hidden(error, name),
+        None => error,
+    })?;
     let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
     let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
         // Whoever joins what lives found nothing.
@@ -81,6 +85,7 @@ async fn wanted(
             let is_default = profiles.is_default(profile);
             asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
             let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.has_wall())?;
+            let sandbox = asking.caller.withhold_model(sandbox);
             makes_sense(&sandbox, &identity)?;
             (profile.name.clone(), sandbox)
         }
@@ -130,6 +135,14 @@ struct Which {
     after: Option<String>,
 }
 
+#[derive(Debug, Clone, Copy, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct How {
+    /// Also one whose record this belljar does not understand.
+    force: bool,
+}
+
 /// The sandboxes that the caller may use
 #[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes", params(Which),
     responses((status = 200, description = "A part of them, by name", body = Page<SandboxInfo>)))]
@@ -159,15 +172,20 @@ async fn get(
 
 /// Take a sandbox away with all its files, whoever holds it and whether it is persistent or not
 #[utoipa::path(delete, path = "/v1/sandboxes/{name}", tag = "sandboxes", operation_id = "delete_sandbox",
-    params(("name" = String, Path, description = "Of the sandbox")),
+    params(("name" = String, Path, description = "Of the sandbox"), How),
     responses((status = 204, description = "It is gone")))]
 async fn delete(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
     Named(name): Named,
+    Asked(how): Asked<How>,
 ) -> Answer<StatusCode> {
     asking.caller.may_have_sandboxes()?;
-    front.fleet.delete(&name, &asking).await.map_err(|error| hidden(error, &name))?;
+    let gone = match how.force {
+        true => front.fleet.delete_anyway(&name, &asking).await,
+        false => front.fleet.delete(&name, &asking).await,
+    };
+    gone.map_err(|error| hidden(error, &name))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

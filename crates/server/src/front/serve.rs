@@ -113,12 +113,14 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     ready(&Ready { socket: path, listen: listens, living, swept });
 
     let (stop, stopped) = watch::channel(false);
+    // Apart: strangers must not take the places of the person whose machine it is.
     let open = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
+    let open_to_network = Arc::new(Semaphore::new(MOST_CONNECTIONS as usize));
     let routes = Arc::clone(&front).routes();
     let patience = settings.patience.unwrap_or(TO_ASK);
     let doorkeeper = Doorkeeper { routes, stopped, open: Arc::clone(&open), patience };
     if let Some(listener) = listener {
-        tokio::spawn(doorkeeper.clone().tcp(listener));
+        tokio::spawn(Doorkeeper { open: Arc::clone(&open_to_network), ..doorkeeper.clone() }.tcp(listener));
     }
     let unix = tokio::spawn(doorkeeper.unix(socket));
     tokio::select! {
@@ -128,7 +130,10 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     notify::say("STOPPING=1");
     stop.send_replace(true);
     // Short requests are finished; what streams on is cut.
-    let _ = tokio::time::timeout(LAST_WORDS, open.acquire_many(MOST_CONNECTIONS)).await;
+    let _ = tokio::time::timeout(LAST_WORDS, async {
+        tokio::join!(open.acquire_many(MOST_CONNECTIONS), open_to_network.acquire_many(MOST_CONNECTIONS))
+    })
+    .await;
     let outcome = fleet.shutdown().await;
     if let Ok(socket) = unix.await {
         socket.remove();
@@ -287,7 +292,7 @@ fn again(socket: &Socket) -> Option<Socket> {
 }
 
 /// More than anybody needs, fewer than files can be open.
-const MOST_CONNECTIONS: u32 = 8192;
+const MOST_CONNECTIONS: u32 = 4096;
 const MOST_HEADERS: usize = 100;
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 * 1024;

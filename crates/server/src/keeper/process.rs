@@ -16,7 +16,7 @@ use super::noise::Starter;
 use super::wipe::wipe;
 use super::{Kept, noise, plan, routes, serve};
 use belljar_engine::{Engine, Sandbox};
-use belljar_fleet::{Alive, Held, KeptPlan, Place, Stop};
+use belljar_fleet::{Alive, FolderId, Held, KeptPlan, Place, Stop};
 use belljar_spec::SandboxError;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,12 +49,15 @@ fn keep(place: &Place, starter: &Starter) -> Result<(), SandboxError> {
     let _ = std::fs::remove_file(contact::failed(place));
     let plan = plan::read(place)?;
     let understood = plan::understand(&plan, place)?;
+    // Before it is opened: what comes in its place later is another one.
+    let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
     let runtime = runtime()?;
     let made = Engine::new().create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
     let made = Arc::new(made);
-    let outcome = runtime.block_on(keep_sandbox(place, plan, understood.ports, notes, &made, starter));
+    let outcome =
+        runtime.block_on(keep_sandbox(place, plan, folder, understood.ports, notes, &made, starter));
     // Also where it could not be served.
     made.dispose_blocking();
     runtime.shutdown_timeout(GRACE);
@@ -64,6 +67,7 @@ fn keep(place: &Place, starter: &Starter) -> Result<(), SandboxError> {
 async fn keep_sandbox(
     place: &Place,
     mut plan: KeptPlan,
+    folder: Option<FolderId>,
     ports: Vec<u16>,
     notes: Vec<String>,
     sandbox: &Arc<Sandbox>,
@@ -86,6 +90,7 @@ async fn keep_sandbox(
         workspace: sandbox.workspace().to_string(),
         started_ms: super::now_ms(),
         notes,
+        folder,
     };
     let commands = Registry::new(place.directory());
     let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone());
@@ -93,15 +98,19 @@ async fn keep_sandbox(
     let version = env!("CARGO_PKG_VERSION").to_string();
     Contact { address, token, pid: std::process::id(), version, alive }.write(place).map_err(failed)?;
     starter.say_ready();
-    let how = tokio::select! {
-        ending = kept.left() => match ending {
-            Ending::Asked(how) => how,
-            Ending::Alone => usual,
-        },
+    let ending = tokio::select! {
+        ending = kept.left() => ending,
         _ = terminate.recv() => {
             kept.leave(Ending::Asked(usual));
-            usual
+            Ending::Asked(usual)
         }
+    };
+    let how = match ending {
+        Ending::Asked(how) => {
+            kept.commands.close();
+            how
+        }
+        Ending::Alone => usual,
     };
     leave(place, &kept, how).await;
     serving.abort();
@@ -111,7 +120,6 @@ async fn keep_sandbox(
 /// Ends the sandbox, and tells whoever listens to its commands.
 async fn leave(place: &Place, kept: &Kept, how: Stop) {
     let _ = std::fs::remove_file(place.keeper());
-    kept.commands.close();
     kept.sandbox.dispose().await;
     if how == Stop::Wipe {
         wipe(&kept.sandbox);

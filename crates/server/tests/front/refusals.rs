@@ -12,7 +12,7 @@ async fn every_operation_needs_a_grant_also_where_it_would_stream() {
     let document = serde_json::to_value(description()).unwrap();
     let mut tried = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
-        let path = path.replace("{name}", "bj-x-000000000000").replace('{', "").replace('}', "");
+        let path = path.replace("{name}", "bj-x-000000000000").replace(['{', '}'], "");
         for method in item.as_object().unwrap().keys().filter(|key| METHODS.contains(&key.as_str())) {
             let method = method.to_uppercase();
             if path == "/v1/health" {

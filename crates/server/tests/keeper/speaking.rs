@@ -183,3 +183,18 @@ async fn a_websocket_is_one_from_its_first_word() {
         "it has no token"
     );
 }
+
+#[tokio::test]
+async fn a_command_that_nobody_attends_ends_if_it_is_to() {
+    let started = Started::new();
+    let command = started.begin(json!({"argv": ["sleep", "1000"], "alone_s": 2})).await;
+    let path = format!("/commands/{}", command.id);
+    let mut socket = attach(&started, &command.id, 0).await;
+    tokio::time::sleep(std::time::Duration::from_millis(3000)).await;
+    let told: CommandInfo = started.json("GET", &path, json!({})).await;
+    assert!(told.result.is_none(), "it ended under somebody's eyes");
+    socket.close(None).await.expect("it is open");
+    drop(socket);
+    let told: CommandInfo = started.json("POST", &format!("{path}/wait"), json!({})).await;
+    assert!(told.result.expect("it ended").aborted);
+}

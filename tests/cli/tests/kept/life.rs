@@ -152,3 +152,48 @@ fn an_administrator_works_beside_the_sandbox_and_leaves_nothing() {
     assert_eq!(root.stdout, "0\n", "{}", root.stderr);
     assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_folder_that_was_replaced_is_not_mistaken_for_the_old_one() {
+    let home = Home::ready();
+    let name = home.run(&["start"]).stdout.trim().to_string();
+    assert_eq!(home.run(&["exec", "--", "touch", "old"]).code, 0);
+    std::fs::rename(home.path("work"), home.path("moved")).unwrap();
+    std::fs::create_dir(home.path("work")).unwrap();
+    for words in [&["start"][..], &["exec", "--", "ls"], &["exec", &name, "--", "ls"], &["shell"]] {
+        let refused = home.run(words);
+        assert_eq!(refused.code, 126, "{words:?}: {}{}", refused.stdout, refused.stderr);
+        assert!(
+            refused.stderr.contains("is another folder than when its sandbox started"),
+            "{}",
+            refused.stderr
+        );
+        assert!(refused.stderr.contains("`belljar stop`"), "{}", refused.stderr);
+    }
+    assert_eq!(home.run(&["stop"]).code, 0);
+    let anew = home.run(&["exec", "--", "sh", "-c", "touch new; ls"]);
+    assert_eq!((anew.code, anew.stdout.as_str()), (0, "new\n"), "{}", anew.stderr);
+    assert!(home.path("work/new").exists() && home.path("moved/old").exists());
+}
+
+#[test]
+fn a_folder_that_no_sandbox_can_have_is_not_made_ready() {
+    let home = Home::new();
+    let odd = home.path("work/a\nb");
+    std::fs::create_dir(&odd).unwrap();
+    for folder in [home.path("home"), odd] {
+        for word in ["init", "start"] {
+            let mut command = home.command(&[word]);
+            command.current_dir(&folder);
+            let refused = home.finish(command);
+            assert_eq!(refused.code, 126, "{word} in {folder:?}: {}", refused.stderr);
+            assert!(!folder.join(".belljar").exists());
+        }
+    }
+    // Nothing below it is mistaken for a part of it.
+    let below = home.path("home/below");
+    std::fs::create_dir(&below).unwrap();
+    let mut command = home.command(&["exec", "--", "true"]);
+    command.current_dir(&below);
+    assert!(home.finish(command).stderr.contains("/home/below` has no sandbox"));
+}

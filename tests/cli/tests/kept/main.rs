@@ -5,6 +5,7 @@
 mod agent_config;
 mod home;
 mod life;
+mod removal;
 mod restart;
 mod terminal;
 mod volumes;

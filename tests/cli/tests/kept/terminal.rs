@@ -70,3 +70,17 @@ fn somebody_joins_a_command_and_leaves_it_again() {
     let late = home.run(&["attach", ".", "cmd_1"]);
     assert!(late.code == 6 && late.stdout.contains("second"), "{}{}", late.stdout, late.stderr);
 }
+
+#[test]
+fn a_shell_says_that_its_sandbox_was_stopped() {
+    for ending in [&["stop"][..], &["rm", "--force", "."]] {
+        let home = Home::ready();
+        let mut person = home.at_terminal(&["shell"]);
+        person.sees("$ ").types("echo is $((40 + 2))\r").sees("is 42");
+        assert_eq!(home.run(ending).code, 0);
+        let (code, shown) = person.ends();
+        assert_eq!(code, 125, "{ending:?}: {shown}");
+        assert!(shown.contains("the sandbox was stopped") && shown.contains("belljar start"), "{shown}");
+        assert!(!shown.contains("doctor"), "{shown}");
+    }
+}

@@ -4,7 +4,8 @@ use crate::args::ServeArgs;
 use belljar_server::front::{self, Doors, Ready, Settings};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::only_inherited;
-use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
+use belljar_sys::rustix::fs::Mode;
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit, setsid, umask};
 use std::os::fd::OwnedFd;
 
 pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
@@ -19,7 +20,7 @@ pub(crate) fn serve(options: ServeArgs) -> Result<u8, SandboxError> {
         eprintln!("belljar: {address} can be reached from other machines, and nothing is encrypted:");
         eprintln!("  tokens, files and all that is said can be read and changed on the way");
     }
-    raise_open_files();
+    forget_the_shell();
     let socket = options.socket.unwrap_or_else(|| belljar_api::socket_path_here(getuid().as_raw()));
     let settings = Settings {
         directory: super::directory()?,
@@ -66,8 +67,14 @@ fn handed() -> Vec<OwnedFd> {
     }
 }
 
-/// A connection is an open file, and the usual limit is made for programs with few of them.
-fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+/// What a shell that happens to start us said for itself is not for all sandboxes after it. Also, a connection is an open file, and
+/// the usual limit is made for programs with few of them.
+fn forget_the_shell() {
+    for resource in [Resource::Nofile, Resource::Fsize, Resource::As, Resource::Data, Resource::Cpu] {
+        let limit = getrlimit(resource);
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    umask(Mode::from_raw_mode(0o022));
+    // It may be one already: what ends a terminal does not end us.
+    let _ = setsid();
 }

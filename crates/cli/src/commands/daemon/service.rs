@@ -83,6 +83,7 @@ fn service(program: &Path, whose: Whose) -> String {
         "[Unit]\nDescription=belljar, sandboxes that live\nDocumentation=man:belljar(1)\nRequires=belljar.socket\n\
          After=belljar.socket\n\n\
          [Service]\nType=notify\nExecStart=\"{program}\" serve\nRestart=on-failure\n\
+         # Where it keeps what it keeps; a system service is told of no home.\nEnvironment=HOME=%h\n\
          # Keepers are processes of their own: sandboxes go on while the daemon is started again.\nKillMode=process\n\
          # Limits of sandboxes are cgroups below this one.\nDelegate=yes\nLimitNOFILE=infinity\n\n\
          [Install]\nWantedBy={}\n",

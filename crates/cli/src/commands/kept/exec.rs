@@ -56,6 +56,7 @@ pub(super) async fn in_foreground(
     size: Option<WindowSize>,
 ) -> Result<u8, SandboxError> {
     command.stdin_open = true;
+    command.alone_s = Some(ALONE_S);
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
     if size.is_some() {
         for name in ["TERM", "COLORTERM"] {
@@ -125,3 +126,6 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError
 
 /// As long as a command can be allowed to run.
 pub(super) const NO_LIMIT: u64 = 31_536_000;
+
+/// How long it goes on when we are gone without a word: long enough for a daemon to come back, or for us to be waited for.
+const ALONE_S: u64 = 300;

@@ -10,6 +10,7 @@ use belljar_spec::SandboxError;
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::RawMode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Whether one can go away while the command goes on.
@@ -31,16 +32,19 @@ pub(super) async fn attend(
     let mut input = attached.input();
     // Switched back when this function ends, however it ends.
     let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
-    let mut print = std::pin::pin!(until_the_end(&mut attached));
+    // Bytes that were piped to it, of which none may be missing.
+    let piped = AtomicBool::new(false);
+    let mut print = std::pin::pin!(until_the_end(&mut attached, &piped));
     let insisted = tokio::select! {
         result = &mut print => {
-            // Nobody reads what it writes: it does not go on unseen.
-            if leaving == Leaving::Never && result.as_ref().is_err_and(|error| error.code == "output_closed") {
+            // Nobody reads what it writes, or what it reads is not what was meant: it does not go on unseen.
+            let hopeless = |error: &SandboxError| matches!(error.code, "output_closed" | "input_lost");
+            if leaving == Leaving::Never && result.as_ref().is_err_and(hopeless) {
                 let _ = sandbox.kill(command).await;
             }
             return result.map(Some);
         }
-        why = forward(&mut input, has_terminal, leaving) => why,
+        why = forward(&mut input, has_terminal, leaving, &piped) => why,
     };
     match insisted {
         Insisted::Leave => Ok(None),
@@ -58,19 +62,24 @@ enum Insisted {
 }
 
 /// Prints what a command writes.
-async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, SandboxError> {
+async fn until_the_end(attached: &mut Attachment, piped: &AtomicBool) -> Result<CommandResult, SandboxError> {
     let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
     let failed = |error: std::io::Error| {
         SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
     };
     loop {
-        match attached.next().await.map_err(of_client)? {
+        match attached.next().await.map_err(lost)? {
             Some(AttachEvent::Output(StreamName::Stdout, bytes)) => {
                 stdout.write_all(&bytes).await.map_err(failed)?
             }
             Some(AttachEvent::Output(StreamName::Stderr, bytes)) => {
                 stderr.write_all(&bytes).await.map_err(failed)?
             }
+            Some(AttachEvent::Resumed) if piped.load(Ordering::Relaxed) => {
+                let message = "the daemon went away while the command was given its input, and some of it may be missing";
+                return Err(SandboxError::runtime("input_lost", message).hint("run the command again"));
+            }
+            Some(AttachEvent::Resumed) => {}
             Some(AttachEvent::Skipped) => {
                 eprintln!("belljar: some of its output is no longer kept\r");
             }
@@ -82,8 +91,25 @@ async fn until_the_end(attached: &mut Attachment) -> Result<CommandResult, Sandb
     }
 }
 
+/// Why a command is not heard any more. One whose sandbox is stopped may not have been able to say so.
+fn lost(error: ClientError) -> SandboxError {
+    match error.code() {
+        "sandbox_not_alive" | "sandbox_not_found" => SandboxError::unavailable(
+            "sandbox_stopped",
+            "the sandbox was stopped, and all its commands with it",
+        )
+        .hint("`belljar start` starts it again"),
+        _ => of_client(error),
+    }
+}
+
 /// Hands on what we get, until somebody insists that the command ends, or leaves.
-async fn forward(input: &mut AttachInput, has_terminal: bool, leaving: Leaving) -> Insisted {
+async fn forward(
+    input: &mut AttachInput,
+    has_terminal: bool,
+    leaving: Leaving,
+    piped: &AtomicBool,
+) -> Insisted {
     // A signal that cannot be caught is not forwarded; it then does to us what it always does.
     let caught = |kind: SignalKind| signal(kind).ok();
     let mut interrupts = caught(SignalKind::interrupt());
@@ -113,6 +139,7 @@ async fn forward(input: &mut AttachInput, has_terminal: bool, leaving: Leaving) 
                         if leaving == Leaving::ByKeys && keys.leave(&buffer[..length]) {
                             return Insisted::Leave;
                         }
+                        piped.fetch_or(!has_terminal, Ordering::Relaxed);
                         let _ = input.bytes(buffer[..length].to_vec()).await;
                     }
                     Ok(_) | Err(_) => {

@@ -80,6 +80,10 @@ pub(super) async fn wanted(
 ) -> Result<(CreateSandbox, Option<SandboxInfo>), SandboxError> {
     let filter = SandboxFilter { key: Some(repository.key()), state: None };
     let before = client.sandboxes(&filter).await.map_err(of_client)?.into_iter().next();
+    let mut said = said;
+    if before.is_some() && said != SandboxRequest::default() {
+        of_folder(repository, &mut said);
+    }
     let request = match before {
         Some(_) => CreateSandbox { key: Some(repository.key()), sandbox: said, ..CreateSandbox::default() },
         None => request(repository, said)?,
@@ -93,8 +97,7 @@ pub(super) fn request(
     mut sandbox: SandboxRequest,
 ) -> Result<CreateSandbox, SandboxError> {
     let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
-    sandbox.workspace.folder = Some(repository.text().into());
-    sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
+    of_folder(repository, &mut sandbox);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
         sandbox.volumes.insert(volume.name, volume.inside);
     }
@@ -103,6 +106,11 @@ pub(super) fn request(
     }
     let profile = loaded.sandbox().profile.map(|profile| profile.value);
     Ok(CreateSandbox { key: Some(repository.key()), profile, sandbox, ..CreateSandbox::default() })
+}
+
+fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
+    sandbox.workspace.folder = Some(repository.text().into());
+    sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
 }
 
 /// What a person should know.

@@ -14,6 +14,7 @@ use std::path::Path;
 
 pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
     let repository = Repository::of(&workspace(options.folder)?, None)?;
+    repository.judge()?;
     let made = write_config(&repository.folder)?;
     let proposal = config::propose(&repository.folder)?;
     // Nobody but us had a hand in what was written just now.

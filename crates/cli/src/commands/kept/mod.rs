@@ -30,6 +30,7 @@ mod target;
 mod templates;
 mod volume;
 mod volumes;
+mod work;
 
 use crate::args::KeptCommand;
 use belljar_spec::SandboxError;

@@ -2,9 +2,11 @@
 
 use super::volume::{self, Volume};
 use belljar_engine::config::{self, EgressFlags};
+use belljar_engine::describe;
+use belljar_fleet::Key;
 use belljar_fleet::request::of_folder;
 use belljar_spec::git::BranchName;
-use belljar_spec::{SandboxError, VolumeName};
+use belljar_spec::{BackendChoice, BackendName, SandboxError, SandboxSpec, VolumeName};
 use std::path::{Path, PathBuf};
 
 /// A folder that is worked on, as it is or on a branch of its repository.
@@ -52,6 +54,25 @@ impl Repository {
             }
             None => here,
         })
+    }
+
+    /// Refuses a folder that no sandbox can work on, before anything is made for it.
+    pub(super) fn judge(&self) -> Result<(), SandboxError> {
+        Key::given(self.key()).map_err(|_| {
+            let message = format!("the path {:?} is too long, or no line of plain text", self.folder);
+            SandboxError::policy("workspace_name", message).hint("rename the folder")
+        })?;
+        // Without a wall everything of it is there that can be judged without one.
+        let spec = SandboxSpec {
+            backend: BackendChoice::Named(BackendName::Host),
+            workspace: Some(self.folder.clone()),
+            ..SandboxSpec::default()
+        };
+        match describe(&spec) {
+            Err(error) if error.code.starts_with("path_") => Err(error),
+            // Whatever else may be wrong is told when a sandbox is started.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Same key, same sandbox.

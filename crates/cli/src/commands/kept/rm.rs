@@ -3,6 +3,7 @@
 use super::daemon::client;
 use super::print_json;
 use super::target::Target;
+use super::work::Work;
 use crate::args::RmArgs;
 use crate::commands::block_on;
 use crate::failure::of_client;
@@ -20,28 +21,48 @@ pub(crate) fn rm(options: RmArgs) -> Result<u8, SandboxError> {
     let removed = block_on(async {
         let client = client();
         // All are found before one is touched.
-        let mut found: Vec<SandboxInfo> = Vec::new();
+        let mut found: Vec<(SandboxInfo, Work)> = Vec::new();
         for target in &targets {
             let info = target.find(&client).await?;
-            if info.state != State::Stopped && !options.force {
-                let message = format!("{} is {}", info.name, super::list::word(info.state));
-                return Err(SandboxError::policy("sandbox_in_use", message)
-                    .hint("`belljar stop` it first, or say `--force`"));
+            if found.iter().any(|(other, _)| other.name == info.name) {
+                continue;
             }
-            found.push(info);
+            let work = Work::of(&info)?;
+            if !options.force {
+                if let Some(lost) = &work.lost {
+                    return Err(lost.refusal(&info.name));
+                }
+                if info.state != State::Stopped {
+                    let message = format!("{} is {}", info.name, super::list::word(info.state));
+                    return Err(SandboxError::policy("sandbox_in_use", message)
+                        .hint("`belljar stop` it first, or say `--force`"));
+                }
+            }
+            found.push((info, work));
         }
-        found.dedup_by(|a, b| a.name == b.name);
-        for info in &found {
-            client.sandbox(&info.name).delete().await.map_err(of_client)?;
+        for (info, work) in &found {
+            let sandbox = client.sandbox(&info.name);
+            let gone = if options.force { sandbox.delete_anyway().await } else { sandbox.delete().await };
+            gone.map_err(of_client)?;
             if !options.json {
-                eprintln!("belljar: {} is gone", info.name);
+                say(info, work);
             }
         }
         Ok(found)
     })?;
     if options.json {
-        let names: Vec<&str> = removed.iter().map(|info| info.name.as_str()).collect();
+        let names: Vec<&str> = removed.iter().map(|(info, _)| info.name.as_str()).collect();
         return print_json(&json!({ "removed": names }));
     }
     Ok(0)
+}
+
+fn say(info: &SandboxInfo, work: &Work) {
+    match &work.lost {
+        Some(lost) => eprintln!("belljar: {} is gone, and with it {}", info.name, lost.words()),
+        None => eprintln!("belljar: {} is gone", info.name),
+    }
+    if work.stays {
+        eprintln!("belljar: commits on its branch that were never pushed stay: `belljar layers` shows them");
+    }
 }

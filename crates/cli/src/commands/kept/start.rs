@@ -20,6 +20,9 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
         None => Repository::here(branch)?,
     };
     let said = place.request()?;
+    if !repository.is_ready() {
+        repository.judge()?;
+    }
     shell_rc::prepare(&repository)?;
     block_on(async {
         let client = client();

@@ -1,5 +1,5 @@
 //! A command over a WebSocket: its output, and what is said to it, at the same time. Whoever reads slowly is slow alone, and whoever
-//! hangs up leaves the command running.
+//! hangs up leaves the command running, for as long as it is to go on alone.
 
 use super::command::{Command, Progress};
 use super::signal::signal;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, interval_at};
 
 /// Speaks with a client, from this cursor on, until the command ends or the client has gone.
 pub(super) async fn attend(socket: WebSocket, command: Arc<Command>, from: u64) {
+    let _attached = Attachment::of(&command);
     let (mut sink, mut stream) = socket.split();
     let (complain, complaints) = mpsc::channel(COMPLAINTS);
     tokio::select! {
@@ -24,6 +25,22 @@ pub(super) async fn attend(socket: WebSocket, command: Arc<Command>, from: u64) 
             let _ = sink.send(Message::Close(None)).await;
         }
         () = hear(&command, &mut stream, complain) => {}
+    }
+}
+
+/// Somebody who is attached: such a command is not alone.
+struct Attachment<'c>(&'c Command);
+
+impl Attachment<'_> {
+    fn of(command: &Command) -> Attachment<'_> {
+        command.attached.send_modify(|count| *count += 1);
+        Attachment(command)
+    }
+}
+
+impl Drop for Attachment<'_> {
+    fn drop(&mut self) {
+        self.0.attached.send_modify(|count| *count -= 1);
     }
 }
 

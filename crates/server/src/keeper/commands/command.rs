@@ -9,6 +9,7 @@ use belljar_spec::SandboxError;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// A command that runs or ran.
@@ -25,6 +26,10 @@ pub(crate) struct Command {
     progress: watch::Sender<Progress>,
     words: mpsc::Sender<Word>,
     stdin_open: AtomicBool,
+    /// How long it goes on without anybody.
+    pub(super) alone: Option<Duration>,
+    /// How many are attached to it.
+    pub(super) attached: watch::Sender<u32>,
     pub(super) abort: Notify,
 }
 
@@ -60,6 +65,8 @@ pub(super) struct Terms {
     pub(super) kept: u64,
     /// How much of each stream an answer may have.
     pub(super) collected: u64,
+    /// How long it goes on without anybody.
+    pub(super) alone: Option<Duration>,
 }
 
 impl Command {
@@ -76,6 +83,8 @@ impl Command {
             progress: watch::Sender::default(),
             words,
             stdin_open: AtomicBool::new(terms.stdin_open),
+            alone: terms.alone,
+            attached: watch::Sender::new(0),
             abort: Notify::new(),
         };
         (Arc::new(command), heard)
@@ -192,25 +201,42 @@ impl Command {
     }
 }
 
+/// The words of a command as they are remembered: a thousand commands may have ended, and a line is long enough for people.
+fn remembered(argv: Vec<String>) -> Vec<String> {
+    if argv.iter().map(String::len).sum::<usize>() <= REMEMBERED {
+        return argv;
+    }
+    let mut left = REMEMBERED;
+    let mut kept = Vec::new();
+    for mut word in argv {
+        if word.len() > left {
+            word.truncate(word.floor_char_boundary(left));
+            word.push('\u{2026}');
+            word.shrink_to_fit();
+            kept.push(word);
+            break;
+        }
+        left -= word.len();
+        kept.push(word);
+    }
+    kept
+}
+
+/// More than any command that somebody typed.
+const REMEMBERED: usize = 16 * 1024;
 /// How many pieces of standard input may wait for a command that reads slowly.
 const WORDS: usize = 2;
 
-/// The words as they are told of, cut where they are long: a thousand commands are remembered.
-fn remembered(mut argv: Vec<String>) -> Vec<String> {
-    let mut room = MOST_WORDS;
-    for at in 0..argv.len() {
-        let word = &mut argv[at];
-        if word.len() > room {
-            word.truncate(word.floor_char_boundary(room));
-            word.push('…');
-            argv.truncate(at + 1);
-            break;
-        }
-        room -= word.len();
-    }
-    argv.shrink_to_fit();
-    argv
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Bytes of a command's words that are told.
-const MOST_WORDS: usize = 4096;
+    #[test]
+    fn long_words_are_remembered_in_part() {
+        let short = vec!["echo".to_string(), "x".repeat(100)];
+        assert_eq!(remembered(short.clone()), short);
+        let long = remembered(vec!["echo".into(), "\u{fc}".repeat(1 << 20), "never".into()]);
+        assert_eq!(long.len(), 2);
+        assert!(long[1].len() <= REMEMBERED + 3 && long[1].ends_with('\u{2026}'));
+    }
+}

@@ -11,12 +11,12 @@ use crate::keeper::Kept;
 use crate::keeper::kept::GONE;
 use belljar_api::{ApiError, CommandResult, StreamName};
 use belljar_engine::{ExecOutput, Input, Inputs, Output, Running, Sandbox};
-use belljar_spec::{LimitHit, SandboxError};
+use belljar_spec::{Limit, LimitHit, Origin, SandboxError};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// What a command is started with.
 pub(super) struct Start {
@@ -50,17 +50,19 @@ async fn follow(
     start: Start,
     words: mpsc::Receiver<Word>,
 ) -> Result<CommandResult, SandboxError> {
-    let time = start.command.timeout.unwrap_or(sandbox.limits().wall_time.value).min(FOR_EVER);
+    let time = time_of(start.command.timeout, sandbox.limits().wall_time);
     let deadline = Instant::now() + time;
     let Running { mut events, inputs } = sandbox.spawn(&start.command).await?;
     let killed = Notify::new();
     let mut speaking = std::pin::pin!(speak(inputs, start, words, &killed));
     let (mut timed_out, mut aborted) = (false, false);
     let mut last_word = None;
+    let mut alone = std::pin::pin!(alone(command));
     let ended = loop {
         let output = tokio::select! {
             biased;
             () = command.abort.notified(), if last_word.is_none() => { aborted = true; None }
+            () = &mut alone, if last_word.is_none() => { aborted = true; None }
             () = sleep_until(last_word.unwrap_or(deadline)) => {
                 if last_word.is_some() {
                     return Err(deaf());
@@ -83,6 +85,28 @@ async fn follow(
         }
     };
     Ok(result(ended, command.log().is_truncated(), timed_out, aborted))
+}
+
+/// Ready when nobody was attached for as long as it goes on without anybody.
+async fn alone(command: &Command) {
+    let Some(patience) = command.alone else { return pending().await };
+    let mut attached = command.attached.subscribe();
+    loop {
+        if *attached.borrow_and_update() > 0 {
+            let _ = attached.changed().await;
+        } else if timeout(patience, attached.changed()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// How long it may run: as long as it asks for, but no longer than the sandbox was made for, if that was said.
+fn time_of(asked: Option<Duration>, limit: Limit<Duration>) -> Duration {
+    let time = match (asked, limit.origin) {
+        (Some(asked), Origin::Asked) => asked.min(limit.value),
+        (asked, _) => asked.unwrap_or(limit.value),
+    };
+    time.min(FOR_EVER)
 }
 
 /// Says everything that is to be said, until it is to be killed. Never ends: whoever drops this kills the command.
@@ -143,13 +167,22 @@ fn result(ended: ExecOutput, truncated: bool, timed_out: bool, aborted: bool) ->
 fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResult {
     let log = command.log();
     let sandbox_gone = matches!(error.code, "guest_gone" | "disposed" | "guest_deaf");
+    let aborted = closing && sandbox_gone;
+    let stopped = stopped();
+    let error = if aborted { &stopped } else { error };
     CommandResult {
-        aborted: closing && sandbox_gone,
+        aborted,
         output_truncated: log.is_truncated(),
         not_started: (!sandbox_gone).then(|| error.message.clone()),
         error: Some(ApiError::from(error)),
         ..CommandResult::default()
     }
+}
+
+/// Somebody wanted it so: nothing is wrong.
+fn stopped() -> SandboxError {
+    SandboxError::unavailable("sandbox_stopped", "the sandbox was stopped, and all its commands with it")
+        .hint("`belljar start` starts it again")
 }
 
 fn deaf() -> SandboxError {
@@ -161,3 +194,19 @@ fn deaf() -> SandboxError {
 const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// How long the guest may take to kill a tree.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_runs_longer_than_its_sandbox_allows() {
+        let second = Duration::from_secs;
+        let asked = Limit { value: second(2), origin: Origin::Asked };
+        assert_eq!(time_of(Some(second(30)), asked), second(2));
+        assert_eq!(time_of(Some(second(1)), asked), second(1));
+        assert_eq!(time_of(None, asked), second(2));
+        let usual = Limit { value: second(600), origin: Origin::Default };
+        assert_eq!(time_of(Some(second(3600)), usual), second(3600), "what nobody said is no ceiling");
+    }
+}

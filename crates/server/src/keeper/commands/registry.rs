@@ -109,7 +109,7 @@ impl Registry {
         }
     }
 
-    /// The sandbox is about to end, and all of them with it.
+    /// The sandbox is about to end because somebody wants it so, and all of them with it.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }

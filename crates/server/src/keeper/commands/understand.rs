@@ -33,11 +33,7 @@ pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms,
         }
         other => other.map(|size| WindowSize { rows: size.rows, cols: size.cols }),
     };
-    command.timeout = match asked.timeout_s {
-        Some(seconds @ 1..=A_YEAR) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(invalid(format!("`timeout_s` must be from 1 to {A_YEAR}"))),
-        None => None,
-    };
+    command.timeout = time("timeout_s", asked.timeout_s)?;
     command.max_output = asked.max_output.map(ByteSize::bytes);
     let stdin = match (asked.stdin, asked.stdin_base64) {
         (Some(_), Some(_)) => return Err(invalid("a command has `stdin` or `stdin_base64`, not both")),
@@ -55,8 +51,17 @@ pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms,
         // Nobody keeps more than the sandbox may write.
         kept: asked.max_output.unwrap_or(limit).min(limit),
         collected: asked.max_output.unwrap_or(usual).min(limit),
+        alone: time("alone_s", asked.alone_s)?,
     };
     Ok((terms, Start { command, stdin, stdin_open: asked.stdin_open }))
+}
+
+fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, SandboxError> {
+    match seconds {
+        Some(seconds @ 1..=A_YEAR) => Ok(Some(Duration::from_secs(seconds))),
+        Some(_) => Err(invalid(format!("`{field}` must be from 1 to {A_YEAR}"))),
+        None => Ok(None),
+    }
 }
 
 fn invalid(message: impl Into<String>) -> SandboxError {
@@ -98,6 +103,7 @@ mod tests {
             ),
             ("rows", StartCommand { argv: argv(), terminal: Some(zero), ..Default::default() }),
             ("no time", StartCommand { argv: argv(), timeout_s: Some(0), ..Default::default() }),
+            ("alone for no time", StartCommand { argv: argv(), alone_s: Some(0), ..Default::default() }),
             ("much time", StartCommand { argv: argv(), timeout_s: Some(u64::MAX), ..Default::default() }),
             ("base64", StartCommand { argv: argv(), stdin_base64: Some("%".into()), ..Default::default() }),
         ];

@@ -1,0 +1,93 @@
+//! What a sandbox changed beside its folder: what goes with it when it is taken away, and what stays.
+
+use belljar_api::SandboxInfo;
+use belljar_engine::layer::Layers;
+use belljar_engine::{clone, kept_work, shelf};
+use belljar_spec::SandboxError;
+use std::path::Path;
+
+/// The work of a sandbox that is not where it belongs yet.
+#[derive(Default)]
+pub(super) struct Work {
+    /// What would be lost.
+    pub(super) lost: Option<Lost>,
+    /// Commits on a branch's worktree, which outlives the sandbox, that were never pushed.
+    pub(super) stays: bool,
+}
+
+/// Work that goes with its sandbox.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Files of a layer; not known how many where that cannot be told.
+    Changes { layer: String, files: Option<usize> },
+    /// Commits of a clone.
+    Commits { clone: String },
+}
+
+impl Work {
+    pub(super) fn of(info: &SandboxInfo) -> Result<Work, SandboxError> {
+        let state = belljar_audit::state_directory()?;
+        Ok(Work { lost: lost(&state, &info.name)?, stays: stays(&state, info)? })
+    }
+}
+
+impl Lost {
+    pub(super) fn words(&self) -> String {
+        match self {
+            Lost::Changes { files: Some(1), .. } => "1 change that is not in its folder".into(),
+            Lost::Changes { files: Some(files), .. } => format!("{files} changes that are not in its folder"),
+            Lost::Changes { files: None, .. } => {
+                "changes that are not in its folder, and that cannot be counted".into()
+            }
+            Lost::Commits { .. } => "commits that were never pushed".into(),
+        }
+    }
+
+    /// Refuses to throw it away unasked.
+    pub(super) fn refusal(&self, name: &str) -> SandboxError {
+        let hint = match self {
+            Lost::Changes { layer, .. } => format!(
+                "`belljar diff {layer}` shows them, `belljar apply {layer}` takes them over once it is \
+                 stopped, `belljar rm --force` throws them away"
+            ),
+            Lost::Commits { clone } => {
+                format!(
+                    "push them from inside (its clone is {clone}), or `belljar rm --force` throws them away"
+                )
+            }
+        };
+        SandboxError::policy("work_unsaved", format!("{name} has {}", self.words())).hint(hint)
+    }
+}
+
+fn lost(state: &Path, name: &str) -> Result<Option<Lost>, SandboxError> {
+    let id = kept_work(name).to_string();
+    if let Some(layer) = Layers::at(state).beginning(&id)?.into_iter().next() {
+        // Where the folder is gone nobody can say what is new.
+        let files = layer.summary().ok().map(|summary| summary.files());
+        return Ok((files != Some(0)).then_some(Lost::Changes { layer: id, files }));
+    }
+    if !state.join("clones").join(&id).exists() {
+        return Ok(None);
+    }
+    let unpushed = clone::list(state)?.into_iter().any(|clone| clone.id == id && clone.unpushed);
+    Ok(unpushed.then_some(Lost::Commits { clone: id }))
+}
+
+/// Of a folder's branch, which its key names.
+fn stays(state: &Path, info: &SandboxInfo) -> Result<bool, SandboxError> {
+    let Some(folder) = &info.folder else { return Ok(false) };
+    let branch = info.key.strip_prefix("repo:").and_then(|key| key.strip_prefix(folder.as_str()));
+    let Some(branch) = branch.and_then(|rest| rest.strip_prefix('@')) else { return Ok(false) };
+    if !state.join("shelf").exists() {
+        return Ok(false);
+    }
+    let ours =
+        |one: &shelf::Shelved| one.branch == branch && Path::new(folder).starts_with(host_of(&one.host));
+    Ok(shelf::list(state)?.iter().any(|one| ours(one) && one.commit.is_some() && !one.on_host))
+}
+
+/// A git directory in a folder is that folder's.
+fn host_of(git: &Path) -> &Path {
+    if git.ends_with(".git") { git.parent().unwrap_or(git) } else { git }
+}

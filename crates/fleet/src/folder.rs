@@ -1,0 +1,37 @@
+//! Which folder a sandbox works on. A path can come to mean another one while a sandbox lives, which goes on with the old one: a
+//! clone that is made anew, a folder that is moved away.
+
+use belljar_spec::SandboxError;
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A folder, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FolderId {
+    /// Of the folder that is at this path now.
+    pub fn of(path: impl AsRef<Path>) -> Option<FolderId> {
+        let found = path.as_ref().metadata().ok()?;
+        Some(FolderId { device: found.dev(), inode: found.ino() })
+    }
+
+    /// Refuses to go on as if a folder were still the one at this path.
+    pub(crate) fn must_be_at(self, path: &str) -> Result<(), SandboxError> {
+        let message = match FolderId::of(path) {
+            Some(now) if now == self => return Ok(()),
+            Some(_) => {
+                format!(
+                    "`{path}` is another folder than when its sandbox started, which works on the old one"
+                )
+            }
+            None => format!("`{path}` is not there any more, and its sandbox works on what it was"),
+        };
+        Err(SandboxError::policy("folder_replaced", message)
+            .hint("`belljar stop` the sandbox, then try again: it starts with the folder that is there"))
+    }
+}

@@ -1,0 +1,82 @@
+//! Sandboxes on disk that are not understood: of another version, or damaged. They are told of as far as they can be read, and
+//! nothing is done with them but what a person asks for.
+
+use crate::fleet::{Fleet, may_use};
+use crate::keeper::Stop;
+use crate::permission::{OWNER, Permission};
+use crate::place::Place;
+use crate::registry::Entry;
+use crate::task::end_of;
+use belljar_api::{SandboxInfo, State};
+use belljar_spec::SandboxError;
+use serde_json::Value;
+
+impl Fleet {
+    /// All that the caller may know of, by name; what is not understood has no entry.
+    pub(crate) fn all(&self, caller: &dyn Permission) -> Vec<(SandboxInfo, Option<Entry>)> {
+        let known = self.registry.entries().into_iter().filter(|entry| may_use(entry, caller).is_ok());
+        let mut all: Vec<_> = known.map(|entry| (entry.door.info(), Some(entry))).collect();
+        if caller.grant() == OWNER {
+            all.extend(self.not_understood().into_iter().map(|info| (info, None)));
+            all.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        }
+        all
+    }
+
+    /// Takes a sandbox away, also one that is not understood: who keeps it is ended, its place is removed. Only the person whose machine it
+    /// is can tell whether that is right.
+    pub async fn delete_anyway(&self, name: &str, caller: &dyn Permission) -> Result<(), SandboxError> {
+        if caller.grant() != OWNER || !self.registry.unknown().iter().any(|(unknown, _)| unknown == name) {
+            return self.delete(name, caller).await;
+        }
+        let place = self.registry.ground.place(name);
+        end_of(&*self.world.keepers, place, None, Stop::Wipe, true).await?;
+        self.registry.forget_unknown(name);
+        Ok(())
+    }
+
+    /// What is on disk and not understood, as far as it can be told.
+    pub(crate) fn not_understood(&self) -> Vec<SandboxInfo> {
+        let all = self.registry.unknown().into_iter();
+        all.map(|(name, error)| info(&name, &self.registry.ground.place(&name), &error)).collect()
+    }
+}
+
+/// What can be told of one.
+fn info(name: &str, place: &Place, error: &SandboxError) -> SandboxInfo {
+    let record: Value = std::fs::read(place.record())
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let text = |field: &Value| field.as_str().map(String::from);
+    // Who holds the lock is alive, whatever the record says.
+    let alive = matches!(place.hold(), Ok(None));
+    SandboxInfo {
+        name: name.into(),
+        key: text(&record["key"]).unwrap_or_else(|| name.into()),
+        state: if alive { State::Live } else { State::Stopped },
+        persistent: record["persistent"].as_bool().unwrap_or(true),
+        owner: text(&record["owner"]).unwrap_or_else(|| "unknown".into()),
+        profile: text(&record["profile"]).unwrap_or_else(|| "unknown".into()),
+        backend: None,
+        assurance: None,
+        id: None,
+        folder: text(&record["sandbox"]["workspace"]["folder"]),
+        workspace: None,
+        egress: "unknown".into(),
+        ports: Vec::new(),
+        leases: Vec::new(),
+        commands: 0,
+        created_ms: record["created_ms"].as_i64().unwrap_or_else(|| made_ms(place)),
+        started_ms: None,
+        ends_ms: None,
+        fault: Some(error.message.clone()),
+    }
+}
+
+/// When its directory last changed, since nobody knows better.
+fn made_ms(place: &Place) -> i64 {
+    let changed = place.directory().metadata().and_then(|found| found.modified()).ok();
+    let since = changed.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or_default()
+}

@@ -89,8 +89,24 @@ fn no_request_makes_the_daemon_fail_or_hang() {
 /// Names that are really there, else most requests end at the first door; and no request for what has no end.
 fn parameters(name: &str) -> String {
     format!(
-        "[parameters]\n\"path.name\" = [\"{name}\"]\n\"path.command\" = [\"cmd_1\", \"cmd_2\", \"cmd_3\", \"cmd_40\", \"x\"]\n\
-         \"path.port\" = [8080, 8081]\n\"path.id\" = [\"claude\", \"nobody\"]\n\"query.follow\" = [false]\n\"query.timeout_s\" = [0, 1]\n"
+        r#"
+        [dictionaries]
+        commands.values = ["cmd_1", "cmd_2", "cmd_3", "cmd_4", "cmd_40", "x"]
+        paths.values = ["file", "folder", ".", "/tmp/folder", "/etc/passwd", "nothing", "../..", ""]
+        lines.values = ["true", "echo hello", "cat; exit 3", "kill -9 $$", "nothing-like-that"]
+        words.values = ["true", "cat", "/bin/sh", "", "a\u0000b"]
+
+        [parameters]
+        "path.name" = "{name}"
+        "path.id" = "claude"
+        "path.port" = 8080
+        "path.command" = {{ dictionary = "commands", probability = 0.9 }}
+        "query.path" = {{ dictionary = "paths", probability = 0.7 }}
+        "query.follow" = false
+        "query.timeout_s" = 1
+        "body.shell" = {{ dictionary = "lines", probability = 0.5 }}
+        "body.argv[*]" = {{ dictionary = "words", probability = 0.5 }}
+        "#
     )
 }
 

@@ -116,6 +116,10 @@ async fn forward(
     let mut terminations = caught(SignalKind::terminate());
     let mut hangups = caught(SignalKind::hangup());
     let mut resizes = has_terminal.then(|| caught(SignalKind::window_change())).flatten();
+    // It may have changed since the command was started, and will not be told again.
+    if let Some(size) = terminal_size().filter(|_| has_terminal) {
+        let _ = input.resize(Terminal { rows: size.rows, cols: size.cols }).await;
+    }
     let keyboard = HostStream::stdin();
     let mut open = true;
     let mut warned = false;

@@ -13,11 +13,11 @@ fn folder() -> tempfile::TempDir {
 fn a_sandbox_is_shown_without_being_made() {
     let folder = folder();
     let shown =
-        run(folder.path(), ["show-run", "--backend", "native", "--egress", "none", "--memory", "64m"]);
+        run(folder.path(), ["show-run", "--backend", "native", "--egress", "none", "--open-files", "512"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);
     let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("one JSON object");
     assert_eq!((&shown["backend"], &shown["egress"]["mode"]), (&"native".into(), &"none".into()));
-    assert_eq!(shown["limits"]["memory"], 64 << 20);
+    assert_eq!(shown["limits"]["open_files"], 512);
     assert!(shown["steps"][0]["step"].is_string());
     let refused = run(folder.path(), ["show-run", "--backend", "native", "--command-line"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (125, ""));

@@ -153,9 +153,13 @@ fn steady_line(line: &str) -> String {
     let indent = line.len() - line.trim_start().len();
     let words = line.split_whitespace().map(|word| {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if let Some(at) = word.find("bj-repo-") {
+        if let Some(at) = word.find("bj-") {
             let end = word[at..].find(|c| !plain(c)).map_or(word.len(), |end| at + end);
-            return format!("{}[name]{}", &word[..at], &word[end..]);
+            // Long folders are cut in front; the digest at the end makes it a name.
+            let digest = word[at..end].rsplit('-').next().unwrap_or_default();
+            if digest.len() == 12 && digest.chars().all(|c| c.is_ascii_hexdigit()) {
+                return format!("{}[name]{}", &word[..at], &word[end..]);
+            }
         }
         if let Some((name, rest)) = word.rsplit_once('.')
             && let Some(digest) = rest.get(..12)

@@ -129,7 +129,7 @@ impl Program {
 
     fn all(&mut self, conditions: &[Condition], yes: Place, no: Place) -> Place {
         conditions.iter().rev().fold(yes, |yes, condition| {
-            let value = condition.value;
+            let (value, argument) = (condition.value, ARGUMENTS + 8 * u32::from(condition.arg));
             let compare = match condition.operator {
                 Operator::Equal => self.test(EQUAL, value, yes, no),
                 Operator::NotEqual => self.test(EQUAL, value, no, yes),
@@ -137,8 +137,14 @@ impl Program {
                     let test = self.test(EQUAL, value, yes, no);
                     self.step(AND, mask, test)
                 }
+                Operator::Null => {
+                    let lower = self.test(EQUAL, 0, yes, no);
+                    let lower = self.step(LOAD, argument, lower);
+                    let upper = self.test(EQUAL, 0, lower, no);
+                    return self.step(LOAD, argument + 4, upper);
+                }
             };
-            self.step(LOAD, ARGUMENTS + 8 * u32::from(condition.arg), compare)
+            self.step(LOAD, argument, compare)
         })
     }
 

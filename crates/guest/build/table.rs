@@ -49,7 +49,7 @@ impl Arch {
 /// A line of the table.
 pub(crate) struct Row {
     line: usize,
-    name: String,
+    pub(crate) name: String,
     numbers: Vec<(Arch, u32)>,
     pub(crate) decision: Decision,
     /// All have to hold; none means always.
@@ -83,7 +83,7 @@ pub(crate) enum Decision {
     Plain,
 }
 
-/// A comparison of an argument's lower 32 bits.
+/// A comparison of an argument's lower 32 bits, or of a whole pointer.
 pub(crate) struct Condition {
     pub(crate) arg: u8,
     pub(crate) operator: Operator,
@@ -95,6 +95,8 @@ pub(crate) enum Operator {
     Equal,
     NotEqual,
     MaskedEqual(u32),
+    /// A pointer to nothing: all 64 bits.
+    Null,
 }
 
 pub(crate) fn parse(text: &str) -> Result<Vec<Row>, Vec<String>> {
@@ -156,12 +158,13 @@ fn parse_row(line: usize, content: &str) -> Result<Row, String> {
     Ok(Row { line, name: name.to_owned(), numbers, decision, conditions })
 }
 
-/// `argN == V`, `argN != V` or `argN & MASK == V`.
+/// `argN == V`, `argN != V`, `argN & MASK == V` or `argN is null`.
 fn parse_condition(text: &str) -> Result<Condition, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (arg, operator, value) = match words.as_slice() {
         [arg, "==", value] => (arg, Operator::Equal, value),
         [arg, "!=", value] => (arg, Operator::NotEqual, value),
+        [arg, "is", "null"] => (arg, Operator::Null, &"0"),
         [arg, "&", mask, "==", value] => (arg, Operator::MaskedEqual(parse_number(mask)?), value),
         _ => return Err(format!("cannot read condition `{}`", text.trim())),
     };

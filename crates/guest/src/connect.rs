@@ -3,13 +3,15 @@
 
 use crate::stream::{Stream, fault};
 use belljar_sys::passing;
+use belljar_sys::rustix::buffer::spare_capacity;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
-use belljar_sys::rustix::fd::{AsFd, OwnedFd};
-use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read};
 use belljar_sys::rustix::net::{
-    AddressFamily, SocketFlags, SocketType, connect, getpeername, getsockname, socket_with, sockopt,
+    AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, connect, getpeername, getsockname, send,
+    shutdown, socket_with, sockopt,
 };
-use belljar_wire::frame::{Tag, encode};
+use belljar_wire::frame::{CHUNK, Tag, encode};
 use belljar_wire::message::{self, Catch, Caught, Intake, IntakeReport, Reply, Step};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,8 +33,12 @@ impl Ports {
                         .get_or_insert_default()
                         .extend(intake.iter().flat_map(|intake| listening(intake, report)));
                 }
-                Step::OpenIntake(intake) => {
+                Step::OpenIntake(intake) | Step::RelayIntake(intake) => {
                     reserved.get_or_insert_default().extend(listening(intake, report))
+                }
+                Step::NetworkIsReady { intake, report } => {
+                    let listening = intake.iter().flat_map(|intake| listening(intake, report.as_ref()));
+                    reserved.get_or_insert_default().extend(listening);
                 }
                 _ => {}
             }
@@ -60,9 +66,13 @@ fn listening(intake: &Intake, report: Option<&IntakeReport>) -> Vec<u16> {
     ports
 }
 
-/// Connects and hands the connection over.
-pub(crate) fn answer(ports: &Ports, port: u16, stream: &mut Stream) -> io::Result<()> {
+/// Connects and hands the connection over; or, where none can be handed over, lets the stream become it.
+pub(crate) fn answer(ports: &Ports, port: u16, stream: &mut Stream, handover: Handover) -> io::Result<()> {
     match ports.check(port).and_then(|()| dial(port, stream)) {
+        Ok(socket) if handover == Handover::Impossible => {
+            stream.send_message(&Reply::Opened)?;
+            join(stream.as_fd(), socket.as_fd())
+        }
         Ok(socket) => {
             let mut frame = Vec::new();
             encode(Tag::Message, &message::encode(&Reply::Opened), &mut frame);
@@ -70,6 +80,80 @@ pub(crate) fn answer(ports: &Ports, port: u16, stream: &mut Stream) -> io::Resul
             Ok(())
         }
         Err(errno) => stream.send_message(&Reply::Failed(fault(format!("connect to port {port}"), errno))),
+    }
+}
+
+/// Whether the host can be given descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handover {
+    Possible,
+    Impossible,
+}
+
+/// Moves bytes both ways until both sides have said all, or one is gone.
+fn join(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<()> {
+    let mut ways = [Way::new(one, other), Way::new(other, one)];
+    ioctl_fionbio(one, true)?;
+    ioctl_fionbio(other, true)?;
+    while ways.iter().any(|way| !way.is_over) {
+        let mut waiting: Vec<PollFd<'_>> = ways.iter().map(Way::waits_for).collect();
+        match poll(&mut waiting, None) {
+            Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        let ready = [0, 1].map(|way| !waiting[way].revents().is_empty());
+        for (way, _) in ways.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            way.advance()?;
+        }
+    }
+    Ok(())
+}
+
+/// One direction of two sockets that are joined.
+struct Way<'s> {
+    from: BorrowedFd<'s>,
+    to: BorrowedFd<'s>,
+    waiting: Vec<u8>,
+    is_over: bool,
+}
+
+impl<'s> Way<'s> {
+    fn new(from: BorrowedFd<'s>, to: BorrowedFd<'s>) -> Way<'s> {
+        Way { from, to, waiting: Vec::new(), is_over: false }
+    }
+
+    fn waits_for(&self) -> PollFd<'s> {
+        match (self.is_over, self.waiting.is_empty()) {
+            // Who has said all may still listen. Gone for good, it ends what is under way to it.
+            (true, _) => PollFd::from_borrowed_fd(self.from, PollFlags::empty()),
+            (false, true) => PollFd::from_borrowed_fd(self.from, PollFlags::IN),
+            (false, false) => PollFd::from_borrowed_fd(self.to, PollFlags::OUT),
+        }
+    }
+
+    fn advance(&mut self) -> io::Result<()> {
+        if self.is_over {
+            // Nothing was waited for: it can only be gone.
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.waiting.is_empty() {
+            self.waiting.reserve(CHUNK);
+            match read(self.from, spare_capacity(&mut self.waiting)) {
+                Ok(0) => {
+                    self.is_over = true;
+                    return Ok(shutdown(self.to, Shutdown::Write)?);
+                }
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        match send(self.to, &self.waiting, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(length) => drop(self.waiting.drain(..length)),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
     }
 }
 

@@ -31,9 +31,7 @@ pub(crate) fn run(
     };
     started();
     match outcome {
-        Ok((supervised, ends)) => {
-            Relay::new(stream, supervised, ends, world.place.is_private(), watch)?.run()
-        }
+        Ok((running, ends)) => Relay::new(stream, running, ends, world.place.is_private(), watch)?.run(),
         // It was killed before it could say anything: by what it started.
         Err(fault) if fault.errno == Errno::CHILD.raw_os_error() => {
             tree::kill_below_us();
@@ -41,6 +39,12 @@ pub(crate) fn run(
         }
         Err(fault) => stream.send_message(&ExecEvent::NotStarted(fault)),
     }
+}
+
+/// A command, and how all that descends from it is found.
+pub(crate) struct Running {
+    pub(crate) supervised: Supervised,
+    pub(crate) mark: Option<u64>,
 }
 
 /// Our ends of a command's standard streams.
@@ -51,7 +55,7 @@ pub(crate) struct Ends {
     pub(crate) terminal: Option<OwnedFd>,
 }
 
-fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
+fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
     let program = request.argv.first().ok_or_else(|| fault("run an empty command", Errno::INVAL))?;
     let name = String::from_utf8_lossy(&program.0);
     let strings = |list: &mut dyn Iterator<Item = Vec<u8>>| -> Result<Vec<CString>, Fault> {
@@ -73,6 +77,7 @@ fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
         Pid::INIT => None,
         us => Some(pidfd_open(us, PidfdFlags::empty()).map_err(doing)?),
     };
+    let mark = tree::new_mark();
     let command = Command {
         candidates: &candidates,
         argv: &argv,
@@ -81,11 +86,12 @@ fn start(world: &World, request: &Exec) -> Result<(Supervised, Ends), Fault> {
         stdio: streams.theirs(),
         terminal: streams.terminal(),
         limits: &world.limits,
+        mark,
         keeper: us.as_ref().map(|us| Keeper { process: us.as_fd(), then: &orphaned }),
     };
     let supervised = spawn_supervised(&command).map_err(doing)?;
     let ends = streams.into_ours().map_err(doing)?;
-    Ok((supervised, ends))
+    Ok((Running { supervised, mark }, ends))
 }
 
 /// The kernel's numbers as its names: asm-generic/resource.h.

@@ -1,6 +1,6 @@
 //! The guest: process 1 of every sandbox, whatever the wall.
 //!
-//! It gets one descriptor, the door (3). Through the door come streams: the first carries the setup, which is
+//! It gets one descriptor, the door (3), or where a wall hands out none, the place of a socket to knock at. Through the door come streams: the first carries the setup, which is
 //! carried out, sealed and answered; every later one carries one request and gets a thread of its own. Threads
 //! of process 1 cannot be signalled from inside, and nothing here is dumpable. When the door closes, the host is
 //! gone, and so are we and everything we started. Where we are not process 1 and somebody kills us, the supervisors of
@@ -17,6 +17,7 @@ mod exec;
 mod files;
 mod guard;
 mod intake;
+mod muxed;
 mod pause;
 mod reap;
 mod relay;

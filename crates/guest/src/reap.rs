@@ -10,6 +10,7 @@
 //! somebody's.
 
 use belljar_sys::launch::inherited;
+use belljar_sys::mount::{UnmountFlags, unmount};
 use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unlinkat};
@@ -26,16 +27,25 @@ pub(crate) fn is_wanted() -> bool {
 
 /// Takes away all that the notes say.
 pub(crate) fn run() -> ExitCode {
-    let notes: Vec<String> = std::env::args().skip(2).collect();
-    match reap(&notes) {
+    let (stage, notes): (Vec<String>, Vec<String>) =
+        std::env::args().skip(2).partition(|word| word.starts_with('/'));
+    match strike(&stage).and_then(|()| reap(&notes)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn reap(notes: &[String]) -> Result<(), Errno> {
+/// Takes away what was put together on the host for a container that never came: it lies over what the notes name.
+fn strike(stage: &[String]) -> Result<(), Errno> {
     // No folder is kept busy by us.
     chdir("/")?;
+    for place in stage {
+        while unmount(place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+    }
+    Ok(())
+}
+
+fn reap(notes: &[String]) -> Result<(), Errno> {
     let mut given = inherited(1 + 2 * notes.len()).into_iter();
     let directory = given.next().ok_or(Errno::BADF)?;
     for name in notes {
@@ -74,5 +84,5 @@ fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
     Ok(is_all)
 }
 
-/// The word for this life. The names of notes follow.
+/// The word for this life. Places of a stage follow, which are absolute paths, and the names of notes, which are not.
 const REAP: &str = "reap";

@@ -9,7 +9,7 @@
 //!    \--supervisor killed from inside--> everything killed, said so, done
 //! ```
 
-use crate::exec::Ends;
+use crate::exec::{Ends, Running};
 use crate::stream::Stream;
 use crate::tree;
 use belljar_sys::rustix::buffer::spare_capacity;
@@ -45,9 +45,12 @@ impl Output {
 pub(crate) struct Relay<'w> {
     socket: OwnedFd,
     reader: FrameReader,
+    /// Ready when the host has closed its direction, where the socket itself does not say so.
+    alarm: Option<OwnedFd>,
     /// Bytes on their way to the host.
     leaving: Vec<u8>,
     supervised: Supervised,
+    mark: Option<u64>,
     terminal: Option<OwnedFd>,
     outputs: Vec<Output>,
     stdin: Option<OwnedFd>,
@@ -79,21 +82,24 @@ enum State {
 impl<'w> Relay<'w> {
     pub(crate) fn new(
         stream: Stream,
-        supervised: Supervised,
+        running: Running,
         ends: Ends,
         private: bool,
         watch: Watch<'w>,
     ) -> io::Result<Relay<'w>> {
-        let (socket, reader) = stream.into_parts();
+        let (socket, reader, alarm) = stream.into_parts();
         let Ends { stdin, outputs, terminal } = ends;
+        let Running { supervised, mark } = running;
         for fd in outputs.iter().map(|output| &output.pipe).chain([&socket, &stdin]) {
             ioctl_fionbio(fd, true)?;
         }
         Ok(Relay {
             socket,
             reader,
+            alarm,
             leaving: Vec::new(),
             supervised,
+            mark,
             terminal,
             outputs,
             stdin: Some(stdin),
@@ -159,6 +165,10 @@ impl<'w> Relay<'w> {
         }
         let door_at = fds.len();
         fds.push(PollFd::new(&self.watch.door, PollFlags::IN));
+        let alarm_at = fds.len();
+        if let (Some(alarm), true) = (&self.alarm, self.host_open) {
+            fds.push(PollFd::new(alarm, PollFlags::IN));
+        }
         if !matches!(self.state, State::Running) {
             // The end of the status pipe is known; only the rest matters, and all of that is at hand.
             fds[0] = PollFd::new(&self.supervised.status, PollFlags::empty());
@@ -169,6 +179,7 @@ impl<'w> Relay<'w> {
         let happened = |index: usize| fds.get(index).map_or(PollFlags::empty(), PollFd::revents);
         Ok(Ready {
             door: !happened(door_at).is_empty(),
+            alarm: !happened(alarm_at).is_empty(),
             status: matches!(self.state, State::Running) && !happened(0).is_empty(),
             socket: if socket_matters { happened(1) } else { PollFlags::empty() },
             stdin: stdin_at < outputs_at && !happened(stdin_at).is_empty(),
@@ -186,7 +197,7 @@ impl<'w> Relay<'w> {
         if ready.socket.contains(PollFlags::OUT) {
             self.flush()?;
         }
-        if ready.socket.contains(PollFlags::RDHUP) && self.host_open {
+        if (ready.socket.contains(PollFlags::RDHUP) || ready.alarm) && self.host_open {
             self.host_open = false;
             self.kill_tree();
         } else if ready.socket.contains(PollFlags::IN) {
@@ -246,6 +257,10 @@ impl<'w> Relay<'w> {
             Some(ExecControl::Resize(size)) => {
                 if let Some(terminal) = &self.terminal {
                     let _ = terminal::set_size(terminal, size.rows, size.cols);
+                    // gVisor tells nobody. Who does not ask for this signal does not get it.
+                    if let (Some(mark), Some(root)) = (self.mark, Pid::from_raw(self.supervised.supervisor)) {
+                        tree::signal_tree(root, mark, Signal::WINCH);
+                    }
                 }
             }
             Some(ExecControl::Signal(number)) => {
@@ -372,13 +387,14 @@ impl<'w> Relay<'w> {
 
     fn kill_tree(&self) {
         if let Some(supervisor) = Pid::from_raw(self.supervised.supervisor) {
-            tree::kill_tree(supervisor);
+            tree::kill_tree(supervisor, self.mark);
         }
     }
 }
 
 struct Ready {
     door: bool,
+    alarm: bool,
     status: bool,
     socket: PollFlags,
     stdin: bool,

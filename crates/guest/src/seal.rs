@@ -22,7 +22,11 @@ pub(crate) fn seal(seal: &Seal) -> Result<u32, Fault> {
         }
         None => 0,
     };
-    caps::drop_all().map_err(|errno| fault("drop capabilities", errno))?;
+    let dropped = match seal.privileges {
+        Privileges::Maintainer => caps::drop_all_but_maintenance(),
+        Privileges::Dropped | Privileges::Kept => caps::drop_all(),
+    };
+    dropped.map_err(|errno| fault("drop capabilities", errno))?;
     let filter = match seal.syscalls {
         Syscalls::Default => DEFAULT_FILTER,
         Syscalls::Nested => NESTED_FILTER,

@@ -1,21 +1,25 @@
 //! The door: setup first, then a thread a request, until the host is gone.
 
-use crate::connect::Ports;
+use crate::connect::{Handover, Ports};
 use crate::files::Place;
-use crate::intake::{Network, Opened};
+use crate::intake::{Network, Opened, relayed};
 use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
-use crate::{connect, exec, files, seal, setup, tree};
+use crate::{connect, exec, files, muxed, seal, setup, tree};
+use belljar_pump::Pump;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
+};
 use belljar_sys::rustix::process::{
     DumpableBehavior, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, setrlimit, wait,
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
-use belljar_wire::message::{ExecEvent, Fault, Reply, Request, Sealed, Setup, SetupReply};
+use belljar_wire::message::{ExecEvent, Fault, Intake, Reply, Request, Sealed, Setup, SetupReply, Step};
 use std::io;
 use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,10 +28,19 @@ use std::thread;
 
 /// Serves until the door closes.
 pub(crate) fn serve() -> io::Result<()> {
-    let door = launch::first_inherited();
-    let makes_network = std::env::args().nth(1).as_deref() == Some(NETWORK);
+    let mut words = std::env::args().skip(1);
+    let word = words.next();
+    let (door, pump) = match (word.as_deref(), words.next()) {
+        (Some(MUX), Some(path)) => {
+            let (door, pump) = muxed::knock(&path)?;
+            (door, Some(Arc::new(pump)))
+        }
+        (Some(DOOR), Some(path)) => (knock(&path)?, None),
+        _ => (launch::first_inherited(), None),
+    };
+    let makes_network = word.as_deref() == Some(NETWORK);
     let network = makes_network.then(Network::begin).transpose()?;
-    let Some((world, ready)) = open(&door, network)? else { return Ok(()) };
+    let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
     // Whoever knocks already need not wait until the host has heard that it may.
     if !somebody_knocks(&post.door) {
@@ -35,6 +48,13 @@ pub(crate) fn serve() -> io::Result<()> {
     }
     wait_at_door(&post);
     leave();
+}
+
+/// The door of a wall that hands out no descriptors: a socket that the host listens at, for us alone and only once.
+fn knock(path: &str) -> Result<OwnedFd, Errno> {
+    let door = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect_to(&door, &SocketAddrUnix::new(path)?)?;
+    Ok(door)
 }
 
 /// The door, and the threads that wait at it.
@@ -70,6 +90,9 @@ pub(crate) struct World {
     pub(crate) limits: Vec<(Resource, u64)>,
     pub(crate) ports: Ports,
     pub(crate) pause: Pause,
+    handover: Handover,
+    /// Dropped, it would close the door.
+    _pump: Option<Arc<Pump>>,
 }
 
 /// Takes requests until the door closes, or enough others wait.
@@ -78,9 +101,9 @@ fn wait_at_door(post: &Arc<Post>) {
     while let Ok(Some(descriptors)) = passing::receive(&post.door) {
         post.waiting.fetch_sub(1, Ordering::SeqCst);
         reap();
-        for descriptor in descriptors {
+        if let Some(stream) = Stream::knocking(descriptors) {
             // An error here is a host that hung up.
-            let _ = answer(post, Stream::new(descriptor));
+            let _ = answer(post, stream);
         }
         post.say_ready();
         if post.waiting.fetch_add(1, Ordering::SeqCst) >= ENOUGH && !is_first_thread {
@@ -116,8 +139,7 @@ fn see_to_door(post: &Arc<Post>) {
 
 /// The sandbox has as many processes as it may: whoever knocked gets an answer all the same.
 fn answer_without_a_thread(post: &Arc<Post>) -> io::Result<()> {
-    for descriptor in passing::receive(&post.door)?.unwrap_or_default() {
-        let mut stream = Stream::new(descriptor);
+    if let Some(mut stream) = Stream::knocking(passing::receive(&post.door)?.unwrap_or_default()) {
         match stream.receive_message()? {
             Request::Exec(request) => {
                 let program = request.argv.first().map(|arg| String::from_utf8_lossy(&arg.0).into_owned());
@@ -141,7 +163,11 @@ fn leave() -> ! {
 }
 
 /// Takes the first stream and builds what it says. `None`: the host left, or was told that it failed.
-fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<(World, (Stream, Sealed))>> {
+fn open(
+    door: &OwnedFd,
+    network: Option<Network>,
+    pump: Option<Arc<Pump>>,
+) -> io::Result<Option<(World, (Stream, Sealed))>> {
     let Some(descriptors) = passing::receive(door)? else { return Ok(None) };
     // Nobody with our user id may read our memory, our descriptors or our limits through /proc, or trace us. Not
     // earlier: the host, an ordinary user, has just written our id maps there.
@@ -150,10 +176,12 @@ fn open(door: &OwnedFd, network: Option<Network>) -> io::Result<Option<(World, (
     let Some(first) = descriptors.next() else { return Ok(None) };
     let mut stream = Stream::new(first);
     let setup: Setup = stream.receive_message()?;
-    match build(door, setup, descriptors.collect(), network) {
+    match build(door, setup, descriptors.collect(), network, pump.clone()) {
         Ok((world, sealed)) => Ok(Some((world, (stream, sealed)))),
         Err(fault) => {
             stream.send_message(&SetupReply::Failed(fault))?;
+            // What is pumped has not arrived when it was sent: the host hangs up when it has read it.
+            while pump.is_some() && matches!(passing::receive(door), Ok(Some(_))) {}
             Ok(None)
         }
     }
@@ -164,6 +192,7 @@ fn build(
     setup: Setup,
     passed: Vec<OwnedFd>,
     network: Option<Network>,
+    pump: Option<Arc<Pump>>,
 ) -> Result<(World, Sealed), Fault> {
     if setup.version != belljar_wire::VERSION {
         return Err(Fault {
@@ -172,13 +201,19 @@ fn build(
         });
     }
     let opened = setup::carry_out(&setup.steps, passed, network)?;
-    let intake = match opened {
-        Some(Opened { report, sockets }) => {
+    let mut relayed = None;
+    let mut intake = match (opened, &pump) {
+        (Some(opened), Some(_)) => {
+            let report = opened.report.clone();
+            relayed = Some(opened);
+            Some(report)
+        }
+        (Some(Opened { report, sockets }), None) => {
             let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
             passing::send(door, &sockets).map_err(|errno| fault("hand over the way out", errno))?;
             Some(report)
         }
-        None => None,
+        (None, _) => None,
     };
     let place = Place::open(setup.files, setup.workspace)?;
     let limits = exec::limits(&setup.seal.rlimits)?;
@@ -189,7 +224,21 @@ fn build(
     }
     let landlock_abi = seal::seal(&setup.seal)?;
     let ports = Ports::of(&setup.steps, intake.as_ref());
-    Ok((World { place, limits, ports, pause: Pause::default() }, Sealed { landlock_abi, intake }))
+    let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
+    if let (Some(pump), Some(opened), Some(wanted)) = (&pump, relayed, relayed_intake(&setup.steps)) {
+        // Sealed like everything that comes after.
+        let served = relayed::serve(pump, wanted, opened);
+        intake = Some(served.map_err(|error| fault("serve the way out", error))?);
+    }
+    let world = World { place, limits, ports, handover, pause: Pause::default(), _pump: pump };
+    Ok((world, Sealed { landlock_abi, intake }))
+}
+
+fn relayed_intake(steps: &[Step]) -> Option<&Intake> {
+    steps.iter().find_map(|step| match step {
+        Step::RelayIntake(intake) => Some(intake),
+        _ => None,
+    })
 }
 
 fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
@@ -214,7 +263,7 @@ fn answer(post: &Arc<Post>, mut stream: Stream) -> io::Result<()> {
 /// Anything but a command.
 fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result<()> {
     let outcome = match request {
-        Request::Connect { port } => return connect::answer(&world.ports, port, stream),
+        Request::Connect { port } => return connect::answer(&world.ports, port, stream, world.handover),
         Request::Pause => world.pause.pause().map_err(|errno| fault("pause", errno)),
         Request::Resume => world.pause.resume().map_err(|errno| fault("resume", errno)),
         other => return files::answer(&world.place, other, stream),
@@ -227,6 +276,10 @@ fn reap() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
+/// The word that tells the guest where to knock.
+const DOOR: &str = "door";
+/// The word that tells the guest where to connect to, for a door of streams.
+const MUX: &str = "mux";
 /// The word that tells the guest to make a network namespace of its own.
 const NETWORK: &str = "network";
 /// Threads that wait while nothing happens.

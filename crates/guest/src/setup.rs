@@ -7,12 +7,13 @@
 
 use crate::intake::{self, Network, Opened};
 use crate::stream::fault;
-use belljar_sys::launch::{Identity, become_user};
+use belljar_sys::launch::{Identity, act_as, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
 use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
+    symlinkat, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::{fchdir, getpid, set_child_subreaper, umask};
@@ -48,21 +49,30 @@ pub(crate) fn carry_out(
 
 /// The mounts of the host that steps need, in the order of the steps.
 fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd>, Fault> {
-    if steps.contains(&Step::NewRoot) {
+    if steps.iter().any(|step| matches!(step, Step::NewRoot | Step::RootOverlay { .. })) {
         let root = open_root().and_then(mount::make_private);
         root.map_err(|errno| fault("make mounts private", errno))?;
     }
     let mut passed: Vec<Option<OwnedFd>> = passed.into_iter().map(Some).collect();
     let mut sources = VecDeque::new();
+    // A copy of a mount that others share would carry what is mounted on it to them.
+    let is_staged = steps.iter().any(|step| matches!(step, Step::Stage { .. }));
+    let clone = |path: &CStr| {
+        let tree = mount::clone_tree(CWD, path)?;
+        if is_staged {
+            mount::make_private(&tree)?;
+        }
+        Ok(tree)
+    };
     for step in steps {
         for source in sources_of(step) {
             let opened = match source {
-                Source::Path(path) => c_string(path).and_then(|path| mount::clone_tree(CWD, &path)),
+                Source::Path(path) => c_string(path).and_then(|path| clone(&path)),
                 Source::Passed(index) => {
                     passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
                 }
                 // Not there yet.
-                Source::Inside(_) => continue,
+                Source::Inside(_) | Source::Planted(_) => continue,
             };
             sources.push_back(opened.map_err(|errno| fault(describe(step), errno))?);
         }
@@ -74,6 +84,8 @@ fn sources_of(step: &Step) -> Vec<&Source> {
     match step {
         Step::Bind { source, .. } => vec![source],
         Step::Overlay { folder, layer, .. } => vec![folder, layer],
+        Step::RootOverlay { holder, layer, .. } => std::iter::once(holder).chain(layer).collect(),
+        Step::JoinNetwork => vec![&Source::Passed(0)],
         _ => Vec::new(),
     }
 }
@@ -89,8 +101,12 @@ struct Building {
     private: VecDeque<OwnedFd>,
     /// The private filesystem, which is seen nowhere as a whole.
     out_of_sight: Option<OwnedFd>,
+    /// What lies over a root's own layers, in the private filesystem.
+    planted: Option<OwnedFd>,
     network: Option<Network>,
     intake: Option<Opened>,
+    /// The new root is a place of the host's.
+    is_staged: bool,
 }
 
 impl Building {
@@ -104,8 +120,10 @@ impl Building {
             sources,
             private: VecDeque::new(),
             out_of_sight: None,
+            planted: None,
             network,
             intake: None,
+            is_staged: false,
         })
     }
 
@@ -124,7 +142,10 @@ impl Building {
                 self.put(tree, target, NodeKind::Directory)
             }
             Step::Bind { source: Source::Inside(place), target, access, .. } => {
-                self.bind_inside(place, target, *access)
+                self.bind_inside(&self.root, place, target, *access)
+            }
+            Step::Bind { source: Source::Planted(place), target, access, .. } => {
+                self.bind_inside(self.planted.as_ref().ok_or(Errno::BADF)?, place, target, *access)
             }
             Step::Bind { target, kind, access, .. } => self.bind(target, *kind, *access),
             Step::Unmount { target } => {
@@ -156,6 +177,10 @@ impl Building {
                 self.intake = Some(intake::open(intake)?);
                 Ok(())
             }
+            Step::RelayIntake(intake) => {
+                self.intake = Some(intake::open_without_powers(intake)?);
+                Ok(())
+            }
             Step::Write { target, content } => match self.open(target, OFlags::WRONLY) {
                 Ok(file) => write(file, content.as_bytes()).map(drop),
                 Err(Errno::NOENT) => Ok(()),
@@ -163,6 +188,26 @@ impl Building {
             },
             Step::Subreaper => set_child_subreaper(Some(getpid())),
             Step::Overlay { target, upper, work, stubs, .. } => self.overlay(target, upper, work, stubs),
+            Step::RootOverlay { lowers, layer, stubs, links, owner, .. } => {
+                let over = Over { stubs, links, owner: *owner };
+                self.root_overlay(lowers, layer.is_some(), &over)
+            }
+            Step::Stage { place } => {
+                self.is_staged = true;
+                self.new_root_at(place)
+            }
+            Step::Uncover { cover } => {
+                self.out_of_sight = None;
+                mount::unmount(cover.as_str(), UnmountFlags::DETACH)
+            }
+            Step::ActAs { uid, gid } => act_as(Identity { uid: *uid, gid: *gid }),
+            Step::JoinNetwork => {
+                let namespace = self.sources.pop_front().ok_or(Errno::BADF)?;
+                net::enter_namespace(namespace)?;
+                intake::make_usable()
+            }
+            // Said, not done.
+            Step::NetworkIsReady { .. } => Ok(()),
         }
     }
 
@@ -170,19 +215,28 @@ impl Building {
     fn new_root(&mut self) -> Result<(), Errno> {
         let covered = ["/tmp", "/run", "/mnt", "/usr"];
         let place = covered.into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::NOENT)?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount::mount("belljar", place, "tmpfs", flags, c"mode=755,size=16m")?;
-        self.root = openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        self.new_root_at(place)
+    }
+
+    fn new_root_at(&mut self, place: &str) -> Result<(), Errno> {
+        self.root = self.cover(place, c"mode=755,size=16m")?;
         self.devices.push(fstat(&self.root)?.st_dev);
         Ok(())
     }
 
+    /// Covers a directory with an empty tmpfs, and opens it.
+    fn cover(&self, place: &str, options: &CStr) -> Result<OwnedFd, Errno> {
+        mount::mount("belljar", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options)?;
+        let root = openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        if self.is_staged {
+            mount::make_private(&root)?;
+        }
+        Ok(root)
+    }
+
     /// Mounts the private filesystem where it will be out of sight, and takes its directories from there.
     fn private(&mut self, cover: &str, bytes: u64, inodes: u64, modes: &[u32]) -> Result<(), Errno> {
-        let options = c_string(&format!("mode=755,size={bytes},nr_inodes={inodes}"))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount::mount("belljar", cover, "tmpfs", flags, options.as_c_str())?;
-        let root = openat(CWD, cover, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root = self.cover(cover, &c_string(&format!("mode=755,size={bytes},nr_inodes={inodes}"))?)?;
         self.devices.push(fstat(&root)?.st_dev);
         for (index, mode) in modes.iter().enumerate() {
             let name = c_string(&index.to_string())?;
@@ -199,19 +253,19 @@ impl Building {
         self.put(tree, target, kind)
     }
 
-    /// Mounts what is at `place` onto `target`, which is there. No link on either way: what a workspace holds may be an
-    /// agent's work.
-    fn bind_inside(&self, place: &str, target: &str, access: Access) -> Result<(), Errno> {
-        let straight = |path: &str| {
+    /// Mounts what is at `place` of `from` onto `target`, which is there. No link on either way: what a workspace holds may be
+    /// an agent's work.
+    fn bind_inside(&self, from: &OwnedFd, place: &str, target: &str, access: Access) -> Result<(), Errno> {
+        let straight = |root: &OwnedFd, path: &str| {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            openat2(&self.root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+            openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
         };
-        let tree = mount::clone_tree(straight(place)?, c"")?;
+        let tree = mount::clone_tree(straight(from, place)?, c"")?;
         mount::set_attributes(&tree, attributes(access), Reach::Below)?;
         if access == Access::Reopened {
             mount::make_writable(&tree)?;
         }
-        mount::attach(tree, straight(target)?)
+        mount::attach(tree, straight(&self.root, target)?)
     }
 
     /// Mounts an overlay. Its directories need names while that is done: they get them in the private filesystem, out of
@@ -238,6 +292,51 @@ impl Building {
         }
         mount::set_attributes(&tree, attributes(Access::ReadWrite), Reach::Below)?;
         self.put(tree, target, NodeKind::Directory)
+    }
+
+    /// Mounts layers and makes them the new root. As an overlay's, their directories have names only meanwhile; short ones, since
+    /// all of them have to fit into one word for the kernel.
+    fn root_overlay(&mut self, lowers: &[String], has_layer: bool, over: &Over<'_>) -> Result<(), Errno> {
+        let holder = self.sources.pop_front().ok_or(Errno::BADF)?;
+        let layer = if has_layer { Some(self.sources.pop_front().ok_or(Errno::BADF)?) } else { None };
+        let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
+        let stage = make_directory(private, "root of layers")?;
+        mount::attach(holder, make_directory(&stage, HOLDER)?)?;
+        let planted = make_directory(&stage, STUBS)?;
+        over.plant(&planted)?;
+        let layer_directory = make_directory(&stage, LAYER)?;
+        let is_kept = layer.is_some();
+        match layer {
+            Some(layer) => mount::attach(layer, &layer_directory)?,
+            None => {
+                over.own(&make_directory(&layer_directory, UPPER)?)?;
+                make_directory(&layer_directory, WORK)?;
+            }
+        }
+        let mut names = vec![STUBS.to_string()];
+        for (index, lower) in lowers.iter().enumerate() {
+            let name = short_name(index);
+            let place = c_string(format!("{HOLDER}/{lower}").trim_end_matches('/'))?;
+            mount::attach(mount::clone_tree(&stage, &place)?, make_directory(&stage, &name)?)?;
+            names.push(name);
+        }
+        fchdir(&stage)?;
+        let [lower, upper, work] = [names.join(":"), format!("{LAYER}/{UPPER}"), format!("{LAYER}/{WORK}")]
+            .map(|path| c_string(&path));
+        let tree = mount::overlay(&lower?, &upper?, &work?)?;
+        let mounted = names[1..].iter().map(String::as_str).chain([HOLDER]).chain(is_kept.then_some(LAYER));
+        for name in mounted {
+            mount::unmount(name, UnmountFlags::DETACH)?;
+        }
+        mount::set_attributes(&tree, attributes(Access::ReadWrite), Reach::Below)?;
+        let place = make_directory(private, "root")?;
+        mount::attach(tree, &place)?;
+        self.root =
+            openat(private, "root", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        self.planted = Some(planted);
+        self.own.clear();
+        self.devices.push(fstat(&self.root)?.st_dev);
+        Ok(())
     }
 
     /// Attaches a mount at `target`, which is made if it lies in a directory of ours.
@@ -337,12 +436,13 @@ impl Building {
         if self.own.contains(parent) {
             return Ok(None);
         }
-        if parent.is_empty() || self.directory(parent, 0o755).is_err() {
+        if !parent.is_empty() && self.directory(parent, 0o755).is_err() {
             return Err(Errno::NOENT);
         }
         if self.own.contains(parent) {
             return Ok(None);
         }
+        let parent = if parent.is_empty() { "." } else { parent };
         let opened = self.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
         let ours = self.devices.contains(&fstat(&opened)?.st_dev);
         if ours || self.find(target).is_ok() { Ok(Some(opened)) } else { Err(Errno::NOENT) }
@@ -365,10 +465,7 @@ fn make_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
 
 /// Makes stubs in a directory that nobody else knows, with what lies on the way to them.
 fn plant(directory: &OwnedFd, stubs: &[Stub]) -> Result<(), Errno> {
-    let make = |path: &str| match mkdirat(directory, path, Mode::from_raw_mode(0o755)) {
-        Err(Errno::EXIST) => Ok(()),
-        other => other,
-    };
+    let make = |path: &str| make_if_missing(directory, path);
     for Stub { path, kind } in stubs {
         for (end, _) in path.match_indices('/') {
             make(&path[..end])?;
@@ -382,6 +479,57 @@ fn plant(directory: &OwnedFd, stubs: &[Stub]) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// What lies over a root's own layers.
+struct Over<'s> {
+    stubs: &'s [Stub],
+    links: &'s [(String, String)],
+    owner: Option<(u32, u32)>,
+}
+
+impl Over<'_> {
+    fn plant(&self, directory: &OwnedFd) -> Result<(), Errno> {
+        plant(directory, self.stubs)?;
+        let mut made: Vec<&str> = self.stubs.iter().map(|stub| stub.path.as_str()).collect();
+        for (place, to) in self.links {
+            for (end, _) in place.match_indices('/') {
+                make_if_missing(directory, &place[..end])?;
+            }
+            symlinkat(to, directory, place)?;
+            made.push(place);
+        }
+        let Some((uid, gid)) = self.owner else { return Ok(()) };
+        // With what lies on the way to them.
+        let parts =
+            made.iter().flat_map(|path| path.match_indices('/').map(|(end, _)| &path[..end]).chain([*path]));
+        for part in parts.collect::<HashSet<&str>>() {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            chownat(directory, part, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    fn own(&self, directory: &OwnedFd) -> Result<(), Errno> {
+        let Some((uid, gid)) = self.owner else { return Ok(()) };
+        chownat(directory, "", Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::EMPTY_PATH)
+    }
+}
+
+fn make_if_missing(directory: &OwnedFd, path: &str) -> Result<(), Errno> {
+    match mkdirat(directory, path, Mode::from_raw_mode(0o755)) {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+/// One letter, or two.
+fn short_name(index: usize) -> String {
+    let letter = |index: usize| char::from(LETTERS[index % LETTERS.len()]);
+    match index / LETTERS.len() {
+        0 => letter(index).to_string(),
+        more => format!("{}{}", letter(more - 1), letter(index)),
+    }
 }
 
 /// How `target` is called from its opened parent, or from the root.
@@ -414,8 +562,11 @@ fn describe(step: &Step) -> String {
         Step::Private { .. } => "make the private filesystem".into(),
         Step::PrivateDir { target } => format!("mount /{target}"),
         Step::Bind { source: Source::Path(path), target, .. } => format!("mount {path} at /{target}"),
-        Step::Bind { source: Source::Inside(_), target, .. } => format!("hold /{target}"),
+        Step::Bind { source: Source::Inside(_) | Source::Planted(_), target, .. } => {
+            format!("hold /{target}")
+        }
         Step::Overlay { target, .. } => format!("lay an overlay over /{target}"),
+        Step::RootOverlay { .. } => "lay an overlay over the root".into(),
         Step::Bind { target, .. } => format!("mount /{target}"),
         Step::Unmount { target } => format!("unmount /{target}"),
         Step::RemoveDir { target } => format!("remove /{target}"),
@@ -427,9 +578,14 @@ fn describe(step: &Step) -> String {
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
         Step::EnterNetwork { .. } => "make a network namespace".into(),
-        Step::OpenIntake(_) => "open the way out of the network namespace".into(),
+        Step::OpenIntake(_) | Step::RelayIntake(_) => "open the way out of the network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),
+        Step::Stage { place } => format!("make a new root at {place}"),
+        Step::Uncover { cover } => format!("uncover {cover}"),
+        Step::ActAs { .. } => "act as the sandbox's user".into(),
+        Step::JoinNetwork => "enter the container's network namespace".into(),
+        Step::NetworkIsReady { .. } => "take note of the network".into(),
     }
 }
 
@@ -437,3 +593,7 @@ fn describe(step: &Step) -> String {
 const FOLDER: &str = "folder";
 const LAYER: &str = "layer";
 const STUBS: &str = "stubs";
+const HOLDER: &str = "holder";
+const UPPER: &str = "upper";
+const WORK: &str = "work";
+const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -10,11 +10,20 @@ use std::io::{self, Read, Write};
 pub(crate) struct Stream {
     socket: File,
     reader: FrameReader,
+    /// Ready when the host has closed its direction, where the socket itself does not say so.
+    alarm: Option<OwnedFd>,
 }
 
 impl Stream {
     pub(crate) fn new(socket: OwnedFd) -> Stream {
-        Stream { socket: File::from(socket), reader: FrameReader::default() }
+        Stream { socket: File::from(socket), reader: FrameReader::default(), alarm: None }
+    }
+
+    /// A request that came through the door: a socket, and an alarm where the door has them.
+    pub(crate) fn knocking(descriptors: Vec<OwnedFd>) -> Option<Stream> {
+        let mut descriptors = descriptors.into_iter();
+        let stream = Stream::new(descriptors.next()?);
+        Some(Stream { alarm: descriptors.next(), ..stream })
     }
 
     /// The next frame; `None` when the host closed its direction.
@@ -53,9 +62,9 @@ impl Stream {
         self.send(Tag::Message, &message::encode(message))
     }
 
-    /// The socket and what was read of it but not yet taken.
-    pub(crate) fn into_parts(self) -> (OwnedFd, FrameReader) {
-        (self.socket.into(), self.reader)
+    /// The socket, what was read of it but not yet taken, and the alarm.
+    pub(crate) fn into_parts(self) -> (OwnedFd, FrameReader, Option<OwnedFd>) {
+        (self.socket.into(), self.reader, self.alarm)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Finding and killing everything that descends from a process, by the one thing that a process cannot shed: its parent.
-//! (Supervisors are subreapers, so orphans stay in their tree, and a supervisor ends when nobody is left in it.)
+//! (Supervisors are subreapers, so orphans stay in their tree, and a supervisor ends when nobody is left in it.) A kernel that
+//! knows no subreapers makes orphans children of process 1; there every command gets a mark that it cannot shed either.
 
+use belljar_sys::mark;
+use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
@@ -8,31 +11,61 @@ use belljar_sys::signal::signal_all;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Kills every descendant of a supervisor, and returns when it has ended: then nobody is left.
-pub(crate) fn kill_tree(supervisor: Pid) {
-    kill_until(supervisor, || {
-        // One that somebody inside has stopped would not see that its tree is gone.
-        let _ = kill_process(supervisor, Signal::CONT);
-        !is_alive(supervisor.as_raw_nonzero().get())
-    });
+/// A mark for the next command; `None` where it needs none.
+pub(crate) fn new_mark() -> Option<u64> {
+    (!mark::orphans_stay()).then(|| NEXT_MARK.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Kills every descendant of a supervisor, and all that bears the mark of its command, and returns when they have ended: then
+/// nobody is left.
+pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
+    let root = supervisor.as_raw_nonzero().get();
+    let marked = || mark.map(bearing).unwrap_or_default();
+    kill_until(
+        || descendants(root).into_iter().chain(marked()).collect(),
+        || {
+            // One that somebody inside has stopped would not see that its tree is gone.
+            let _ = kill_process(supervisor, Signal::CONT);
+            !is_alive(root) && marked().is_empty()
+        },
+    );
+}
+
+/// Sends a signal to all of a supervisor's command that bears its mark.
+pub(crate) fn signal_tree(supervisor: Pid, mark: u64, signal: Signal) {
+    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter().chain(bearing(mark));
+    let all: HashSet<Process> = below.map(|seen| seen.process).collect();
+    all.into_iter().for_each(|process| self::signal(process, signal));
 }
 
 /// Kills every descendant of this process, and returns when none is left alive.
 pub(crate) fn kill_below_us() {
-    let us = getpid();
-    kill_until(us, || descendants(us.as_raw_nonzero().get()).is_empty());
+    let us = getpid().as_raw_nonzero().get();
+    kill_until(|| descendants(us), || descendants(us).is_empty());
 }
 
-fn kill_until(root: Pid, is_done: impl Fn() -> bool) {
-    let root = root.as_raw_nonzero().get();
+/// Those of our descendants that bear a mark. One that nobody was given is a mark that was tampered with: such a process
+/// belongs to whomever is asked about.
+fn bearing(wanted: u64) -> Vec<Seen> {
+    let last = NEXT_MARK.load(Ordering::Relaxed);
+    let bears = |seen: &Seen| {
+        let mark = Pid::from_raw(seen.process.pid).and_then(|pid| mark::of(pid).ok());
+        // Without any limit it is a supervisor of ours, that marks nobody but its command.
+        mark.is_some_and(|mark| mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark))
+    };
+    below_us().into_iter().filter(bears).collect()
+}
+
+fn kill_until(find: impl Fn() -> Vec<Seen>, is_done: impl Fn() -> bool) {
     let start = Instant::now();
     let mut seen = HashSet::new();
     let mut rounds_with_new = 0;
     while !is_done() && start.elapsed() < PATIENCE {
-        let victims: Vec<Process> = descendants(root).into_iter().map(|seen| seen.process).collect();
+        let victims: Vec<Process> = find().into_iter().map(|seen| seen.process).collect();
         rounds_with_new += u32::from(victims.iter().any(|victim| !seen.contains(victim)));
         for victim in victims {
             signal(victim, Signal::KILL);
@@ -133,10 +166,14 @@ fn look(pid: i32) -> Option<Seen> {
     // A process whose first thread has ended looks dead, while others of its threads go on.
     let mut state = state(&stat)?;
     if has_ended(state) {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-        let states =
-            threads.filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?));
-        state = states.into_iter().find(|state| !has_ended(*state))?;
+        state = match fs::read_dir(format!("/proc/{pid}/task")) {
+            Ok(threads) => threads
+                .flatten()
+                .filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?))
+                .find(|state| !has_ended(*state))?,
+            // gVisor shows none of such a process, and still counts them.
+            Err(_) => fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some('S')?,
+        };
     }
     let parent = fields.get(1)?.parse().ok()?;
     let started = fields.get(19)?.parse().ok()?;
@@ -155,14 +192,25 @@ fn has_ended(state: char) -> bool {
 /// Sends a signal, unless the number means another process by now.
 pub(crate) fn signal(process: Process, signal: Signal) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => Some(handle),
+        // The kernel has no handles of processes. It gives numbers in turn, so one does not come again between two looks.
+        Err(Errno::NOSYS) => None,
+        Err(_) => return,
+    };
     if look(process.pid).is_some_and(|now| now.process == process) {
-        let _ = pidfd_send_signal(&handle, signal);
+        let _ = match &handle {
+            Some(handle) => pidfd_send_signal(handle, signal),
+            None => kill_process(pid, signal),
+        };
     }
 }
 
 /// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
 pub(crate) const ORPHANED: &CStr = c"orphaned";
+/// The first of our marks: more than any machine has of memory, so nobody asks for such a limit.
+const FIRST_MARK: u64 = 1 << 60;
+static NEXT_MARK: AtomicU64 = AtomicU64::new(FIRST_MARK);
 /// Rounds that found somebody new before the stronger word.
 const MANY: u32 = 100;
 /// Between two looks.

@@ -17,6 +17,7 @@ use belljar_sys::rustix::fs::{
     statat, unlinkat,
 };
 use belljar_sys::rustix::io::{Errno, write};
+use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::Reply;
 use std::io;
 
@@ -112,8 +113,18 @@ impl<'p> Upload<'p> {
 
     fn without_a_name(&self) -> Result<OwnedFd, Errno> {
         let (folder, _) = self.place.parent(self.path)?;
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        openat(folder, ".", flags, Mode::from_raw_mode(0o600))
+        let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o600));
+        match openat(&folder, ".", flags | OFlags::TMPFILE, mode) {
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(Errno::NOSPC),
+            // gVisor knows no such files: one that has a name for a moment.
+            Err(_) => {
+                let name = format!(".belljar-{:016x}", random()?);
+                let file = openat(&folder, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+                unlinkat(&folder, &*name, AtFlags::empty())?;
+                Ok(file)
+            }
+            made => made,
+        }
     }
 
     fn finish(mut self) -> Result<(), Errno> {
@@ -142,7 +153,13 @@ impl<'p> Upload<'p> {
             return Ok(());
         }
         let before = fstat(&self.file)?.st_size.try_into().unwrap_or(0);
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
+        let ask = |flags| fallocate(&self.file, flags, 0, length);
+        let asked = match ask(FallocateFlags::KEEP_SIZE) {
+            // gVisor has only the plain kind, which makes it longer: it becomes as long as that anyway.
+            Err(Errno::OPNOTSUPP) => ask(FallocateFlags::empty()),
+            other => other,
+        };
+        match asked {
             Err(Errno::NOSPC | Errno::DQUOT) => {
                 ftruncate(&self.file, before)?;
                 Err(Errno::NOSPC)
@@ -171,6 +188,12 @@ impl Drop for Upload<'_> {
             let _ = self.take_away();
         }
     }
+}
+
+fn random() -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes[..], GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {

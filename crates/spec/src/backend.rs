@@ -1,18 +1,19 @@
 //! Which wall.
 
 use crate::Assurance;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
 /// What builds the wall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BackendName {
     /// Namespaces of our own making.
     Native,
     /// The same, made by bubblewrap.
     Bwrap,
+    /// A container of Docker's, run by this runtime.
+    Docker(Runtime),
     /// The container that we are in already.
     Container,
     /// Nothing.
@@ -20,11 +21,18 @@ pub enum BackendName {
 }
 
 impl BackendName {
-    /// Strongest first; the order that `auto` tries, as far as it goes.
-    pub const ALL: [BackendName; 4] =
-        [BackendName::Native, BackendName::Bwrap, BackendName::Container, BackendName::Host];
+    /// All of them, in the order in which people are told of them.
+    pub const ALL: [BackendName; 7] = [
+        BackendName::Native,
+        BackendName::Bwrap,
+        BackendName::Docker(Runtime::Runc),
+        BackendName::Docker(Runtime::Runsc),
+        BackendName::Docker(Runtime::Kata),
+        BackendName::Container,
+        BackendName::Host,
+    ];
 
-    /// What `auto` may choose: never no wall.
+    /// What `auto` may choose, strongest first: what needs nothing but the kernel, and never no wall.
     pub const AUTO: [BackendName; 3] = [BackendName::Native, BackendName::Bwrap, BackendName::Container];
 
     /// As people write it.
@@ -32,6 +40,9 @@ impl BackendName {
         match self {
             BackendName::Native => "native",
             BackendName::Bwrap => "bwrap",
+            BackendName::Docker(Runtime::Runc) => "docker",
+            BackendName::Docker(Runtime::Runsc) => "docker+runsc",
+            BackendName::Docker(Runtime::Kata) => "docker+kata",
             BackendName::Container => "container",
             BackendName::Host => "host",
         }
@@ -40,10 +51,59 @@ impl BackendName {
     /// How strong its wall is.
     pub fn assurance(self) -> Assurance {
         match self {
-            BackendName::Native | BackendName::Bwrap => Assurance::Namespace,
+            BackendName::Native | BackendName::Bwrap | BackendName::Docker(Runtime::Runc) => {
+                Assurance::Namespace
+            }
+            BackendName::Docker(Runtime::Runsc) => Assurance::Gvisor,
+            BackendName::Docker(Runtime::Kata) => Assurance::Microvm,
             BackendName::Container => Assurance::Container,
             BackendName::Host => Assurance::Host,
         }
+    }
+}
+
+impl Serialize for BackendName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// What runs Docker's containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Runtime {
+    /// Namespaces on the host's kernel.
+    #[default]
+    Runc,
+    /// gVisor: a kernel in user space.
+    Runsc,
+    /// Kata: a virtual machine.
+    Kata,
+}
+
+impl Runtime {
+    /// As Docker knows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Runtime::Runc => "runc",
+            Runtime::Runsc => "runsc",
+            Runtime::Kata => "kata",
+        }
+    }
+}
+
+/// Not a runtime.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no runtime `{0}`: use one of runc, runsc, kata")]
+pub struct UnknownRuntime(String);
+
+impl FromStr for Runtime {
+    type Err = UnknownRuntime;
+
+    fn from_str(text: &str) -> Result<Runtime, UnknownRuntime> {
+        let all = [Runtime::Runc, Runtime::Runsc, Runtime::Kata];
+        all.into_iter()
+            .find(|runtime| runtime.as_str() == text)
+            .ok_or_else(|| UnknownRuntime(text.to_string()))
     }
 }
 
@@ -65,7 +125,9 @@ pub enum BackendChoice {
 
 /// Not a backend.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no backend `{0}`: use one of auto, native, bwrap, container, host")]
+#[error(
+    "there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, docker+kata, container, host"
+)]
 pub struct UnknownBackend(String);
 
 impl FromStr for BackendChoice {

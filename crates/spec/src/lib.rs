@@ -5,6 +5,7 @@
 mod assurance;
 mod backend;
 mod command;
+mod context;
 pub mod egress;
 mod error;
 pub mod git;
@@ -13,13 +14,15 @@ mod kept;
 mod limits;
 pub mod llm;
 mod quantity;
+mod root;
 mod sandbox;
 pub mod secret;
 pub mod workspace;
 
 pub use assurance::{Assurance, UnknownAssurance};
-pub use backend::{BackendChoice, BackendName, UnknownBackend};
+pub use backend::{BackendChoice, BackendName, Runtime, UnknownBackend, UnknownRuntime};
 pub use command::{Command, CommandError, Stdin, WindowSize};
+pub use context::AgentContext;
 pub use egress::{
     Destination, EgressLimits, EgressPolicy, ExampleError, Group, GroupName, HostName, HostNameError,
     HostPattern, HostPatternError, Mode, Opening, PortRange, PortRangeError, Printable, Protocol,
@@ -30,6 +33,7 @@ pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
+pub use root::{ImageName, ImageNameError, Root, RootError};
 pub use sandbox::{
     Compare, EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath,
 };

@@ -15,6 +15,7 @@ pub struct LimitsSpec {
     pub disk: Option<ByteSize>,
     pub wall_time: Option<Duration>,
     pub output: Option<ByteSize>,
+    pub ready: Option<Duration>,
 }
 
 /// What was understood: every limit with its value and where that came from.
@@ -34,6 +35,8 @@ pub struct Limits {
     pub wall_time: Limit<Duration>,
     /// Bytes of one output stream of one command.
     pub output: Limit<ByteSize>,
+    /// How long the sandbox itself may take until commands can run in it.
+    pub ready: Limit<Duration>,
 }
 
 /// A limit.
@@ -73,8 +76,12 @@ impl Limits {
             disk: limit(spec.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
             wall_time: limit(spec.wall_time, DEFAULT_WALL_TIME),
             output: limit(spec.output, DEFAULT_OUTPUT),
+            ready: limit(spec.ready, Limits::DEFAULT_READY),
         }
     }
+
+    /// A thousand times what a start takes; less than a person waits before they ask what is wrong.
+    pub const DEFAULT_READY: Duration = Duration::from_secs(15);
 }
 
 fn limit<T>(asked: Option<T>, default: T) -> Limit<T> {

@@ -5,7 +5,7 @@ use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{ProtectedPath, WorkspaceMode};
-use crate::{Admin, Assurance, BackendChoice, Kept, LimitsSpec, SandboxId, Volume};
+use crate::{Admin, Assurance, BackendChoice, Kept, LimitsSpec, Root, SandboxId, Volume};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub struct SandboxSpec {
     pub backend: BackendChoice,
     /// The weakest wall that will do.
     pub at_least: Option<Assurance>,
+    /// What its `/` is made of.
+    pub root: Root,
     /// The folder to work on; without one the workspace is empty and goes away with the sandbox.
     pub workspace: Option<PathBuf>,
     /// How its files get in and its changes out.
@@ -28,6 +30,8 @@ pub struct SandboxSpec {
     pub compare: Compare,
     /// More paths below it that nobody inside may change.
     pub protected: Vec<ProtectedPath>,
+    /// Directories whose `*.md` agents are told beside what the repository says: seen in its `AGENTS.md`.
+    pub agent_context: Vec<PathBuf>,
     /// What may be pushed, to the host's repository and to hosts that are looked into.
     pub pushes: PushRules,
     /// Where the workspace is seen inside.

@@ -1,12 +1,30 @@
-//! Capabilities of the calling thread: all of them into the ambient set, or all of them gone.
+//! Capabilities of the calling thread: all of them into the ambient set, or all of them gone, or all but a few.
 
 use rustix::io::Errno;
 
 /// Gives up every capability for good: ambient, bounding, inheritable, permitted and effective, and forbids that
 /// user id 0 brings them back. To be called while the process has one thread.
 pub fn drop_all() -> Result<(), Errno> {
-    prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0)?;
-    for capability in 0..=LAST_CAPABILITY {
+    drop_but(0)
+}
+
+/// The same, but those that it takes to maintain a system: they stay, over programs that are started too.
+pub fn drop_all_but_maintenance() -> Result<(), Errno> {
+    let kept = MAINTENANCE.iter().fold(0, |kept, capability| kept | 1 << capability);
+    drop_but(kept)?;
+    for capability in MAINTENANCE {
+        prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability)?;
+    }
+    Ok(())
+}
+
+fn drop_but(kept: u64) -> Result<(), Errno> {
+    match prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as u64, 0) {
+        // A kernel without them: gVisor.
+        Err(Errno::INVAL) => {}
+        other => other?,
+    }
+    for capability in (0..=LAST_CAPABILITY).filter(|capability| kept & (1 << capability) == 0) {
         match prctl(libc::PR_CAPBSET_DROP, capability, 0) {
             // Past the last one this kernel knows.
             Err(Errno::INVAL) => break,
@@ -15,14 +33,15 @@ pub fn drop_all() -> Result<(), Errno> {
             other => other?,
         };
     }
-    // Without CAP_SETPCAP there is no power that the bits could guard.
+    // Without CAP_SETPCAP there is no power that the bits could guard. A kernel without the bits still has no_new_privs, which
+    // keeps programs from bringing anything back.
     match prctl(libc::PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0) {
-        Err(Errno::PERM) => {}
+        Err(Errno::PERM | Errno::INVAL) => {}
         other => {
             other?;
         }
     }
-    set(Sets { effective: 0, permitted: 0, inheritable: 0 })
+    set(Sets { effective: kept, permitted: kept, inheritable: kept })
 }
 
 /// Makes everything permitted ambient, so that it survives an exec by an ordinary user id. Only raw system calls:
@@ -36,6 +55,12 @@ pub(crate) fn raise_ambient() -> Result<(), Errno> {
         prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as u64, capability)?;
     }
     Ok(())
+}
+
+/// Makes everything permitted effective.
+pub(crate) fn raise_effective() -> Result<(), Errno> {
+    let sets = get()?;
+    set(Sets { effective: sets.permitted, ..sets })
 }
 
 /// The three sets as bit masks, capability 0 in the lowest bit.
@@ -104,6 +129,9 @@ struct Data {
 
 /// `_LINUX_CAPABILITY_VERSION_3`, linux/capability.h.
 const VERSION_3: u32 = 0x2008_0522;
+/// CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID and SYS_CHROOT, linux/capability.h: what package managers use. SETFCAP is not
+/// among them: what it writes could be left behind in a folder of the host.
+const MAINTENANCE: [u64; 7] = [0, 1, 3, 4, 6, 7, 18];
 /// Higher than any kernel has; unknown ones answer EINVAL.
 const LAST_CAPABILITY: u64 = 63;
 /// SECBIT_NOROOT and its lock, linux/securebits.h. KEEP_CAPS stays unlocked: ping sets it.

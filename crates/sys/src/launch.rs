@@ -3,7 +3,7 @@
 //! The child only makes system calls until it executes the program: it takes no lock and allocates nothing, so other
 //! threads of this process do not matter, and it can borrow our memory where we wait for it.
 
-use crate::caps::{check, last_errno, raise_ambient};
+use crate::caps::{check, last_errno, raise_ambient, raise_effective};
 use crate::clone3;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -338,6 +338,24 @@ pub fn become_user(identity: Identity) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
     // SAFETY: plain integers.
     check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) })
+}
+
+/// Makes files as another user from now on, and keeps every capability, those that the change of a user takes among them. For
+/// the calling thread.
+pub fn act_as(identity: Identity) -> Result<(), Errno> {
+    let Identity { uid, gid } = identity;
+    // SAFETY: an empty list may have any pointer.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()) })?;
+    // SAFETY: plain integers. What comes back is who it was before, whether it worked or not: setfsuid(2).
+    unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
+    // SAFETY: nobody has this id: it changes nothing, and says who it is.
+    let now = unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) };
+    if now != i64::from(uid) {
+        return Err(Errno::PERM);
+    }
+    raise_effective()
 }
 
 /// 0, 1, 2 and the inherited ones from 3 on; everything else closes at exec.

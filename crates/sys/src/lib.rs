@@ -1,16 +1,20 @@
 //! The kernel, safely. All `unsafe` of the project lives here, a system call a function, with owned descriptors
 //! going in and out; what rustix already offers safely is re-exported as it is. Knows nothing of sandboxes.
 
+pub mod arrivals;
 pub mod caps;
 mod clone3;
 pub mod core_dump;
 pub mod exec;
+pub mod ids;
 pub mod launch;
+pub mod mark;
 pub mod mount;
 pub mod net;
 pub mod orphan;
 pub mod passing;
 pub mod remove;
+pub mod remove_tree;
 pub mod seccomp;
 pub mod signal;
 pub mod spawn;

@@ -42,7 +42,17 @@ pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The same of a path that is known to have no links: one that has become a link meanwhile is refused.
+/// A detached copy of the mount at `path`, with nothing that is mounted below it.
+pub fn clone_one(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: the descriptor is open and the path is NUL-terminated.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_fd().as_raw_fd(), path.as_ptr(), flags) };
+    check(fd)?;
+    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The same as [`clone_tree`], of a path that is known to have no links: one that has become a link meanwhile is refused.
 pub fn clone_tree_of_real(path: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;

@@ -23,7 +23,7 @@ pub fn enter_namespace(namespace: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Brings `lo` of the current network namespace up.
-fn loopback_up() -> Result<(), Errno> {
+pub fn loopback_up() -> Result<(), Errno> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: all-zero is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

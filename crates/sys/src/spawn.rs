@@ -8,6 +8,7 @@
 
 use crate::caps::{check, last_errno, prctl};
 use crate::launch::{BlockedSignals, pointers};
+use crate::mark;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -30,6 +31,9 @@ pub struct Command<'a> {
     pub terminal: Terminal,
     /// Soft and hard at once; lowered to the hard limit that is there.
     pub limits: &'a [(Resource, u64)],
+    /// What the command and all that descends from it are marked with ([`crate::mark`]), where orphans do not stay in their
+    /// tree.
+    pub mark: Option<u64>,
     /// Whom the tree must not outlive; `None` where the kernel sees to that.
     pub keeper: Option<Keeper<'a>>,
 }
@@ -233,10 +237,13 @@ fn execute(prepared: &Prepared<'_>) -> Result<std::convert::Infallible, Errno> {
         let value = getrlimit(*resource).maximum.map_or(*value, |hard| hard.min(*value));
         setrlimit(*resource, Rlimit { current: Some(value), maximum: Some(value) })?;
     }
+    if let Some(mark) = command.mark {
+        mark::put_on_us(mark)?;
+    }
     prefer_as_oom_victim();
     // A second lock beside CLOEXEC on each of them.
     // SAFETY: numbers only; this process has a table of its own.
-    check(unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })?;
+    check(unsafe { libc::syscall(libc::SYS_close_range, 3, LAST_DESCRIPTOR, libc::CLOSE_RANGE_CLOEXEC) })?;
     let mut refusal = Errno::NOENT;
     for candidate in command.candidates {
         match run(candidate, argv, env) {
@@ -284,7 +291,7 @@ fn keep_only(status: &OwnedFd, keeper: Option<&Keeper<'_>>) {
         libc::dup2(status.as_raw_fd(), KEPT);
         let last = keeper.map_or(KEPT, |keeper| libc::dup2(keeper, KEPT_KEEPER).max(KEPT));
         libc::syscall(libc::SYS_close_range, 0, KEPT - 1, 0);
-        libc::syscall(libc::SYS_close_range, last + 1, u32::MAX, 0);
+        libc::syscall(libc::SYS_close_range, last + 1, LAST_DESCRIPTOR, 0);
     }
 }
 
@@ -315,6 +322,8 @@ fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// No number is higher. gVisor takes nothing that is more than a signed number holds.
+const LAST_DESCRIPTOR: i32 = i32::MAX;
 /// Far more than a chain of system calls needs.
 const COMMAND_STACK: usize = 32 * 1024;
 /// A report of the command's process id.

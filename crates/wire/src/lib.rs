@@ -8,7 +8,9 @@
 
 pub mod frame;
 pub mod message;
+pub mod mux;
 pub mod planted;
+pub mod purpose;
 
 pub use frame::{Frame, FrameReader, Tag};
 pub use message::VERSION;

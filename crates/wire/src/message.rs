@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 // ---------------------------------------------------------------------------------------------------------
 // Setup: what the guest does before the first command exists.
@@ -74,6 +74,31 @@ pub enum Step {
     /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
     /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
     Overlay { target: String, folder: Source, layer: Source, upper: String, work: String, stubs: Vec<Stub> },
+    /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them lie
+    /// `stubs` and `links` (place, destination), owned by `owner` if that is somebody else. `layer` is a directory that holds
+    /// `upper` and `work`, and takes all changes; without it the private filesystem does.
+    RootOverlay {
+        holder: Source,
+        lowers: Vec<String>,
+        layer: Option<Source>,
+        stubs: Vec<Stub>,
+        links: Vec<(String, String)>,
+        owner: Option<(u32, u32)>,
+    },
+    /// Make an empty tmpfs at this absolute path of the present mount namespace, which is the host's, the new root: what is
+    /// put together there is shown to a container by somebody else. No mount travels from it to the host's or back.
+    Stage { place: String },
+    /// Take what covers this absolute path away again; what it holds stays where it was put.
+    Uncover { cover: String },
+    /// Make files as this user, and keep every power: where there is no user namespace to be somebody else in.
+    ActAs { uid: u32, gid: u32 },
+    /// Enter the network namespace of the process whose handle came with the setup stream; nothing is in it yet.
+    JoinNetwork,
+    /// Somebody else opened the way out of the network namespace that we are in; `report` says how far that went.
+    NetworkIsReady { intake: Option<Intake>, report: Option<IntakeReport> },
+    /// Open the way out without any power over the network: a listener for each port that may be dialled. Connections go to the
+    /// host as streams.
+    RelayIntake(Intake),
 }
 
 /// Something that is not there and is seen all the same: whoever mounts needs a place for it.
@@ -156,6 +181,9 @@ pub enum Source {
     /// What earlier steps made this place of the new root, which no link may lead to. The target may be the same place: what
     /// is mounted onto itself can be neither moved nor removed, and can be read-only.
     Inside(String),
+    /// What was planted at this place over a root of layers, whatever the layers say of it: neither a command's changes nor those
+    /// of an earlier life are seen in it.
+    Planted(String),
 }
 
 /// Whether a bind's target is a directory or a file.
@@ -200,6 +228,9 @@ pub enum Privileges {
     Dropped,
     /// As they are: where there is no wall, and commands run as who asked for them.
     Kept,
+    /// Those stay that whoever is root inside needs to maintain a system of its own: to give files to its users, and to become
+    /// them. They mean nothing outside of its user namespace.
+    Maintainer,
 }
 
 /// The choice of seccomp filter.
@@ -541,6 +572,32 @@ mod tests {
     }
 
     #[test]
+    fn golden_bytes_of_a_root_of_layers() {
+        let root = Step::RootOverlay {
+            holder: Source::Passed(1),
+            lowers: vec!["b".into(), "a".into()],
+            layer: None,
+            stubs: vec![Stub { path: "d".into(), kind: StubKind::Directory }],
+            links: vec![("l".into(), "/d".into())],
+            owner: Some((0, 0)),
+        };
+        let bytes = [21, 1, 1, 2, 1, b'b', 1, b'a', 0, 1, 1, b'd', 0, 1, 1, b'l', 2, b'/', b'd', 1, 0, 0];
+        assert_eq!(encode(&root), bytes);
+        assert_eq!(decode(&bytes), Some(root));
+    }
+
+    #[test]
+    fn golden_bytes_of_what_a_container_needs() {
+        assert_eq!(encode(&Step::Stage { place: "/s".into() }), [22, 2, b'/', b's']);
+        assert_eq!(encode(&Step::Uncover { cover: "/s".into() }), [23, 2, b'/', b's']);
+        assert_eq!(encode(&Step::ActAs { uid: 1, gid: 2 }), [24, 1, 2]);
+        assert_eq!(encode(&Step::JoinNetwork), [25]);
+        assert_eq!(encode(&Step::NetworkIsReady { intake: None, report: None }), [26, 0, 0]);
+        let routes = Intake { catch: None, routes: vec![80] };
+        assert_eq!(encode(&Step::RelayIntake(routes)), [27, 0, 1, 80]);
+    }
+
+    #[test]
     fn golden_bytes_of_an_overlay() {
         let stub = |path: &str, kind: StubKind| Stub { path: path.into(), kind };
         let overlay = Step::Overlay {
@@ -561,6 +618,7 @@ mod tests {
             access: Access::ReadOnly,
         };
         assert_eq!(encode(&held), [5, 2, 1, b'w', 1, b'w', 0, 0]);
+        assert_eq!(encode(&Source::Planted("p".into())), [3, 1, b'p']);
         assert_eq!(encode(&Access::Reopened), [3]);
     }
 

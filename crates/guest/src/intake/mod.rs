@@ -8,6 +8,7 @@
 //! listener on loopback; it may be all that there is.
 
 mod netlink;
+pub(crate) mod relayed;
 mod rules;
 
 use belljar_sys::net;
@@ -38,11 +39,42 @@ pub(crate) fn open(intake: &Intake) -> Result<Opened, Errno> {
         None => Opened { report: nothing(), sockets: Vec::new() },
     };
     for port in &intake.routes {
-        let listeners = route(*port)?;
+        let listeners = route(Ipv4Addr::LOCALHOST, *port)?;
         opened.report.routes.push(listeners.len() as u16);
         opened.sockets.extend(listeners);
     }
     Ok(opened)
+}
+
+/// Opens an intake in a network that is not ours to change, where every address of 127.0.0.0/8 is local and no other: for a kernel
+/// of its own, as gVisor is. Names are given addresses from that range.
+pub(crate) fn open_without_powers(intake: &Intake) -> Result<Opened, Errno> {
+    let mut opened = Opened { report: nothing(), sockets: Vec::new() };
+    if let Some(catch) = &intake.catch {
+        for port in &catch.ports_without_netfilter {
+            opened.sockets.push(listener(Families::Ipv4, *port)?);
+        }
+        opened.report.caught = Caught::SomePorts;
+        opened.report.listeners = opened.sockets.len() as u16;
+        opened.sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
+    }
+    for port in &intake.routes {
+        // The same port of a name is another matter: whoever serves it looks at what was dialled.
+        let listeners = route(Ipv4Addr::UNSPECIFIED, *port)?;
+        opened.report.routes.push(listeners.len() as u16);
+        opened.sockets.extend(listeners);
+    }
+    Ok(opened)
+}
+
+/// Brings the loopback device of a namespace up that somebody else made, with both of its addresses: container runtimes
+/// switch IPv6 off.
+pub(crate) fn make_usable() -> Result<(), Errno> {
+    for device in ["all", "default", "lo"] {
+        // A kernel without IPv6 has no switch for it.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6"), "0");
+    }
+    net::loopback_up()
 }
 
 fn everything(catch: &Catch) -> Result<Opened, Errno> {
@@ -145,7 +177,7 @@ fn listener(families: Families, port: u16) -> Result<OwnedFd, Errno> {
 
 /// Where programs find what the host serves to them: at both loopback addresses, before any program is there to take the port. What goes
 /// to loopback is not led anywhere else by the rules.
-fn route(port: u16) -> Result<Vec<OwnedFd>, Errno> {
+fn route(ipv4: Ipv4Addr, port: u16) -> Result<Vec<OwnedFd>, Errno> {
     let at = |family: AddressFamily, address: std::net::SocketAddr| {
         let socket = socket_with(family, SocketType::STREAM, FLAGS, None)?;
         if family == AddressFamily::INET6 {
@@ -155,7 +187,7 @@ fn route(port: u16) -> Result<Vec<OwnedFd>, Errno> {
         listen(&socket, BACKLOG)?;
         Ok(socket)
     };
-    let mut sockets = vec![at(AddressFamily::INET, (Ipv4Addr::LOCALHOST, port).into())?];
+    let mut sockets = vec![at(AddressFamily::INET, (ipv4, port).into())?];
     match at(AddressFamily::INET6, (Ipv6Addr::LOCALHOST, port).into()) {
         Ok(socket) => sockets.push(socket),
         // IPv6 is switched off.

@@ -1,0 +1,32 @@
+//! The door of a wall that no descriptor passes: one connection to the host, and a pump that makes sockets of its streams. Behind
+//! it everything is as with any other door.
+
+use belljar_pump::{Local, Pump};
+use belljar_sys::passing;
+use belljar_sys::rustix::fd::{AsFd, OwnedFd};
+use belljar_sys::rustix::io::ioctl_fionbio;
+use belljar_sys::rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
+use belljar_wire::mux::Side;
+use belljar_wire::purpose::Purpose;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// Connects to the socket that the host listens at. The door gives a descriptor for each request, as if the host had passed it,
+/// with an alarm beside it, and closes with the connection.
+pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
+    let connection = UnixStream::connect(path)?;
+    let (door, outside) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    ioctl_fionbio(&outside, true)?;
+    let receive = move |header: &[u8]| {
+        if Purpose::decode(header) != Some(Purpose::Request) {
+            return None;
+        }
+        let (ours, theirs) = UnixStream::pair().ok()?;
+        // gVisor tells nobody that a socket was hung up while bytes wait in it.
+        let (hears, alarm) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        passing::send(&outside, &[theirs.as_fd(), hears.as_fd()]).ok()?;
+        Some(Local { socket: ours.into(), alarm: Some(alarm) })
+    };
+    Ok((door, Pump::start(connection.into(), Side::Guest, Box::new(receive))?))
+}

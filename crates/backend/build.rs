@@ -5,6 +5,13 @@
 //! installed (`rustup target add`), the guest uses it: half the size, and it starts in half the time; else glibc,
 //! statically.
 
+#[path = "build/seccomp.rs"]
+mod seccomp;
+// The guest's own reading of its table: there is one list of system calls.
+#[allow(dead_code)]
+#[path = "../guest/build/table.rs"]
+mod table;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
@@ -12,18 +19,37 @@ use std::process::{Command, exit};
 fn main() {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let crates = here.parent().expect("crates/backend has a parent").to_path_buf();
-    for part in ["guest", "wire", "sys", "../Cargo.toml", "../Cargo.lock"] {
+    for part in ["guest", "pump", "wire", "sys", "../Cargo.toml", "../Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", crates.join(part).display());
     }
     let out = PathBuf::from(variable("OUT_DIR"));
+    write_seccomp(&crates, &out);
     let guest = build(&crates, &target_directory(&out));
     let embedded = out.join("guest");
+    // Written anew, not over: where a target directory was copied by links, the file is in several of them.
+    let _ = std::fs::remove_file(&embedded);
     if let Err(error) = std::fs::copy(&guest, &embedded) {
         fail(&format!("copy {} to {}: {error}", guest.display(), embedded.display()));
     }
     match std::fs::read(&embedded) {
         Ok(bytes) => println!("cargo:rustc-env=BELLJAR_GUEST={:016x}", fingerprint(&bytes)),
         Err(error) => fail(&format!("read {}: {error}", embedded.display())),
+    }
+}
+
+/// The filter that a container starts with.
+fn write_seccomp(crates: &Path, out: &Path) {
+    let table = crates.join("guest").join(table::TABLE);
+    let text = std::fs::read_to_string(&table)
+        .unwrap_or_else(|error| fail(&format!("read {}: {error}", table.display())));
+    let rows = table::parse(&text).unwrap_or_else(|problems| fail(&problems.join("; ")));
+    let target = variable("CARGO_CFG_TARGET_ARCH");
+    let arch =
+        table::Arch::named(&target).unwrap_or_else(|| fail(&format!("no seccomp filter for `{target}`")));
+    let profile = out.join("seccomp.json");
+    let _ = std::fs::remove_file(&profile);
+    if let Err(error) = std::fs::write(&profile, seccomp::profile(&rows, arch)) {
+        fail(&format!("write {}: {error}", profile.display()));
     }
 }
 

@@ -1,14 +1,15 @@
 //! What every backend can do.
 
-use crate::{Drawing, Guest, Plan, bwrap, container, host, native};
-use belljar_spec::{BackendName, SandboxError};
+use crate::{Drawing, Guest, Plan, bwrap, container, docker, host, native};
+use belljar_spec::{BackendName, Runtime, SandboxError};
 
 /// A wall.
 pub trait Backend: Sync {
     /// Which one.
     fn name(&self) -> BackendName;
 
-    /// Whether it works here. The error says why not, and what to do. Tries, rather than guesses.
+    /// Whether it works here. The error says why not, and what to do. Tries, rather than guesses, where that takes some
+    /// milliseconds; a daemon is asked.
     fn check(&self) -> Result<(), SandboxError>;
 
     /// Builds the wall and starts the guest behind it; returns when the guest is sealed and takes requests. An
@@ -25,6 +26,9 @@ pub fn backend(name: BackendName) -> &'static dyn Backend {
     match name {
         BackendName::Native => &native::Native,
         BackendName::Bwrap => &bwrap::Bwrap,
+        BackendName::Docker(Runtime::Runc) => &docker::Docker(Runtime::Runc),
+        BackendName::Docker(Runtime::Runsc) => &docker::Docker(Runtime::Runsc),
+        BackendName::Docker(Runtime::Kata) => &docker::Docker(Runtime::Kata),
         BackendName::Container => &container::Container,
         BackendName::Host => &host::Host,
     }

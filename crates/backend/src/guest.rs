@@ -2,19 +2,22 @@
 
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
+pub(crate) use crate::door::Door;
 use crate::layout::Layout;
 use crate::stubs::{Stubs, Turn};
-use belljar_spec::SandboxError;
+use belljar_spec::{Limits, SandboxError};
 use belljar_sys::launch::{LaunchFailure, Started};
-use belljar_sys::passing;
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 use belljar_sys::rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
-use belljar_wire::frame::{self, Frame, FrameReader, Tag};
+use belljar_wire::frame::{Frame, FrameReader, Tag};
 use belljar_wire::message::{self, Fault, IntakeReport, Sealed, Setup, SetupReply};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// A guest that takes requests. Dropped, it is killed, with everything it started.
 pub struct Guest {
@@ -26,6 +29,24 @@ pub struct Guest {
     way_out: Vec<OwnedFd>,
     /// What was made for it in folders of the host.
     stubs: Option<Stubs>,
+    started: Instant,
+    /// How long it may take until it is ready.
+    patience: Duration,
+    behind: Option<Box<dyn Behind>>,
+}
+
+/// Something that stands behind a guest, and has to be taken away after it: a container. Dropped, it is gone.
+pub(crate) trait Behind: Send + Sync {
+    /// What the kernel counted of the sandbox's limits.
+    fn counters(&self) -> Counters;
+
+    /// The same when the guest has ended by itself, where the kernel that counted went with it.
+    fn counters_at_end(&self) -> Counters {
+        self.counters()
+    }
+
+    /// The guest is dying and so are we: sees to what nobody else would take away, and waits for nothing else.
+    fn leave(&mut self);
 }
 
 impl Guest {
@@ -39,16 +60,47 @@ impl Guest {
             first: None,
             way_out: Vec::new(),
             stubs: None,
+            started: Instant::now(),
+            patience: Limits::DEFAULT_READY,
+            behind: None,
         }
     }
 
-    /// Makes what its mounts need in folders of the host.
-    pub(crate) fn make_stubs(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
+    /// The same, with as much time to get ready as its plan says.
+    pub(crate) fn ready_within(mut self, plan: &Plan) -> Guest {
+        self.patience = plan.limits.ready.value;
+        self
+    }
+
+    /// The same, with something behind it, and with what was made for it in folders of the host before it was there.
+    pub(crate) fn in_front_of(mut self, behind: Box<dyn Behind>, stubs: Option<Stubs>) -> Guest {
+        self.behind = Some(behind);
+        self.stubs = stubs;
+        self
+    }
+
+    /// Makes what its mounts need in folders of the host. `stage` is where they are mounted on the host itself, if they are.
+    pub(crate) fn make_stubs(
+        &mut self,
+        plan: &Plan,
+        layout: &Layout,
+        stage: &[PathBuf],
+    ) -> Result<(), SandboxError> {
         let turn = Turn::take(plan, layout)?;
-        self.stubs = Stubs::begin(plan, layout, self.process.handle())?;
+        self.stubs = Stubs::begin(plan, layout, self.process.handle(), stage)?;
         // Held by us already: where this fails they go away after the guest, and not before.
         self.stubs.as_ref().map_or(Ok(()), |stubs| stubs.make(layout))?;
         turn.check(layout)
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> BorrowedFd<'_> {
+        self.process.handle()
+    }
+
+    /// What it made, for another that comes after it.
+    pub(crate) fn take_stubs(&mut self) -> Option<Stubs> {
+        self.stubs.take()
     }
 
     /// Tells it everything, with the mounts that belong to it.
@@ -57,7 +109,12 @@ impl Guest {
         setup: &Setup,
         mounts: &[BorrowedFd<'_>],
     ) -> Result<PendingSetup, SandboxError> {
-        self.door.send_setup(setup, mounts).map_err(|gone| self.process.cause_of_death().unwrap_or(gone))
+        let pending = self.door.send_setup(setup, mounts);
+        let pending = pending.map_err(|gone| self.process.cause_of_death().unwrap_or(gone))?;
+        Ok(PendingSetup {
+            deadline: Deadline { at: self.started + self.patience, patience: self.patience },
+            ..pending
+        })
     }
 
     /// Sends the plan's first request, if it has one, behind the setup.
@@ -77,17 +134,30 @@ impl Guest {
 
     /// Waits until it is sealed.
     pub(crate) fn finish(&mut self, pending: PendingSetup) -> Result<(), SetupFailure> {
-        self.sealed = pending.wait().map_err(|failure| match (failure, self.process.launch_failure()) {
-            (SetupFailure::Silent, Some(failure)) => {
-                SetupFailure::Step(Fault { doing: failure.step.into(), errno: failure.errno.raw_os_error() })
+        self.sealed = pending.wait().map_err(|failure| match failure {
+            SetupFailure::Silent => match self.process.launch_failure() {
+                Some(LaunchFailure { step, errno }) => {
+                    SetupFailure::Step(Fault { doing: step.into(), errno: errno.raw_os_error() })
+                }
+                None => SetupFailure::Silent,
+            },
+            SetupFailure::Late(patience) => {
+                // Who hangs does not notice that the door closes.
+                self.process.end = End::Killed;
+                SetupFailure::Late(patience)
             }
-            (failure, _) => failure,
+            SetupFailure::Step(fault) => SetupFailure::Step(fault),
         })?;
         if self.sealed.intake.is_some() {
-            // It was sent before the answer.
-            self.way_out = passing::receive(&self.door.0).ok().flatten().ok_or(SetupFailure::Silent)?;
+            self.way_out = self.door.take_way_out().ok_or(SetupFailure::Silent)?;
         }
         Ok(())
+    }
+
+    /// Takes note of a way out that somebody else opened for it.
+    pub(crate) fn has_way_out(&mut self, report: IntakeReport, sockets: Vec<OwnedFd>) {
+        self.sealed.intake = Some(report);
+        self.way_out = sockets;
     }
 
     /// The sockets of its way out, if it has one.
@@ -105,9 +175,24 @@ impl Guest {
         })
     }
 
+    /// A stream that becomes a connection when the guest has said that it dialled one; `None` where the guest hands the
+    /// connection itself over.
+    pub fn open_connection(&self) -> Result<Option<TcpStream>, SandboxError> {
+        self.door.open_connection().map_err(|_| guest_gone())
+    }
+
     /// What the kernel counted of this sandbox's limits; zeros where it counts none.
     pub fn counters(&self) -> Counters {
-        self.cgroup.as_ref().map(Cgroup::counters).unwrap_or_default()
+        match (&self.cgroup, &self.behind) {
+            (Some(cgroup), _) => cgroup.counters(),
+            (None, Some(behind)) => behind.counters(),
+            (None, None) => Counters::default(),
+        }
+    }
+
+    /// The same for a guest that is gone: a wall whose kernel is the sandbox's own may lose all of it to one limit.
+    pub fn counters_at_end(&self) -> Counters {
+        self.behind.as_ref().map_or_else(|| self.counters(), |behind| behind.counters_at_end())
     }
 
     /// The version of the second wall, Landlock; 0 for none.
@@ -134,6 +219,9 @@ impl Guest {
             self.process.kill();
             self.process.end = End::Over;
         }
+        if let Some(behind) = &mut self.behind {
+            behind.leave();
+        }
     }
 }
 
@@ -144,15 +232,24 @@ impl Drop for Guest {
         // Only now can they be removed.
         self.cgroup = None;
         self.stubs = None;
+        self.behind = None;
     }
 }
 
 /// The process of a guest, or of the program that started it.
 pub(crate) struct Process {
-    started: Started,
+    started: Begun,
     /// The guest itself, where another program started it and ends after it.
     guest: Option<OwnedFd>,
     end: End,
+}
+
+/// Who started a process.
+enum Begun {
+    /// We did.
+    ByUs(Started),
+    /// Somebody else did, who waits for it as well; this is a handle to it.
+    ByOthers(OwnedFd),
 }
 
 /// How a guest's process ends.
@@ -169,34 +266,49 @@ enum End {
 impl Process {
     /// Process 1 of a namespace.
     pub(crate) fn init(started: Started) -> Process {
-        Process { started, guest: None, end: End::Killed }
+        Process { started: Begun::ByUs(started), guest: None, end: End::Killed }
     }
 
     /// Process 1 of a namespace that another program made. Without a handle to it, it still leaves when the door closes.
     pub(crate) fn behind(started: Started, guest: Option<OwnedFd>) -> Process {
         let end = if guest.is_some() { End::Killed } else { End::Leaves };
-        Process { started, guest, end }
+        Process { started: Begun::ByUs(started), guest, end }
     }
 
     /// A guest without a namespace.
     pub(crate) fn without_namespace(started: Started) -> Process {
-        Process { started, guest: None, end: End::Leaves }
+        Process { started: Begun::ByUs(started), guest: None, end: End::Leaves }
+    }
+
+    /// Process 1 of a container.
+    pub(crate) fn contained(handle: OwnedFd) -> Process {
+        Process { started: Begun::ByOthers(handle), guest: None, end: End::Killed }
     }
 
     /// The step before the exec that failed, if one did. Waits for the exec.
     fn launch_failure(&self) -> Option<LaunchFailure> {
-        self.started.executed().ok().and_then(Result::err)
+        match &self.started {
+            Begun::ByUs(started) => started.executed().ok().and_then(Result::err),
+            Begun::ByOthers(_) => None,
+        }
     }
 
     fn cause_of_death(&self) -> Option<SandboxError> {
         let failure = self.launch_failure()?;
         let message = format!("the guest could not {}: {}", failure.step, failure.errno);
-        Some(SandboxError::runtime("launch_failed", message))
+        Some(
+            SandboxError::runtime("launch_failed", message)
+                .hint("`belljar doctor` tries each wall by itself"),
+        )
     }
 
     /// The guest itself, or who ends after it.
     fn handle(&self) -> BorrowedFd<'_> {
-        self.guest.as_ref().unwrap_or(&self.started.pidfd).as_fd()
+        match (&self.guest, &self.started) {
+            (Some(guest), _) => guest.as_fd(),
+            (None, Begun::ByUs(started)) => started.pidfd.as_fd(),
+            (None, Begun::ByOthers(handle)) => handle.as_fd(),
+        }
     }
 
     fn kill(&self) {
@@ -209,11 +321,32 @@ impl Process {
             End::Killed => self.kill(),
             End::Leaves => {}
         }
-        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.started.pidfd.as_fd()), WaitIdOptions::EXITED)
-        {
+        match &self.started {
+            Begun::ByUs(started) => {
+                let pidfd = started.pidfd.as_fd();
+                while let Err(Errno::INTR) = waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED) {}
+            }
+            // Whoever may not signal it has closed its door: it leaves. One that somebody froze dies when it thaws, and what
+            // stands behind it sees to that.
+            Begun::ByOthers(handle) => wait_for_end(handle, FROZEN),
         }
     }
 }
+
+/// Waits until a process has ended, or for this long.
+fn wait_for_end(process: &OwnedFd, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
+
+/// A process that was killed and is not gone by now does not run.
+const FROZEN: Duration = Duration::from_secs(5);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -221,47 +354,25 @@ impl Drop for Process {
     }
 }
 
-/// Our end of the door.
-pub(crate) struct Door(OwnedFd);
+/// A setup that the guest is carrying out.
+pub(crate) struct PendingSetup {
+    stream: UnixStream,
+    deadline: Deadline,
+}
 
-impl Door {
-    /// Both ends: ours, and the guest's.
-    pub(crate) fn new() -> Result<(Door, OwnedFd), SandboxError> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
-                |errno| SandboxError::runtime("door", format!("cannot make a socket pair: {errno}")),
-            )?;
-        Ok((Door(ours), theirs))
-    }
-
-    /// The guest on the other side leaves, if it is not killed first.
-    fn close(&self) {
-        let _ = shutdown(&self.0, Shutdown::Both);
-    }
-
-    fn open_stream(&self, more: &[BorrowedFd<'_>]) -> Result<UnixStream, Errno> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let descriptors: Vec<_> = std::iter::once(theirs.as_fd()).chain(more.iter().copied()).collect();
-        passing::send(&self.0, &descriptors)?;
-        Ok(UnixStream::from(ours))
-    }
-
-    /// Sends the setup, with the mounts that belong to it; the answer is fetched from the result.
-    pub(crate) fn send_setup(
-        &self,
-        setup: &Setup,
-        mounts: &[BorrowedFd<'_>],
-    ) -> Result<PendingSetup, SandboxError> {
-        let mut bytes = Vec::new();
-        frame::encode(Tag::Message, &message::encode(setup), &mut bytes);
-        let mut stream = self.open_stream(mounts).map_err(|_| guest_gone())?;
-        stream.write_all(&bytes).map_err(|_| guest_gone())?;
-        Ok(PendingSetup(stream))
+impl PendingSetup {
+    /// One that was just sent on this stream.
+    pub(crate) fn sent(stream: UnixStream) -> PendingSetup {
+        let patience = Limits::DEFAULT_READY;
+        PendingSetup { stream, deadline: Deadline { at: Instant::now() + patience, patience } }
     }
 }
 
-/// A setup that the guest is carrying out.
-pub(crate) struct PendingSetup(UnixStream);
+/// When a guest has to be ready, and how long that was.
+struct Deadline {
+    at: Instant,
+    patience: Duration,
+}
 
 /// Why a guest is not ready.
 pub(crate) enum SetupFailure {
@@ -269,6 +380,14 @@ pub(crate) enum SetupFailure {
     Step(Fault),
     /// It ended without a word.
     Silent,
+    /// It lives, and has not said in this time that it is ready.
+    Late(Duration),
+}
+
+/// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
+pub(crate) fn not_ready(patience: Duration) -> SandboxError {
+    SandboxError::runtime("not_ready", format!("the sandbox was not ready within {patience:?}, and was taken away"))
+        .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `--ready-timeout`")
 }
 
 impl PendingSetup {
@@ -288,17 +407,78 @@ impl PendingSetup {
                 Ok(None) => {}
                 Ok(Some(_)) | Err(_) => return Err(SetupFailure::Silent),
             }
-            match self.0.read(&mut buffer) {
+            let Deadline { at, patience } = self.deadline;
+            let left = at.saturating_duration_since(Instant::now());
+            // A time of zero would mean none at all.
+            if left.is_zero() || self.stream.set_read_timeout(Some(left)).is_err() {
+                return Err(SetupFailure::Late(patience));
+            }
+            match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(SetupFailure::Silent),
                 Ok(length) => reader.push(&buffer[..length]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(SetupFailure::Silent),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                        return Err(SetupFailure::Late(patience));
+                    }
+                    _ => return Err(SetupFailure::Silent),
+                },
             }
         }
     }
 }
 
-fn guest_gone() -> SandboxError {
+pub(crate) fn guest_gone() -> SandboxError {
     SandboxError::runtime("guest_gone", "the sandbox's first process is gone, and all its commands with it")
         .hint("make a new sandbox; if this happens again, run `belljar doctor`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::passing;
+    use belljar_wire::message::{FileRoot, Privileges, Seal, Syscalls};
+
+    fn setup() -> Setup {
+        let seal = Seal {
+            rlimits: Vec::new(),
+            privileges: Privileges::Kept,
+            syscalls: Syscalls::Default,
+            landlock: None,
+        };
+        Setup {
+            version: belljar_wire::VERSION,
+            steps: Vec::new(),
+            seal,
+            files: FileRoot::Sandbox,
+            workspace: "/".into(),
+        }
+    }
+
+    fn pending(patience: Duration) -> (PendingSetup, UnixStream) {
+        let (door, theirs) = Door::new().expect("a door");
+        let pending = door.send_setup(&setup(), &[]).expect("sent");
+        let got = passing::receive(&theirs).expect("received").expect("open");
+        let stream = UnixStream::from(got.into_iter().next().expect("a stream"));
+        let deadline = Deadline { at: Instant::now() + patience, patience };
+        (PendingSetup { deadline, ..pending }, stream)
+    }
+
+    #[test]
+    fn a_guest_that_says_nothing_is_late_and_one_that_says_half_a_word_too() {
+        for half in [false, true] {
+            let (pending, mut stream) = pending(Duration::from_millis(50));
+            if half {
+                stream.write_all(&[9, 0]).expect("written");
+            }
+            assert!(matches!(pending.wait(), Err(SetupFailure::Late(_))), "{half}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_hangs_up_is_silent_and_not_late() {
+        let (pending, stream) = pending(Duration::from_secs(600));
+        drop(stream);
+        assert!(matches!(pending.wait(), Err(SetupFailure::Silent)));
+    }
 }

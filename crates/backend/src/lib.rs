@@ -13,6 +13,8 @@ mod bwrap;
 mod cgroup;
 mod container;
 mod contract;
+mod docker;
+mod door;
 mod drawing;
 mod embedded;
 mod guest;
@@ -28,9 +30,12 @@ use plan::Enforcement;
 pub use cgroup::{Counters, sweep};
 pub use container::around_us as container_around_us;
 pub use contract::{Backend, Meanwhile, backend};
+pub use docker::image_root;
 pub use drawing::Drawing;
 pub use embedded::keep_program;
 pub use guest::Guest;
-pub use layout::{GitInside, home_files, shell};
+pub use layout::{
+    DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
+};
 pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut, new_id};
 pub use stubs::sweep_stubs;

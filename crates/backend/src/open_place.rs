@@ -2,7 +2,7 @@
 //! holds file operations beneath the workspace; it hides nothing.
 
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure};
+use crate::guest::{Door, Process, SetupFailure, not_ready};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::{Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
@@ -34,13 +34,14 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     )
     .map_err(|errno| failed(errno.to_string()))?;
     drop(their_door);
-    let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup);
+    let mut guest = Guest::starting(door, Process::without_namespace(started), cgroup).ready_within(plan);
     let pending = guest.send_setup(&setup(plan)?, &[])?;
     meanwhile()?;
     guest.send_first(plan, plan.layout()?)?;
     guest.finish(pending).map_err(|failure| match failure {
         SetupFailure::Step(fault) => failed(format!("{} (error {})", fault.doing, fault.errno)),
         SetupFailure::Silent => failed("it died".into()),
+        SetupFailure::Late(patience) => not_ready(patience),
     })?;
     Ok(guest)
 }

@@ -1,11 +1,12 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::layout::{Bind, BindKind, GitInside, Layout, Marker};
+use crate::docker::sweep_containers;
+use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Admin, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError, SandboxId,
-    SandboxSpec,
+    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError,
+    SandboxId, SandboxSpec,
 };
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
@@ -31,6 +32,9 @@ pub struct Plan {
     kept_program: Option<PathBuf>,
     git: Option<GitInside>,
     stubs: Option<PathBuf>,
+    context: Option<AgentContext>,
+    root: Option<RootTree>,
+    containers: Option<PathBuf>,
     layout: OnceLock<Result<Layout, SandboxError>>,
 }
 
@@ -80,6 +84,9 @@ impl Plan {
             kept_program: None,
             git: None,
             stubs: None,
+            context: None,
+            root: None,
+            containers: None,
             layout: OnceLock::new(),
         }
     }
@@ -133,10 +140,48 @@ impl Plan {
         self
     }
 
+    /// The same, with this seen by agents in its workspace.
+    pub fn with_context(mut self, context: AgentContext) -> Plan {
+        self.context = Some(context);
+        self
+    }
+
     /// The same, with a directory for notes of what is made in folders of the host, and taken away again.
     pub fn with_stubs(mut self, directory: PathBuf) -> Plan {
         self.stubs = Some(directory);
         self
+    }
+
+    /// The same, with a root that brings its own system, instead of the host's.
+    pub fn with_root(mut self, root: RootTree) -> Plan {
+        self.root = Some(root);
+        self
+    }
+
+    /// The same, with a directory for what containers are made of while they start.
+    pub fn with_containers(mut self, directory: PathBuf) -> Plan {
+        self.containers = Some(directory);
+        self
+    }
+
+    /// Takes away what killed processes left of containers in that directory. Behind docker's wall the daemon is asked too:
+    /// it may have been making one when whoever wanted it died.
+    pub fn sweep_containers(&self) {
+        let is_docker = matches!(self.backend, Some(BackendName::Docker(_)));
+        self.containers.iter().for_each(|directory| sweep_containers(directory, is_docker));
+    }
+
+    pub(crate) fn containers(&self) -> Option<&Path> {
+        self.containers.as_deref()
+    }
+
+    /// The daemon's image that is its root, if one is.
+    pub(crate) fn image(&self) -> Option<&DaemonImage> {
+        self.root.as_ref()?.image.as_ref()
+    }
+
+    pub(crate) fn spec(&self) -> &SandboxSpec {
+        &self.spec
     }
 
     pub(crate) fn stubs(&self) -> Option<&Path> {
@@ -201,8 +246,12 @@ impl Plan {
                 let git = self.git.as_ref().map(|git| (git, self.kept_program()));
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 let marker = Marker { id: self.id, backend: self.backend };
-                Layout::for_host_root(marker, &self.spec, view, resolver, authority, &self.own, git)
+                let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());
+                let context = self.context.as_ref();
+                let wanted = Wanted { marker, spec, view, resolver, authority, own, git, root, context };
+                Layout::behind_wall(wanted)
             }
+            Wall::Absent if self.context.is_some() => Err(no_wall_for_context()),
             Wall::Absent => Layout::without_root(&self.spec, self.view.as_ref()),
         };
         self.layout.get_or_init(decide).as_ref().map_err(Clone::clone)
@@ -216,11 +265,21 @@ impl Plan {
         };
         Seal {
             rlimits: enforcement.rlimits(&self.limits),
-            privileges: Privileges::Dropped,
+            privileges: match (&layout.root, self.spec.admin) {
+                // A root of its own is there to be changed.
+                (Some(_), Admin::Root) => Privileges::Maintainer,
+                _ => Privileges::Dropped,
+            },
             syscalls,
             landlock: Some(Landlock { writable }),
         }
     }
+}
+
+fn no_wall_for_context() -> SandboxError {
+    let message = "without a wall agent context could only be shown by changing the folder itself";
+    SandboxError::unavailable("agent_context_without_wall", message)
+        .hint("leave `--agent-context` and `[agent] context` away, or use `--backend native`")
 }
 
 /// A sandbox with nothing in it, for trying out a wall.
@@ -268,6 +327,19 @@ impl Enforcement {
         };
         enforcement.accept(&plan.limits)?;
         Ok((cgroup, enforcement))
+    }
+
+    /// A container holds all of them.
+    pub(crate) fn of_container(plan: &Plan) -> Result<Enforcement, SandboxError> {
+        let enforcement = Enforcement {
+            memory_by_cgroup: true,
+            pids_by_cgroup: true,
+            cpus_by_cgroup: true,
+            own_user_namespace: false,
+            own_filesystem: true,
+        };
+        enforcement.accept(&plan.limits)?;
+        Ok(enforcement)
     }
 
     /// Refuses what was asked for and cannot be held.

@@ -13,7 +13,6 @@ use crate::dial::dial;
 use crate::dialogue::Dialogue;
 use crate::first_bytes::{Start, classify};
 use crate::hello::{self, ClientHello, Hello};
-use crate::intake::dialled;
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
@@ -29,8 +28,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(inside: TcpStream, serving: Arc<Serving>, alive: Alive) {
-    let Ok(dialled) = dialled(&inside) else { return reset(inside) };
+pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<Serving>, alive: Alive) {
     if dialled.port() == DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }

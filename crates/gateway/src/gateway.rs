@@ -4,7 +4,7 @@ use crate::authority::Authority;
 use crate::credentials::Credentials;
 use crate::fetch::{self, FetchError, FetchRequest, FetchResponse};
 use crate::github::Tokens;
-use crate::intake::{Intake, Open};
+use crate::intake::{Asked, Intake, Open, Source};
 use crate::llm::Route;
 use crate::places::Places;
 use crate::pushes::Pushes;
@@ -14,12 +14,13 @@ use crate::{SecretError, SecretStore, connection, dns};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::secret::{Credential, GitHubGrant};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -78,7 +79,7 @@ impl Gateway {
     /// Serves a sandbox's sockets on these terms.
     pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
         let route = terms.llm.clone();
-        let serving = Arc::new(Serving::new(&self.places, terms, intake.families()));
+        let serving = Arc::new(Serving::new(&self.places, terms, intake.addresses()));
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -189,17 +190,26 @@ fn wait_for<T: Send + 'static>(
 async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, alive: Alive) {
     let mut tasks = JoinSet::new();
     for socket in open.resolvers {
-        tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
+        match socket {
+            Asked::Datagrams(socket) => {
+                tasks.spawn(dns::serve::over_udp(socket, Arc::clone(&serving)));
+            }
+            Asked::Relayed(source) => {
+                let serving = Arc::clone(&serving);
+                let answer = move |stream, _| dns::serve::relayed(stream, Arc::clone(&serving));
+                tasks.spawn(accept(source, answer));
+            }
+        }
     }
     for listener in open.listeners {
         let (serving, alive) = (Arc::clone(&serving), alive.clone());
-        tasks.spawn(accept(listener, move |stream| {
-            connection::serve(stream, Arc::clone(&serving), alive.clone())
+        tasks.spawn(accept(listener, move |stream, dialled| {
+            connection::serve(stream, dialled, Arc::clone(&serving), alive.clone())
         }));
     }
     for (listener, route) in open.routes.into_iter().zip(std::iter::repeat(route).flatten()) {
         let (serving, alive) = (Arc::clone(&serving), alive.clone());
-        tasks.spawn(accept(listener, move |stream| {
+        tasks.spawn(accept(listener, move |stream, _| {
             Arc::clone(&route).serve(stream, Arc::clone(&serving), alive.clone())
         }));
     }
@@ -207,7 +217,7 @@ async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, al
     while tasks.join_next().await.is_some() {}
 }
 
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+async fn accept<F>(source: Source, serve: impl Fn(TcpStream, SocketAddr) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -218,9 +228,9 @@ where
     loop {
         tokio::select! {
             () = &mut soon, if !connections.is_empty() => soon.as_mut().reset(Instant::now() + SOON),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream));
+            accepted = source.next() => match accepted {
+                Ok((stream, dialled)) => {
+                    connections.spawn(serve(stream, dialled));
                 }
                 // Too many open files, or a connection that was gone again: neither ends the sandbox's network.
                 Err(_) => sleep(A_MOMENT).await,

@@ -49,7 +49,7 @@ pub use credentials::{Credentials, danger_forward, for_the_host};
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
-pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, PORT, ports};
+pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, ports};
 pub use pushes::Pushes;
 pub use record::{Recorder, Refused};
 pub use resolve::resolve;

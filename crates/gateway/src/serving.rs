@@ -5,7 +5,7 @@ use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
 use crate::dial;
 use crate::gateway::Terms;
-use crate::names::{Families, Names};
+use crate::names::{Addresses, Names};
 use crate::places::{Crowd, Places, Seat, Table};
 use crate::pushes::Pushes;
 use crate::record::Recorder;
@@ -23,7 +23,6 @@ use tokio::net::TcpStream;
 pub(crate) struct Serving {
     pub(crate) policy: EgressPolicy,
     pub(crate) names: Names,
-    pub(crate) families: Families,
     pub(crate) meter: Meter,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) credentials: Arc<Credentials>,
@@ -35,15 +34,14 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(places: &Arc<Places>, terms: Terms, families: Families) -> Serving {
+    pub(crate) fn new(places: &Arc<Places>, terms: Terms, addresses: Addresses) -> Serving {
         let Terms { policy, recorder, credentials, authority, pushes, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
             table: places.table(policy.limits.connections),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
             policy,
-            names: Names::default(),
-            families,
+            names: Names::new(addresses),
             recorder,
             credentials,
             authority,

@@ -4,6 +4,7 @@
 //! agent wrote: git is only started by [`inert`].
 
 pub mod clone;
+pub mod context;
 pub mod foreign;
 mod hold;
 pub mod inert;

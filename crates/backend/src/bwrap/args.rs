@@ -66,6 +66,15 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         let staged = format!("{STAGE}/layer{index}");
         args.extend(["--bind".into(), std::mem::replace(path, staged.clone()), staged]);
     }
+    if let Some(root) = &mut sources.root {
+        for (name, word, source) in
+            [("root", "--ro-bind", Some(&mut root.holder)), ("changes", "--bind", root.layer.as_mut())]
+        {
+            let Some(Source::Path(path)) = source else { continue };
+            let staged = format!("{STAGE}/{name}");
+            args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);
+        }
+    }
     args.extend(["--proc", "/proc", "--chdir", "/", "/proc/self/fd/4"].map(str::to_string));
     args
 }

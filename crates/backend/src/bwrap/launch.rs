@@ -3,20 +3,23 @@
 use super::args::{STAGE, STAGED_DEVICES, args};
 use super::check::program;
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure};
+use crate::guest::{Door, Process, SetupFailure, not_ready};
 use crate::layout::{BindOrigin, Layout};
-use crate::native::{Identity, Sources, after_root, bind_steps, private_step, user_inside};
+use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};
-use belljar_wire::message::{FileRoot, Setup, Step};
+use belljar_wire::message::{Access, FileRoot, NodeKind, Setup, Source, Step};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let program = program()?;
@@ -32,7 +35,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let (info, their_info) = pipe(PipeFlags::empty())?;
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
     let layout = plan.layout()?;
-    let mut sources = Sources::open(layout, identity)?;
+    let mut sources = Sources::open_for(layout, identity, Users::One)?;
     let words: Vec<CString> = args(plan.admin(), layout, &mut sources)
         .into_iter()
         .map(CString::new)
@@ -72,8 +75,10 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     )
     .map_err(|errno| failed(errno.to_string()))?;
     drop((their_door, their_stderr, their_info));
-    let mut guest = Guest::starting(door, Process::behind(started, guest_process(info)), cgroup);
-    guest.make_stubs(plan, layout)?;
+    let mut guest =
+        Guest::starting(door, Process::behind(started, guest_process(info, plan.limits.ready.value)), cgroup)
+            .ready_within(plan);
+    guest.make_stubs(plan, layout, &[])?;
 
     let setup = setup(plan, layout, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
@@ -90,6 +95,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     match outcome {
         Ok(()) => Ok(guest),
         Err(SetupFailure::Step(fault)) => Err(crate::native::setup_failed(SetupFailure::Step(fault), layout)),
+        Err(SetupFailure::Late(patience)) => Err(not_ready(patience)),
         Err(SetupFailure::Silent) => {
             drop(guest);
             let mut text = String::new();
@@ -111,7 +117,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     // Made and given back: it says who holds which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;
-    let mut sources = Sources::open(layout, identity)?;
+    let mut sources = Sources::open_for(layout, identity, Users::One)?;
     let words = args(plan.admin(), layout, &mut sources);
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
     let setup = setup(plan, layout, &sources, &enforcement);
@@ -130,16 +136,52 @@ fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcem
 
 /// The guest's own process, which bubblewrap names in a line of JSON: `"child-pid": 123`. Killing it ends everything
 /// inside, and then bubblewrap.
-fn guest_process(info: OwnedFd) -> Option<OwnedFd> {
-    let mut text = String::new();
-    File::from(info).take(4096).read_to_string(&mut text).ok()?;
+/// One that hangs before it says so is not waited for here.
+fn guest_process(info: OwnedFd, patience: Duration) -> Option<OwnedFd> {
+    let deadline = Instant::now() + patience;
+    let mut info = File::from(info);
+    let (mut text, mut buffer) = (Vec::new(), [0; 512]);
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok()?;
+        match poll(&mut [PollFd::new(&info, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return None,
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return None,
+        }
+        match info.read(&mut buffer).ok()? {
+            0 => break,
+            length => text.extend_from_slice(&buffer[..length]),
+        }
+        if text.len() > MOST_INFO {
+            return None;
+        }
+    }
+    let text = String::from_utf8(text).ok()?;
     let (_, rest) = text.split_once("\"child-pid\":")?;
     let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
     pidfd_open(Pid::from_raw(digits.parse().ok()?)?, PidfdFlags::empty()).ok()
 }
 
+/// The guest's part where the root is made of layers: it leaves bubblewrap's behind, and takes along what is in it.
+fn steps_in_layers(plan: &Plan, layout: &Layout, sources: &Sources, root: Step) -> Vec<Step> {
+    let mut steps = vec![private_step(plan, layout, STAGE), root];
+    // Bubblewrap has covered parts of it, so the kernel makes no second one.
+    let (source, target) = (Source::Path("/proc".into()), "proc".to_string());
+    steps.push(Step::Bind { source, target, kind: NodeKind::Directory, access: Access::ReadWrite });
+    steps.extend(after_root(plan, layout, STAGED_DEVICES));
+    steps.extend(bind_steps(layout, sources, |_| true));
+    steps.extend(layout.masks.iter().map(|target| Step::Mask { target: target.clone() }));
+    steps.extend(plan.intake().map(Step::OpenIntake));
+    steps.push(Step::Pivot);
+    steps
+}
+
 /// The guest's part: what bubblewrap left to do in the root that it made.
 fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
+    if let Some(root) = root_step(layout, sources, None) {
+        return steps_in_layers(plan, layout, sources, root);
+    }
     let mut steps = vec![private_step(plan, layout, STAGE)];
     steps.extend(after_root(plan, layout, STAGED_DEVICES));
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
@@ -152,3 +194,6 @@ fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
     steps.push(Step::ReadOnlyRoot);
     steps
 }
+
+/// Some lines of JSON.
+const MOST_INFO: usize = 4096;

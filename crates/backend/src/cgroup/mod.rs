@@ -5,12 +5,14 @@
 //! dies, so [`sweep`] can tell what nobody holds any more without guessing from process ids.
 
 mod directory;
+mod foreign;
 mod v1;
 mod v2;
 
 use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use directory::Directory;
+pub(crate) use foreign::Foreign;
 use std::fs::File;
 use std::path::PathBuf;
 

@@ -8,36 +8,46 @@ use std::path::{Path, PathBuf};
 
 type Variables = Vec<(OsString, OsString)>;
 
-/// Behind a wall.
-pub(super) fn inside(path: &[PathBuf], admin: Admin, tools: &Variables, asked: &Variables) -> Variables {
+/// Behind a wall. `under` is what a root says by itself.
+pub(super) fn inside(
+    path: &[PathBuf],
+    shell: Option<&str>,
+    admin: Admin,
+    under: &Variables,
+    tools: &Variables,
+    asked: &Variables,
+) -> Variables {
     let user = if admin == Admin::Root { "root" } else { USER };
-    let mut variables = common(OsStr::new(HOME), user, Path::new("/tmp"));
+    let mut ours = common(OsStr::new(HOME), user, Path::new("/tmp"), shell);
+    // The language is the root's to know.
+    ours.retain(|(name, _)| name != "LANG" || !under.iter().any(|(known, _)| known == name));
+    let mut variables = override_with(under.clone(), &ours);
     // Entries with a colon were split at it, so they can be joined again.
     variables.push(("PATH".into(), env::join_paths(path).unwrap_or_default()));
-    variables.extend(tools.iter().cloned());
-    override_with(variables, asked)
+    override_with(override_with(variables, tools), asked)
 }
 
 /// Without one: the host's search path, since its programs are where they are.
 pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
-    let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir());
+    let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir(), Some(shell()));
     let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     variables.push(("PATH".into(), path));
     override_with(variables, asked)
 }
 
-fn common(home: &OsStr, user: &str, temporary: &Path) -> Variables {
-    vec![
+fn common(home: &OsStr, user: &str, temporary: &Path, shell: Option<&str>) -> Variables {
+    let mut variables = vec![
         ("HOME".into(), home.into()),
         ("USER".into(), user.into()),
         ("LOGNAME".into(), user.into()),
-        ("SHELL".into(), shell().into()),
         ("LANG".into(), "C.UTF-8".into()),
         ("TMPDIR".into(), temporary.into()),
         ("PS1".into(), etc::PROMPT.into()),
         // How a program can tell that it is in here.
         ("BELLJAR".into(), "1".into()),
-    ]
+    ];
+    variables.extend(shell.map(|shell| (OsString::from("SHELL"), shell.into())));
+    variables
 }
 
 fn override_with(mut variables: Variables, asked: &Variables) -> Variables {

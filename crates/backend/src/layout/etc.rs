@@ -1,6 +1,6 @@
 //! The sandbox's /etc: a list of the host's harmless files, and our own for everything that names somebody.
 
-use super::{Bind, BindKind, BindOrigin, HOME, USER, USER_ID};
+use super::{Bind, BindKind, BindOrigin, HOME, Marker, USER};
 use belljar_spec::SandboxId;
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ pub(super) struct Etc {
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
-pub(super) fn files(id: SandboxId) -> Etc {
-    let mut etc = Etc { binds: Vec::new(), links: Vec::new(), files: own_files(id) };
+pub(super) fn files(marker: &Marker) -> Etc {
+    let mut etc = Etc { binds: Vec::new(), links: Vec::new(), files: own_files(marker) };
     for name in rows(TABLE).map(|columns| columns[0]) {
         etc.take(&Path::new("/etc").join(name), format!("etc/{name}"));
     }
@@ -40,29 +40,43 @@ impl Etc {
     }
 }
 
-fn own_files(id: SandboxId) -> Vec<(String, Vec<u8>)> {
+fn own_files(marker: &Marker) -> Vec<(String, Vec<u8>)> {
     // Some programs look for the shell here, and not in SHELL.
     let shell = super::environment::shell();
-    let files = [
+    let user = marker.user();
+    let users = [
         (
             "etc/passwd",
             format!(
                 "root:x:0:0:root:/root:/bin/sh\n\
-                 {USER}:x:{USER_ID}:{USER_ID}:{USER}:{HOME}:{shell}\n\
+                 {USER}:x:{user}:{user}:{USER}:{HOME}:{shell}\n\
                  nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
             ),
         ),
-        ("etc/group", format!("root:x:0:\n{USER}:x:{USER_ID}:\nnogroup:x:65534:\n")),
+        ("etc/group", format!("root:x:0:\n{USER}:x:{user}:\nnogroup:x:65534:\n")),
+    ];
+    let files = users.into_iter().chain(about_host(marker.id)).chain(about_names());
+    let home = super::relative(HOME);
+    let at_home = home_files().map(|(name, content)| (format!("{home}/{name}"), content.into_bytes()));
+    files.map(|(name, content)| (name.to_string(), content.into_bytes())).chain(at_home).collect()
+}
+
+/// What the sandbox itself is called.
+pub(super) fn about_host(id: SandboxId) -> [(&'static str, String); 3] {
+    [
         ("etc/hostname", format!("{HOSTNAME}\n")),
         ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {HOSTNAME}\n")),
+        ("etc/machine-id", format!("{id}{id}\n")),
+    ]
+}
+
+/// How names are looked up.
+pub(super) fn about_names() -> [(&'static str, String); 2] {
+    [
         // Without it glibc takes the first line of hosts that fits, and localhost has no IPv6.
         ("etc/host.conf", "multi on\n".to_string()),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n".to_string()),
-        ("etc/machine-id", format!("{id}{id}\n")),
-    ];
-    let home = super::relative(HOME);
-    let at_home = home_files().map(|(name, content)| (format!("{home}/{name}"), content.into_bytes()));
-    files.into_iter().map(|(name, content)| (name.to_string(), content.into_bytes())).chain(at_home).collect()
+    ]
 }
 
 /// What a home starts with. The prompt says where you are, after whatever the system's own file says.

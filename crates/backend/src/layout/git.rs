@@ -21,8 +21,9 @@ pub(super) fn add(
     kept: Option<&Path>,
     etc: &mut Etc,
     path: &mut Vec<PathBuf>,
+    is_program: impl Fn(&Path) -> bool,
 ) -> (Option<Bind>, Vec<(OsString, OsString)>) {
-    if !path.iter().any(|directory| directory.join("git").is_file()) {
+    if !path.iter().any(|directory| is_program(&directory.join("git"))) {
         return (None, Vec::new());
     }
     etc.files.push((super::relative(CONFIG).to_string(), git.config.clone().into_bytes()));

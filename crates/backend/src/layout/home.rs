@@ -131,7 +131,8 @@ fn below_a_home<'p>(path: &'p Path, home: Option<&Path>) -> Option<&'p Path> {
 const SYSTEM: [&str; 7] =
     ["/usr", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/run/current-system"];
 /// What is searched in any case.
-const USUAL: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+pub(super) const USUAL: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 const TOOLCHAINS: &str = include_str!("toolchains.table");
 
 #[cfg(test)]

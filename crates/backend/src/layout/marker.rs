@@ -1,5 +1,7 @@
 //! `/.belljar`: how a program can tell that it is in a sandbox, and in which. A file of a root that nobody inside can write to.
 
+use super::USER_ID;
+use crate::native::user_of_container;
 use belljar_spec::{Admin, BackendName, Kept, SandboxId, SandboxSpec};
 use serde::Serialize;
 
@@ -23,6 +25,14 @@ struct Content<'s> {
 }
 
 impl Marker {
+    /// The number of the sandbox's user, as the sandbox knows it.
+    pub(super) fn user(&self) -> u32 {
+        match self.backend {
+            Some(BackendName::Docker(_)) => user_of_container(self.id),
+            _ => USER_ID,
+        }
+    }
+
     /// The file, which an administrator works without.
     pub(super) fn file(&self, spec: &SandboxSpec) -> Option<(String, Vec<u8>)> {
         if spec.admin != Admin::No {

@@ -4,6 +4,7 @@
 //! own; a few files of /etc; and what the caller names. Everything else does not exist inside: homes, other users,
 //! sockets, services, disks.
 
+mod context;
 mod environment;
 mod etc;
 mod git;
@@ -13,19 +14,24 @@ mod marker;
 mod mounts;
 mod nested;
 mod network;
+mod root;
 mod shared;
 mod sockets;
 mod system;
+mod tree;
 mod trust;
 mod volumes;
 mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
-use belljar_spec::{Admin, SandboxError, SandboxSpec, WorkspacePath};
+use belljar_spec::{Admin, AgentContext, SandboxError, SandboxSpec, WorkspacePath};
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+/// What git is told of agent context.
+pub use context::git_config as context_git_config;
 /// The shell that an interactive command gets, as a path inside.
 pub use environment::shell;
 pub(crate) use etc::HOSTNAME;
@@ -34,10 +40,33 @@ pub use etc::home_files;
 /// What git is told inside.
 pub use git::GitInside;
 pub(crate) use marker::Marker;
+pub(crate) use root::RootLayer;
+/// Whether a directory can be a sandbox's `/`.
+pub use shared::root_directory;
+/// What a sandbox's `/` is made of.
+pub use tree::{DaemonImage, RootTree};
 pub(crate) use workspace::{Layered, Missing};
+
+/// What a layout follows from.
+pub(crate) struct Wanted<'p> {
+    pub(crate) marker: Marker,
+    pub(crate) spec: &'p SandboxSpec,
+    pub(crate) view: Option<&'p View>,
+    pub(crate) resolver: Option<IpAddr>,
+    pub(crate) authority: Option<&'p str>,
+    pub(crate) own: &'p [PathBuf],
+    /// What git is told, and where the guest's program is kept.
+    pub(crate) git: Option<(&'p GitInside, Option<&'p Path>)>,
+    /// What `/` is made of; without it, the host's own system.
+    pub(crate) root: Option<&'p RootTree>,
+    /// What agents are told beside their repository.
+    pub(crate) context: Option<&'p AgentContext>,
+}
 
 /// What a sandbox sees.
 pub(crate) struct Layout {
+    /// What `/` is made of; without it, of what follows.
+    pub(crate) root: Option<RootLayer>,
     /// From the host, in the order they are mounted: parents first.
     pub(crate) binds: Vec<Bind>,
     /// Those of them that have a layer over them.
@@ -88,28 +117,58 @@ pub(crate) enum BindOrigin {
     Named,
     /// What is seen at the target already, mounted onto itself: it stays where it is.
     Held,
-    /// A file of our own, seen at this place too, without the leading slash.
+    /// What we put over a root of layers at the target, and not what anybody made of it.
+    Planted,
+    /// A file of our own, which is at this place, without the leading slash.
     Made(&'static str),
 }
 
 /// A directory of the private filesystem.
 pub(crate) struct PrivateDir {
     /// Without the leading slash.
-    pub(crate) target: &'static str,
+    pub(crate) target: Cow<'static, str>,
     pub(crate) mode: u32,
 }
 
+/// The system that programs inside find, and what is known of it.
+struct System {
+    etc: etc::Etc,
+    binds: Vec<Bind>,
+    links: Vec<(String, String)>,
+    /// The search path.
+    path: Vec<PathBuf>,
+    /// Variables that name where a tool's programs are.
+    variables: Vec<(OsString, OsString)>,
+    /// Variables that it brings, below ours.
+    under: Vec<(OsString, OsString)>,
+    shell: Option<String>,
+    /// Private directories that it needs beside the usual ones.
+    private: Vec<PrivateDir>,
+}
+
+impl System {
+    fn of_host(marker: &Marker) -> System {
+        let (mut binds, mut links) = system::directories();
+        links.push(("var/tmp".into(), "../tmp".into()));
+        let home = home::visible();
+        binds.extend(home.binds);
+        System {
+            etc: etc::files(marker),
+            binds,
+            links,
+            path: home.path,
+            variables: home.variables,
+            under: Vec::new(),
+            shell: Some(shell().into()),
+            private: Vec::new(),
+        }
+    }
+}
+
 impl Layout {
-    /// The layout of the `host` root.
-    pub(crate) fn for_host_root(
-        marker: Marker,
-        spec: &SandboxSpec,
-        view: Option<&View>,
-        resolver: Option<IpAddr>,
-        authority: Option<&str>,
-        own: &[PathBuf],
-        git: Option<(&GitInside, Option<&Path>)>,
-    ) -> Result<Layout, SandboxError> {
+    /// The layout of a sandbox behind a wall: of the host's own system, or of a root that brings its own.
+    pub(crate) fn behind_wall(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
+        let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
         let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
@@ -118,6 +177,9 @@ impl Layout {
             .map(PathBuf::as_path)
             .chain(named.iter().map(|bind| &*bind.source))
             .collect();
+        let sockets = belljar_docker::sockets();
+        let volumes = spec.volumes.iter().map(|volume| &*volume.source).chain(spec.home.as_deref());
+        shared::refuse_docker_sockets(shared.iter().copied().chain(volumes), &sockets)?;
         shared::refuse_our_own(&shared, own)?;
         if spec.kept.is_some() {
             let asked = spec.shared.iter().map(|shared| &*shared.path);
@@ -128,28 +190,49 @@ impl Layout {
             }
         }
         let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
-        let (mut binds, mut links) = system::directories();
-        let mut etc = etc::files(marker.id);
+        let tree = root.map(root::open).transpose()?;
+        let mut system = match (root, &tree) {
+            (Some(root), Some(tree)) => root::system(root, tree, &marker),
+            _ => System::of_host(&marker),
+        };
+        let etc = &mut system.etc;
         etc.files.extend(network::files(
             spec.egress.as_ref(),
             resolver,
             spec.llm.as_ref().map(|llm| llm.port),
         ));
-        let trust = authority.map(|pem| trust::add(pem, &mut etc)).unwrap_or_default();
-        let mut home = home::visible();
+        let trust = match (authority, &tree) {
+            (Some(pem), Some(tree)) => root::trust(pem, tree, etc),
+            (Some(pem), None) => trust::add(pem, etc),
+            (None, _) => Vec::new(),
+        };
+        let is_program = |path: &Path| match &tree {
+            Some(tree) => path.to_str().is_some_and(|path| tree.has_file(relative(path))),
+            None => path.is_file(),
+        };
         let (guard, git) =
-            git.map(|(git, kept)| git::add(git, kept, &mut etc, &mut home.path)).unwrap_or_default();
+            git.map(|(git, kept)| git::add(git, kept, etc, &mut system.path, is_program)).unwrap_or_default();
+        let System { etc, mut binds, mut links, path, variables, under, shell, private } = system;
+        let (own_binds, homes) =
+            binds.into_iter().partition::<Vec<_>, _>(|bind| bind.origin == BindOrigin::System);
+        binds = own_binds;
         binds.extend(etc.binds);
         links.extend(etc.links);
-        links.push(("var/tmp".into(), "../tmp".into()));
-        binds.extend(home.binds);
+        binds.extend(homes);
         binds.extend(guard);
 
         let workspace = match (&workspace_on_host, spec.workspace_path) {
             (Some(path), WorkspacePath::SameAsHost) => text(path)?.to_string(),
             _ => WORKSPACE.to_string(),
         };
-        let mut private = private_directories();
+        let mut private: Vec<PrivateDir> = private.into_iter().chain(private_directories()).collect();
+        let image = root.and_then(|root| root.image.as_ref());
+        for place in image.iter().flat_map(|image| &image.volumes) {
+            let is_ours = |directory: &PrivateDir| Path::new(place).starts_with(&*directory.target);
+            if !private.iter().any(is_ours) && !Path::new(relative(&workspace)).starts_with(place) {
+                private.push(PrivateDir { target: place.clone().into(), mode: 0o755 });
+            }
+        }
         if let Some(home) = &spec.home {
             private.retain(|directory| directory.target != relative(HOME));
             binds.push(volumes::home(home, own)?);
@@ -157,7 +240,7 @@ impl Layout {
         let shown = view.map(|view| workspace::show(&view, &workspace)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
-            None => private.push(PrivateDir { target: relative(WORKSPACE), mode: 0o755 }),
+            None => private.push(PrivateDir { target: relative(WORKSPACE).into(), mode: 0o755 }),
         }
         let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
@@ -170,13 +253,38 @@ impl Layout {
         masks.extend(sockets::below(&binds));
 
         let environment = {
-            let tools = [home.variables, trust, git].concat();
-            environment::inside(&home.path, spec.admin, &tools, &asked_environment(spec))
+            let tools = [variables, trust, git].concat();
+            let asked = asked_environment(spec);
+            environment::inside(&path, shell.as_deref(), spec.admin, &under, &tools, &asked)
         };
         let missing = shown.missing();
-        let files = [etc.files, shown.files, Vec::from_iter(marker.file(spec))].concat();
+        let marker = marker.file(spec);
+        if let (Some((place, _)), Some(_)) = (&marker, root.filter(|root| !root.lowers.is_empty())) {
+            binds.push(root::held(place));
+        }
+        let files = [etc.files, shown.files, Vec::from_iter(marker)].concat();
         let layers = shown.layers;
-        Ok(Layout { binds, layers, missing, links, files, private, masks, workspace, environment })
+        let mut layout = Layout {
+            root: None,
+            binds,
+            layers,
+            missing,
+            links,
+            files,
+            private,
+            masks,
+            workspace,
+            environment,
+        };
+        if let Some(context) = context {
+            layout.add_context(context)?;
+        }
+        // Last: every file of ours becomes part of it.
+        if let (Some(root), Some(tree)) = (root, &tree) {
+            let Layout { binds, private, files, links, .. } = &mut layout;
+            layout.root = root::layer(root, tree, binds, private, files, links)?;
+        }
+        Ok(layout)
     }
 
     /// Where there is no wall: the host's own paths, and still an environment that starts empty.
@@ -208,6 +316,7 @@ impl Layout {
             );
         };
         Ok(Layout {
+            root: None,
             binds: Vec::new(),
             layers: Vec::new(),
             missing: Vec::new(),
@@ -220,8 +329,12 @@ impl Layout {
         })
     }
 
-    /// The absolute paths inside that may be written.
+    /// The absolute paths inside that may be written. A root of layers may be as a whole: what of it stays as it is, mounts
+    /// say.
     pub(crate) fn writable(&self) -> Vec<String> {
+        if self.root.is_some() {
+            return vec!["/".into()];
+        }
         let private = self.private.iter().map(|dir| dir.target.to_string());
         let shared =
             self.binds.iter().filter(|bind| bind.kind != BindKind::ReadOnly).map(|bind| bind.target.clone());
@@ -250,9 +363,9 @@ fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {
 
 fn private_directories() -> Vec<PrivateDir> {
     vec![
-        PrivateDir { target: "tmp", mode: 0o1777 },
-        PrivateDir { target: relative(HOME), mode: 0o755 },
-        PrivateDir { target: "dev/shm", mode: 0o1777 },
+        PrivateDir { target: "tmp".into(), mode: 0o1777 },
+        PrivateDir { target: relative(HOME).into(), mode: 0o755 },
+        PrivateDir { target: "dev/shm".into(), mode: 0o1777 },
     ]
 }
 
@@ -269,8 +382,29 @@ fn text(path: &Path) -> Result<&str, SandboxError> {
     })
 }
 
+/// What is worth knowing of a root that cannot be looked into later: the contents of these files, and whether there are those.
+pub(crate) const LOOKED_AT: [&str; 8] = [
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    trust::BUNDLES[0],
+    trust::BUNDLES[1],
+    trust::BUNDLES[2],
+    trust::BUNDLES[3],
+];
+pub(crate) const LOOKED_FOR: [&str; 8] = [
+    "/bin/bash",
+    "/usr/bin/bash",
+    "/bin/sh",
+    "/bin/zsh",
+    "/usr/bin/zsh",
+    "/bin/git",
+    "/usr/bin/git",
+    "/usr/local/bin/git",
+];
 /// Where the workspace is seen inside.
-pub(crate) const WORKSPACE: &str = "/workspace";
+pub const WORKSPACE: &str = "/workspace";
 /// The sandbox user's home.
 pub(crate) const HOME: &str = "/home/agent";
 /// The sandbox's user.

@@ -3,7 +3,7 @@
 
 use super::{Bind, seen_at};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The places inside where they would be.
 pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
@@ -20,9 +20,14 @@ pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
 
 /// Something that is mounted below `folder`.
 pub(super) fn first_below(folder: &Path) -> Option<String> {
-    let listed = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let points = listed.lines().map(|line| unescape(line.split(' ').nth(4).unwrap_or_default()));
-    points.into_iter().find(|point| Path::new(point).starts_with(folder) && Path::new(point) != folder)
+    let below = |point: &PathBuf| point.starts_with(folder) && *point != folder;
+    points().into_iter().find(below).map(|point| point.to_string_lossy().into_owned())
+}
+
+/// Where something is mounted.
+pub(super) fn points() -> Vec<PathBuf> {
+    let listed = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    listed.lines().map(|line| unescape(line.split(' ').nth(4).unwrap_or_default()).into()).collect()
 }
 
 /// Where a mount of such a filesystem is: proc_pid_mountinfo(5).

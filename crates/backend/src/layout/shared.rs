@@ -5,7 +5,7 @@ use belljar_spec::{Permission, SandboxError, SharedPath};
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The workspace: an existing folder that is not somebody's whole world.
@@ -22,6 +22,28 @@ pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
         return Err(unreadable(path, "workspace"));
     }
     refuse_whole_worlds(&real, "workspace")?;
+    Ok(real)
+}
+
+/// A directory that is to be a sandbox's `/`, with nothing of it changed. Judged as what is shared, since all of it can be read.
+pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxError> {
+    let real = resolve(path, "root")?;
+    if real == Path::new("/") {
+        let message = "the host's own `/` holds everybody's files, and cannot be a sandbox's";
+        return Err(SandboxError::policy("path_too_wide", message)
+            .hint("`--root host` shows the host's system, without the rest"));
+    }
+    if !real.is_dir() || fs::read_dir(&real).is_err() {
+        return Err(unreadable(path, "root"));
+    }
+    refuse_whole_worlds(&real, "root")?;
+    refuse_our_own(&[&real], own)?;
+    if !["bin", "usr", "nix"].iter().any(|name| real.join(name).symlink_metadata().is_ok()) {
+        let message =
+            format!("the directory `{}` holds no system: neither bin nor usr is in it", path.display());
+        return Err(SandboxError::policy("root_unusable", message)
+            .hint("name a directory that debootstrap, `docker export` or the like has filled"));
+    }
     Ok(real)
 }
 
@@ -150,6 +172,43 @@ pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), Sa
     Ok(())
 }
 
+/// Whoever reaches a Docker daemon is root of its machine. Its socket is known by what it is, not by its name: a link to it, a
+/// bind of it and a path over /proc lead to the same one, and so does every folder that it lies in.
+pub(super) fn refuse_docker_sockets<'p>(
+    shared: impl IntoIterator<Item = &'p Path>,
+    sockets: &[PathBuf],
+) -> Result<(), SandboxError> {
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    // By the name that it has, and by the one that it really has.
+    let names = sockets.iter().cloned().chain(sockets.iter().filter_map(|socket| socket.canonicalize().ok()));
+    let holders = |socket: PathBuf| match socket.exists() {
+        true => socket.ancestors().filter_map(identity).collect::<Vec<_>>(),
+        // A daemon that starts later puts it there.
+        false => Vec::from_iter(socket.parent().and_then(identity)),
+    };
+    let held: Vec<(u64, u64)> = names.flat_map(holders).collect();
+    // One with another name, which may be anywhere on its filesystem.
+    let linked: Vec<u64> = sockets
+        .iter()
+        .filter_map(|socket| socket.metadata().ok().filter(|found| found.nlink() > 1))
+        .map(|found| found.dev())
+        .collect();
+    let is_here = sockets.iter().any(|socket| socket.exists());
+    let mounts = if is_here { super::mounts::points() } else { Vec::new() };
+    for path in shared {
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let nested = mounts.iter().filter(|point| point.starts_with(&real) && **point != real);
+        let mut all = std::iter::once(path).chain(nested.map(PathBuf::as_path)).filter_map(identity);
+        if all.any(|(device, file)| held.contains(&(device, file)) || linked.contains(&device)) {
+            let message = format!("`{}` is or holds the socket of a Docker daemon", path.display());
+            return Err(SandboxError::policy("path_is_docker_socket", message).hint(
+                "whoever reaches it is root here, so no sandbox is given it; share a folder without it",
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Where a path leads that may not be there yet: what is there of it may be a link.
 fn where_it_will_be(path: &Path) -> PathBuf {
     let known = path.ancestors().find_map(|ancestor| {
@@ -161,3 +220,41 @@ fn where_it_will_be(path: &Path) -> PathBuf {
 
 /// Devices, kernel switches, and the sockets of services.
 const KERNELS_AND_SERVICES: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_socket_of_a_daemon_is_refused_however_it_is_spelled() {
+        let place = tempfile::tempdir().expect("a folder");
+        let place = place.path().canonicalize().expect("real");
+        let folder = place.join("run/inner");
+        std::fs::create_dir_all(&folder).expect("folders");
+        let socket = folder.join("docker.sock");
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        symlink(&folder, place.join("link")).expect("a link");
+        symlink(&socket, place.join("direct")).expect("a link");
+        std::fs::hard_link(&socket, place.join("again")).expect("another name");
+        std::fs::create_dir(place.join("other")).expect("a folder");
+        let known = [place.join("direct"), place.join("nowhere.sock")];
+        let refuse = |path: &Path| refuse_docker_sockets([path], &known).map_err(|error| error.code);
+        for path in
+            ["run/inner/docker.sock", "run/inner", "run", "link", "direct", "again", "link/docker.sock", ""]
+        {
+            assert_eq!(refuse(&place.join(path)), Err("path_is_docker_socket"), "{path}");
+        }
+        let over_proc = Path::new("/proc/self/root").join(socket.strip_prefix("/").expect("absolute"));
+        assert_eq!(refuse(&over_proc), Err("path_is_docker_socket"));
+        let other = place.join("other");
+        assert_eq!(
+            refuse(&other),
+            Err("path_is_docker_socket"),
+            "its other name may be anywhere on its disk"
+        );
+        std::fs::remove_file(place.join("again")).expect("ours");
+        assert_eq!(refuse(&other), Ok(()));
+    }
+}

@@ -26,12 +26,22 @@ pub(super) fn add(authority: &str, etc: &mut Etc) -> Vec<(OsString, OsString)> {
             replace(etc, store, java::store(&with(all, authority)));
         }
     }
-    let everybody = EVERYBODY.iter().map(|name| (OsString::from(name), OsString::from(&bundle)));
+    variables(&bundle)
+}
+
+/// Everybody whom the host trusts.
+pub(super) fn of_host() -> Vec<u8> {
+    BUNDLES.iter().find_map(|store| fs::read(store).ok()).unwrap_or_default()
+}
+
+/// The variables that name a file with everybody, and ours.
+pub(super) fn variables(bundle: &str) -> Vec<(OsString, OsString)> {
+    let everybody = EVERYBODY.iter().map(|name| (OsString::from(name), OsString::from(bundle)));
     let ours_beside = BESIDE.iter().map(|name| (OsString::from(name), OsString::from(format!("/{OWN}"))));
     everybody.chain(ours_beside).collect()
 }
 
-fn with(mut known: Vec<u8>, authority: &str) -> Vec<u8> {
+pub(super) fn with(mut known: Vec<u8>, authority: &str) -> Vec<u8> {
     if !known.is_empty() && !known.ends_with(b"\n") {
         known.push(b'\n');
     }
@@ -78,16 +88,16 @@ fn open_up(etc: &mut Etc, directory: &super::Bind) -> Option<()> {
 }
 
 /// Ours alone, without the leading slash; docs/egress.md names it.
-const OWN: &str = "etc/belljar/authority.pem";
+pub(super) const OWN: &str = "etc/belljar/authority.pem";
 /// Where systems keep what they trust: Debian, Fedora, Alpine and others.
-const BUNDLES: [&str; 4] = [
+pub(super) const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
     "/etc/pki/tls/cert.pem",
 ];
 /// The same for Java: Debian, Fedora, Adoptium.
-const JAVA: [&str; 3] =
+pub(super) const JAVA: [&str; 3] =
     ["/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts", "/etc/ssl/certs/adoptium/cacerts"];
 /// Variables that name a file with everybody whom a program trusts. SSL_CERT_DIR is left alone: it adds to these.
 const EVERYBODY: [&str; 7] = [

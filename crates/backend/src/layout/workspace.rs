@@ -247,7 +247,7 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
 
 /// Whether something that is missing stays so without us: its place is in a folder that we cannot write to, and so nobody
 /// inside can, who has no more rights than we have. An owner could give themselves the right.
-fn cannot_be_made(folder: &Path, path: &str) -> bool {
+pub(super) fn cannot_be_made(folder: &Path, path: &str) -> bool {
     let place = folder.join(path);
     let Some(parent) = place.ancestors().skip(1).find(|parent| parent.exists()) else { return false };
     match accessat(CWD, parent, Access::WRITE_OK, AtFlags::EACCESS) {
@@ -322,9 +322,9 @@ fn made(layer: &Layer) -> Result<(), SandboxError> {
 
 /// Where a git directory that lies elsewhere is seen, without the leading slash.
 const GIT: &str = "run/belljar/git";
-/// The file that names it, and the one in it that names the workspace.
-const DOT_GIT: &str = "run/belljar/dot-git";
-const GIT_BACK: &str = "run/belljar/gitdir";
+/// The file that names it, and the one in it that names the workspace. In a root that may be written to, this directory may not.
+const DOT_GIT: &str = "etc/belljar/dot-git";
+const GIT_BACK: &str = "etc/belljar/gitdir";
 /// The layer of such a directory, beside that of the workspace.
 const GIT_UPPER: &str = "git-upper";
 const GIT_WORK: &str = "git-work";

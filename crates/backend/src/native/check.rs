@@ -1,7 +1,7 @@
 //! Whether namespaces can be made here: by making them. What the kernel says in refusal is turned into what to do.
 
 use super::launch;
-use crate::guest::SetupFailure;
+use crate::guest::{SetupFailure, not_ready};
 use crate::layout::Layout;
 use crate::plan::trial;
 use belljar_spec::SandboxError;
@@ -41,6 +41,7 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
                 }
             }
         }
+        SetupFailure::Late(patience) => not_ready(patience),
         SetupFailure::Silent => {
             SandboxError::runtime("guest_died", "the sandbox's first process died while it was set up")
                 .hint("there may be too little memory; `belljar doctor` tries each wall by itself")

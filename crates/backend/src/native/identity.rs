@@ -2,6 +2,7 @@
 
 use crate::layout::{Layered, ROOT_ID, USER_ID};
 use belljar_spec::{Admin, SandboxError, SandboxId};
+use belljar_sys::ids;
 use belljar_sys::launch::{Dying, with_user_namespace};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,9 +30,8 @@ impl Identity {
     /// container is an ordinary user under another name.
     pub(crate) fn choose(id: SandboxId, admin: Admin) -> Identity {
         let inside = user_inside(admin);
-        let first = FIRST_RANGE + (id.as_u64() % RANGES) as u32 * RANGE;
-        let has_range = |map: &str| fs::read_to_string(map).is_ok_and(|map| maps(&map, first, RANGE));
-        if geteuid().is_root() && has_range("/proc/self/uid_map") && has_range("/proc/self/gid_map") {
+        let first = first_of(id);
+        if ids::are_ours(first..first + RANGE) {
             Identity::Range { first, inside }
         } else {
             Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw(), inside }
@@ -52,6 +52,17 @@ impl Identity {
             Identity::Own { uid, .. } => uid,
             Identity::Range { first, inside: ROOT_ID } => first + USER_ID,
             Identity::Range { first, .. } => first + ROOT_ID,
+        }
+    }
+
+    /// A container has no users of its own, and its files may be served by somebody: gVisor's file server, who is root, makes each
+    /// as its own before it gives it away. For that moment it is nobody's.
+    fn server(self, owner: u32) -> String {
+        match self {
+            Identity::Range { first: 0, .. } => {
+                format!("\n{} 0 1", if owner == NOBODY { NOBODY - 1 } else { NOBODY })
+            }
+            Identity::Range { .. } | Identity::Own { .. } => String::new(),
         }
     }
 
@@ -77,6 +88,16 @@ impl Identity {
         write(pid, "uid_map", &uids)?;
         write(pid, "gid_map", &gids)
     }
+}
+
+/// The user of a container, inside and outside: it has no user namespace that could make two of them. The number is nobody's, and
+/// another one for every sandbox: whoever has it on the host could reach the container's processes, and through them what it is shown.
+pub(crate) fn user_of_container(id: SandboxId) -> u32 {
+    first_of(id) + USER_ID
+}
+
+fn first_of(id: SandboxId) -> u32 {
+    ids::SANDBOXES.start + (id.as_u64() % RANGES) as u32 * RANGE
 }
 
 /// The sandbox's user, as the sandbox knows it.
@@ -133,6 +154,62 @@ pub(super) fn layer_mount(
     mount_mapped(&layer.directory, folder, Ours::Roots, identity)
 }
 
+/// Which users a sandbox has, where it has a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Users {
+    /// All of the range.
+    All,
+    /// Its user alone, to whom root's files belong.
+    One,
+}
+
+/// Detached mounts of directories that hold a root's files, with the ids of its own users in them.
+pub(super) fn root_mounts<'p>(
+    directories: impl Iterator<Item = &'p Path>,
+    identity: Identity,
+    users: Users,
+) -> Result<Vec<Passed>, SandboxError> {
+    let failed = |path: &Path, errno: Errno| {
+        let message = format!("cannot mount the root from `{}`: {errno}", path.display());
+        SandboxError::runtime("root_unusable", message)
+    };
+    let (user, _) = identity.user_on_host();
+    let map = match (identity, users) {
+        (Identity::Range { first, .. }, Users::All) => format!("0 {first} {RANGE}"),
+        _ => format!("0 {user} 1"),
+    };
+    let mut namespace = None;
+    let mut mounts = Vec::new();
+    for path in directories {
+        if namespace.is_none() {
+            namespace = Some(namespace_with_maps(&map, &map).map_err(|errno| failed(path, errno))?);
+        }
+        let Some((mapping, _)) = &namespace else { continue };
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed(path, Errno::INVAL))?;
+        // Alone: what is mounted below it is no part of the root.
+        let mount = mount::clone_one(CWD, &name).map_err(|errno| failed(path, errno))?;
+        mount::map_ids(&mount, mapping).map_err(|errno| match errno {
+            Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => no_mapping(path, errno),
+            other => failed(path, other),
+        })?;
+        mounts.push(Passed::from(mount));
+    }
+    if let (Some(last), Some((_, dying))) = (mounts.last_mut(), namespace) {
+        last._dying = Some(dying);
+    }
+    Ok(mounts)
+}
+
+fn no_mapping(path: &Path, errno: Errno) -> SandboxError {
+    let message = format!(
+        "the filesystem of `{}` cannot show its files under another user ({errno}), and without that the sandbox would have \
+         to be root",
+        path.display()
+    );
+    SandboxError::unavailable("idmap_unsupported", message)
+        .hint("run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs")
+}
+
 /// Whose the host root's files are inside.
 #[derive(Clone, Copy)]
 enum Ours {
@@ -157,26 +234,20 @@ fn mount_mapped(
         Ours::Roots => mount::clone_tree(CWD, &name),
     };
     let tree = cloned.map_err(|errno| failed("mount", errno))?;
+    // A copy of a mount that the host shares would carry what is mounted on it back to the host.
+    mount::make_private(&tree).map_err(|errno| failed("mount", errno))?;
     let owner = stat(owned_like).map_err(|errno| failed("look at", errno))?;
     let (uid, gid) = identity.user_on_host();
     let root = identity.other_on_host();
     let map = |owner: u32, user: u32| match (ours, owner) {
-        (Ours::Nobodys, _) | (Ours::Roots, 0) => format!("{owner} {user} 1"),
+        (Ours::Nobodys, _) | (Ours::Roots, 0) => format!("{owner} {user} 1{}", identity.server(owner)),
         // Root's own files are those of the sandbox's root.
         (Ours::Roots, _) => format!("{owner} {user} 1\n0 {root} 1"),
     };
     let (namespace, dying) = namespace_with_maps(&map(owner.st_uid, uid), &map(owner.st_gid, gid))
         .map_err(|errno| failed("map the owner of", errno))?;
     mount::map_ids(&tree, namespace).map_err(|errno| match errno {
-        Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => {
-            let message = format!(
-                "the filesystem of `{}` cannot show its files under another user ({errno}), and without that the \
-                 sandbox would have to be root",
-                path.display()
-            );
-            SandboxError::unavailable("idmap_unsupported", message)
-                .hint("run belljar as the owner of the folder instead of root, or copy the folder to ext4, xfs, btrfs or tmpfs")
-        }
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => no_mapping(path, errno),
         other => failed("map the owner of", other),
     })?;
     Ok(Passed { mount: tree, _dying: Some(dying) })
@@ -192,49 +263,14 @@ fn namespace_with_maps(uids: &str, gids: &str) -> Result<(OwnedFd, Dying), Errno
     Ok((namespace?, dying))
 }
 
-/// Whether a namespace has these ids: one line of its map must cover them all (user_namespaces(7)).
-fn maps(map: &str, first: u32, count: u32) -> bool {
-    let covers = |line: &str| {
-        let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().ok());
-        match (numbers.next().flatten(), numbers.next().flatten(), numbers.next().flatten()) {
-            (Some(inside), Some(_), Some(length)) => {
-                inside <= u64::from(first) && u64::from(first) + u64::from(count) <= inside + length
-            }
-            _ => false,
-        }
-    };
-    map.lines().any(covers)
-}
-
 fn write(pid: u32, file: &str, content: &str) -> Result<(), Errno> {
     fs::write(format!("/proc/{pid}/{file}"), content)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Above what distributions and systemd hand out (docs of systemd, "Users, Groups, UIDs and GIDs").
-const FIRST_RANGE: u32 = 0x7000_0000;
+/// The id that everybody has who has none here (/proc/sys/kernel/overflowuid).
+const NOBODY: u32 = 65_534;
 /// Ids in one range.
 const RANGE: u32 = 0x1_0000;
-/// How many there are below the sign bit.
-const RANGES: u64 = 0x0ff0;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_must_be_in_the_map() {
-        for (map, has) in [
-            ("         0          0 4294967295\n", true),
-            ("         0       1000          1\n", false),
-            ("0 1000 1\n1 100000 65536\n", false),
-            ("0 0 1879048192\n", false),
-            ("1879048192 5 65536\n", true),
-            ("1879048192 5 65535\n", false),
-            ("", false),
-            ("0 0\n", false),
-        ] {
-            assert_eq!(maps(map, FIRST_RANGE, RANGE), has, "{map}");
-        }
-    }
-}
+/// How many there are.
+const RANGES: u64 = ((ids::SANDBOXES.end - ids::SANDBOXES.start) / RANGE) as u64;

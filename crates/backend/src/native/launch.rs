@@ -19,9 +19,9 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
     drop(their_door);
     // From here on dropping the guest ends the process and takes the cgroup away.
-    let mut guest = Guest::starting(door, process, cgroup);
+    let mut guest = Guest::starting(door, process, cgroup).ready_within(plan);
     let (layout, sources) = view?;
-    guest.make_stubs(plan, layout)?;
+    guest.make_stubs(plan, layout, &[])?;
     let setup = setup(plan, layout, identity, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;

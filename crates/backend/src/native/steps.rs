@@ -1,9 +1,9 @@
 //! A layout as steps for the guest.
 
 use super::Identity;
-use super::identity::{Passed, layer_mount, mapped_mount};
+use super::identity::{Passed, Users, layer_mount, mapped_mount, root_mounts};
 use crate::Plan;
-use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout};
+use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout, ROOT_ID};
 use belljar_spec::{Nesting, SandboxError};
 use belljar_sys::mount;
 use belljar_sys::rustix::fd::OwnedFd;
@@ -16,7 +16,10 @@ use std::path::Path;
 /// The whole of it: from an empty root to a finished one.
 pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &Sources) -> Vec<Step> {
     let mut steps = Vec::from_iter(identity.step());
-    steps.extend([private_step(plan, layout, "/tmp"), Step::NewRoot]);
+    steps.push(private_step(plan, layout, "/tmp"));
+    // Where there are all ids, what belongs to the system is root's.
+    let owner = matches!(identity, Identity::Range { .. }).then_some((ROOT_ID, ROOT_ID));
+    steps.push(root_step(layout, sources, owner).unwrap_or(Step::NewRoot));
     steps.extend(bind_steps(layout, sources, |bind| bind.origin == BindOrigin::System));
     steps.push(Step::Proc { target: "proc".into() });
     steps.extend(after_root(plan, layout, "/dev"));
@@ -25,15 +28,30 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, identity: Identity, sources: &
     steps.push(Step::Hostname { name: crate::layout::HOSTNAME.into() });
     steps.push(Step::EnterNetwork { intake: plan.intake() });
     steps.push(Step::Pivot);
-    steps.push(Step::ReadOnlyRoot);
+    if layout.root.is_none() {
+        steps.push(Step::ReadOnlyRoot);
+    }
     steps
+}
+
+/// The root, where it is made of layers.
+pub(crate) fn root_step(layout: &Layout, sources: &Sources, owner: Option<(u32, u32)>) -> Option<Step> {
+    let (root, from) = layout.root.as_ref().zip(sources.root.as_ref())?;
+    Some(Step::RootOverlay {
+        holder: from.holder.clone(),
+        lowers: root.lowers.clone(),
+        layer: from.layer.clone(),
+        stubs: root.stubs.clone(),
+        links: root.links.clone(),
+        owner,
+    })
 }
 
 /// What every root gets, whoever made it: private files, devices (from where they are seen), our own files.
 pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Step> {
     let Layout { links, files, private, .. } = layout;
     let mut steps: Vec<Step> =
-        private.iter().map(|directory| Step::PrivateDir { target: directory.target.into() }).collect();
+        private.iter().map(|directory| Step::PrivateDir { target: directory.target.to_string() }).collect();
     steps.push(Step::Dir { target: "run".into(), mode: 0o755 });
     steps.extend(device_steps(devices));
     steps.extend(links.iter().map(|(target, to)| Step::Symlink { target: target.clone(), to: to.clone() }));
@@ -61,17 +79,36 @@ pub(crate) struct Sources {
     pub(crate) binds: Vec<Source>,
     /// One for each layer.
     pub(crate) layers: Vec<Source>,
+    /// Those of the root, if it has layers.
+    pub(crate) root: Option<RootSources>,
     /// What only we can open.
     pub(crate) mounts: Vec<Passed>,
+}
+
+/// Where a root of layers comes from.
+pub(crate) struct RootSources {
+    pub(crate) holder: Source,
+    pub(crate) layer: Option<Source>,
 }
 
 impl Sources {
     /// Opens what the guest cannot open itself: as root, everything under homes and everything that was named.
     pub(crate) fn open(layout: &Layout, identity: Identity) -> Result<Sources, SandboxError> {
-        let mut sources = Sources { binds: Vec::new(), layers: Vec::new(), mounts: Vec::new() };
+        Sources::open_for(layout, identity, Users::All)
+    }
+
+    /// The same, for a sandbox that has these users.
+    pub(crate) fn open_for(
+        layout: &Layout,
+        identity: Identity,
+        users: Users,
+    ) -> Result<Sources, SandboxError> {
+        let mut sources = Sources { binds: Vec::new(), layers: Vec::new(), root: None, mounts: Vec::new() };
         for bind in &layout.binds {
             let source = match (identity, bind.origin) {
                 (_, BindOrigin::Held) => Source::Inside(bind.target.clone()),
+                (_, BindOrigin::Planted) => Source::Planted(bind.target.clone()),
+                (_, BindOrigin::Made(place)) if layout.root.is_some() => Source::Planted(place.into()),
                 (_, BindOrigin::Made(place)) => Source::Inside(place.into()),
                 (Identity::Own { .. }, _) | (_, BindOrigin::System) => {
                     Source::Path(bind.source.to_string_lossy().into_owned())
@@ -91,6 +128,20 @@ impl Sources {
                 }
             };
             sources.layers.push(source);
+        }
+        if let Some(root) = &layout.root {
+            let directories = std::iter::once(&*root.holder).chain(root.kept.as_deref());
+            let mut opened: Vec<Source> = match identity {
+                Identity::Own { .. } => {
+                    directories.map(|path| Source::Path(path.to_string_lossy().into_owned())).collect()
+                }
+                Identity::Range { .. } => {
+                    let mounts = root_mounts(directories, identity, users)?;
+                    mounts.into_iter().map(|mount| sources.pass(mount)).collect()
+                }
+            };
+            let layer = root.kept.as_ref().and_then(|_| opened.pop());
+            sources.root = opened.pop().map(|holder| RootSources { holder, layer });
         }
         Ok(sources)
     }
@@ -113,7 +164,10 @@ fn plain_mount(bind: &Bind) -> Result<OwnedFd, SandboxError> {
         SandboxError::runtime("share_failed", format!("cannot mount `{}`: {reason}", bind.source.display()))
     };
     let path = CString::new(bind.source.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
-    mount::clone_tree(CWD, &path).map_err(|errno| failed(errno.to_string()))
+    let tree = mount::clone_tree(CWD, &path).map_err(|errno| failed(errno.to_string()))?;
+    // A copy of a mount that the host shares would carry what is mounted on it back to the host.
+    mount::make_private(&tree).map_err(|errno| failed(errno.to_string()))?;
+    Ok(tree)
 }
 
 fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Step {

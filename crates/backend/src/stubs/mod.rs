@@ -38,6 +38,7 @@ use std::ffi::CString;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -51,11 +52,12 @@ pub(crate) struct Stubs {
 
 impl Stubs {
     /// Gets ready for what a layout needs in folders of the host; `None` where that is nothing. `guest` is the sandbox's
-    /// first process.
+    /// first process. What is mounted at `stage` on the host lies over stubs: who stands by takes it away before them.
     pub(crate) fn begin(
         plan: &Plan,
         layout: &Layout,
         guest: BorrowedFd<'_>,
+        stage: &[PathBuf],
     ) -> Result<Option<Stubs>, SandboxError> {
         let shielded: Vec<&Missing> =
             layout.missing.iter().filter(|missing| !missing.shields.is_empty()).collect();
@@ -79,8 +81,14 @@ impl Stubs {
         if notes.is_empty() {
             return Ok(None);
         }
-        let stand_by = stand_by_with(plan, directory, &notes, guest)?;
+        let stand_by = stand_by_with(plan, directory, &notes, guest, stage)?;
         Ok(Some(Stubs { directory: directory.to_path_buf(), notes, _stand_by: stand_by }))
+    }
+
+    /// Whoever stands by waits for this process from now on, which became the sandbox's first one after they were made.
+    pub(crate) fn wait_for(&mut self, plan: &Plan, guest: BorrowedFd<'_>) -> Result<(), SandboxError> {
+        self._stand_by = stand_by_with(plan, &self.directory, &self.notes, guest, &[])?;
+        Ok(())
     }
 
     /// Makes those that are not there. What is there by now is as good: it is somebody's own, or named by a note that we
@@ -170,6 +178,7 @@ fn stand_by_with(
     directory: &Path,
     notes: &[Note],
     guest: BorrowedFd<'_>,
+    stage: &[PathBuf],
 ) -> Result<StandBy, SandboxError> {
     let failed = |errno: Errno| {
         let message = format!("cannot start the process that cleans up after a sandbox: {errno}");
@@ -179,7 +188,9 @@ fn stand_by_with(
     let directory = openat(CWD, directory, flags, Mode::empty()).map_err(failed)?;
     let mut inherit = vec![directory.as_fd()];
     inherit.extend(notes.iter().flat_map(|note| [note.file(), note.folder.as_fd()]));
-    let words = ["belljar-guest", "reap"].into_iter().chain(notes.iter().map(|note| note.name.as_str()));
+    let stage = stage.iter().map(|place| place.as_os_str().as_bytes());
+    let words = [b"belljar-guest".as_slice(), b"reap"].into_iter().chain(stage);
+    let words = words.chain(notes.iter().map(|note| note.name.as_bytes()));
     let words = words.map(CString::new).collect::<Result<_, _>>().map_err(|_| failed(Errno::INVAL))?;
     stand_by(embedded::program(plan.kept_program())?, words, &inherit, guest).map_err(failed)
 }

@@ -2,7 +2,6 @@
 
 use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
-use crate::names::Families;
 use crate::serving::Serving;
 use belljar_spec::egress::{Destination, HostName, Reason};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -45,6 +44,26 @@ pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
         let Ok(length) = u16::try_from(reply.len()) else { return };
         let framed = [&length.to_be_bytes()[..], &reply].concat();
         if !matches!(timeout(PATIENCE, stream.write_all(&framed)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// Answers the datagrams that a guest passes on, each with its length before it. Every question has an answer, so that the guest
+/// knows whose it is: an empty one, where it deserves none.
+pub(crate) async fn relayed(mut stream: TcpStream, serving: Arc<Serving>) {
+    while let Ok(length) = stream.read_u16().await {
+        if usize::from(length) > DATAGRAM {
+            return;
+        }
+        let mut message = vec![0; length.into()];
+        if stream.read_exact(&mut message).await.is_err() {
+            return;
+        }
+        let reply = reply(&message, Transport::Udp, &serving).unwrap_or_default();
+        let Ok(length) = u16::try_from(reply.len()) else { return };
+        let framed = [&length.to_be_bytes()[..], &reply].concat();
+        if stream.write_all(&framed).await.is_err() {
             return;
         }
     }
@@ -103,9 +122,7 @@ fn understand(question: &Question, serving: &Serving) -> Known {
         kind::A | kind::AAAA => match serving.names.fake(&name) {
             Some(fake) => {
                 let mut addresses = vec![IpAddr::V4(fake.ipv4())];
-                if serving.families == Families::Both {
-                    addresses.push(fake.ipv6().into());
-                }
+                addresses.extend(fake.ipv6().map(IpAddr::V6));
                 Known::At(addresses)
             }
             None => {

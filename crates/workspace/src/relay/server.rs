@@ -8,11 +8,12 @@ use crate::quarantine::{HostRepository, QuarantineError, sweep};
 use belljar_git::daemon::{self, Service};
 use belljar_git::pkt;
 use belljar_spec::git::RefPolicy;
+use belljar_sys::arrivals;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -46,7 +47,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Serves these sockets, which listen already. Sweeps first what an earlier relay left that was killed.
+    /// Serves these sockets, which listen already; or connections arrive there that somebody else accepted. Sweeps first what an earlier relay left that was killed.
     pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
         let (landing, leash) = (terms.landing, Leash::default());
@@ -54,10 +55,8 @@ impl Relay {
         let state = terms.state.clone();
         let failed = || QuarantineError::file("serve a repository with quarantines in", &state);
         let (stopping, stop) = io::pipe().map_err(failed())?;
-        let listeners = listeners.into_iter().map(TcpListener::from).collect::<Vec<_>>();
-        for listener in &listeners {
-            listener.set_nonblocking(true).map_err(failed())?;
-        }
+        let listeners: Vec<Source> =
+            listeners.into_iter().map(Source::new).collect::<io::Result<_>>().map_err(failed())?;
         let stopped = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
             listeners,
@@ -123,7 +122,7 @@ impl std::ops::Deref for Terms {
 }
 
 struct Acceptor {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Source>,
     terms: Arc<Terms>,
     stop: Arc<OwnedFd>,
     stopped: Arc<AtomicBool>,
@@ -154,7 +153,7 @@ impl Acceptor {
         let ready = self.listeners.iter().zip(&files[1..]).find(|(_, file)| !file.revents().is_empty());
         let (listener, _) = ready?;
         match listener.accept() {
-            Ok((socket, _)) => Some(socket),
+            Ok(socket) => Some(socket),
             Err(_) => {
                 // Out of descriptors, or a connection that was taken back: not around at full speed.
                 thread::sleep(PAUSE);
@@ -173,6 +172,42 @@ impl Acceptor {
             drop(place);
         });
         started.ok()
+    }
+}
+
+/// Where connections come from.
+enum Source {
+    Listener(TcpListener),
+    Arrivals(OwnedFd),
+}
+
+impl Source {
+    fn new(socket: OwnedFd) -> io::Result<Source> {
+        if arrivals::is_place(&socket) {
+            return Ok(Source::Arrivals(socket));
+        }
+        let listener = TcpListener::from(socket);
+        listener.set_nonblocking(true)?;
+        Ok(Source::Listener(listener))
+    }
+
+    fn accept(&self) -> io::Result<TcpStream> {
+        match self {
+            Source::Listener(listener) => listener.accept().map(|(socket, _)| socket),
+            Source::Arrivals(place) => {
+                let (_, socket) = arrivals::take(place)?.ok_or(ErrorKind::UnexpectedEof)?;
+                Ok(TcpStream::from(socket))
+            }
+        }
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Source::Listener(listener) => listener.as_fd(),
+            Source::Arrivals(place) => place.as_fd(),
+        }
     }
 }
 

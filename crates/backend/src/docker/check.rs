@@ -1,0 +1,43 @@
+//! Whether a daemon is here that can build this wall: by asking it. A container takes it a hundred times as long as the answer.
+
+use super::launch;
+use belljar_spec::{Runtime, SandboxError};
+
+/// Whether the daemon says that it has what this takes.
+pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
+    let daemon = super::daemon()?;
+    let info = daemon.run("say what it is", async |client| client.info().await)?;
+    let options = info.security_options.unwrap_or_default();
+    if options.iter().any(|option| option.contains("rootless")) {
+        let message = "this Docker daemon is an ordinary user's, and cannot be shown what root puts together";
+        return Err(SandboxError::unavailable("docker_rootless", message).hint(
+            "use the machine's own daemon (DOCKER_HOST), or `--backend native`, which needs no root at all",
+        ));
+    }
+    if !options.iter().any(|option| option.contains("seccomp")) {
+        let message = "this Docker daemon can filter no system calls";
+        return Err(SandboxError::unavailable("docker_without_seccomp", message)
+            .hint("use a daemon and a kernel with seccomp, or `--backend native`"));
+    }
+    if !info.runtimes.unwrap_or_default().contains_key(runtime.as_str()) {
+        return Err(no_runtime(runtime));
+    }
+    launch::accept_us()
+}
+
+/// What to write where, for a runtime that the daemon does not have.
+pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
+    let name = runtime.as_str();
+    let message = format!("the Docker daemon has no runtime `{name}`");
+    let lines = match runtime {
+        Runtime::Runc => return SandboxError::unavailable("runtime_missing", message).hint("install runc"),
+        Runtime::Runsc => {
+            r#"{"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none", "--host-uds=open"]}}}"#
+        }
+        Runtime::Kata => r#"{"runtimes": {"kata": {"runtimeType": "io.containerd.kata.v2"}}}"#,
+    };
+    SandboxError::unavailable("runtime_missing", message).hint(format!(
+        "install it, write {lines} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` \
+         (docs/docker.md)"
+    ))
+}

@@ -1,0 +1,107 @@
+//! The door of a container: a socket that its guest knocks at once.
+//!
+//! It lies in a directory that only we can enter, and that the container is shown. Whoever knocks must be process 1 of the very
+//! container that we asked for; then nobody can knock again.
+
+use super::place::SOCKET;
+use crate::guest::not_ready;
+use belljar_spec::{Runtime, SandboxError};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use belljar_sys::rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, open, unlinkat};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::net::{
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, shutdown,
+    socket_with, sockopt,
+};
+use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where the guest will knock.
+pub(super) struct Knocker {
+    socket: Arc<OwnedFd>,
+    directory: OwnedFd,
+}
+
+/// Who knocked.
+pub(super) struct Knocked {
+    pub(super) door: OwnedFd,
+    pub(super) pid: Pid,
+    pub(super) uid: u32,
+    /// A handle that never means another process.
+    pub(super) process: OwnedFd,
+}
+
+impl Knocker {
+    /// Listens in this directory.
+    pub(super) fn listen(directory: &Path, kind: SocketType) -> Result<Knocker, SandboxError> {
+        let listening = || -> Result<Knocker, Errno> {
+            let directory =
+                open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+            // By its descriptor: the name of a socket has room for a hundred bytes.
+            let name = format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd());
+            bind(&socket, &SocketAddrUnix::new(name.as_str())?)?;
+            chmodat(CWD, name.as_str(), Mode::from_raw_mode(0o666), AtFlags::empty())?;
+            listen(&socket, 1)?;
+            Ok(Knocker { socket: Arc::new(socket), directory })
+        };
+        listening().map_err(failed)
+    }
+
+    /// A way to stop whoever waits here.
+    pub(super) fn closer(&self) -> impl FnOnce() + Send + 'static {
+        let socket = Arc::clone(&self.socket);
+        move || {
+            let _ = shutdown(&*socket, Shutdown::Both);
+        }
+    }
+
+    /// Waits for the guest; `None` if somebody closed the door meanwhile. Nobody can knock after it.
+    pub(super) fn wait(self, patience: Duration) -> Result<Option<Knocked>, SandboxError> {
+        let deadline = Instant::now() + patience;
+        let door = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|_| failed(Errno::INVAL))?;
+            match poll(&mut [PollFd::new(&*self.socket, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return Err(not_ready(patience)),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(failed(errno)),
+            }
+            match accept_with(self.socket.as_fd(), SocketFlags::CLOEXEC) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::INVAL) => return Ok(None),
+                other => break other.map_err(failed)?,
+            }
+        };
+        let _ = unlinkat(&self.directory, SOCKET, AtFlags::empty());
+        let who = sockopt::socket_peercred(&door).map_err(failed)?;
+        let process = pidfd_open(who.pid, PidfdFlags::empty()).map_err(failed)?;
+        Ok(Some(Knocked { door, pid: who.pid, uid: who.uid.as_raw(), process }))
+    }
+}
+
+impl Knocked {
+    /// Whether it is a process of this container, and its user.
+    pub(super) fn is_of(&self, container: &str, uid: u32) -> bool {
+        let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
+        self.uid == uid && cgroups.contains(container)
+    }
+}
+
+/// What the door is made of: packets with descriptors, or one connection for streams where no descriptor passes.
+pub(super) fn door_kind(runtime: Runtime) -> SocketType {
+    match runtime {
+        Runtime::Runc | Runtime::Kata => SocketType::SEQPACKET,
+        Runtime::Runsc => SocketType::STREAM,
+    }
+}
+
+fn failed(errno: Errno) -> SandboxError {
+    SandboxError::runtime("door", format!("cannot make a door for the container: {errno}"))
+        .hint("too many open files? `ulimit -n` says how many there may be; `belljar doctor` tries each wall by itself")
+}

@@ -1,0 +1,84 @@
+//! The guest's program as a helper on the host, with root's powers: it puts the stage together, and opens the way out of
+//! a container's network namespace. It carries out the same steps as the guest of any other wall, and ends.
+
+use super::place::Place;
+use crate::guest::{Door, PendingSetup, Process, SetupFailure};
+use crate::layout::Layout;
+use crate::stubs::Stubs;
+use crate::{Guest, Plan, embedded};
+use belljar_spec::SandboxError;
+use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_wire::message::{FileRoot, IntakeReport, Privileges, Seal, Setup, Step, Syscalls};
+
+pub(super) struct Helper(Guest);
+
+impl Helper {
+    /// Starts one, which waits for its steps.
+    pub(super) fn start(plan: &Plan) -> Result<Helper, SandboxError> {
+        let (door, their_door) = Door::new()?;
+        let launch = Launch {
+            program: Program::Open(embedded::program(plan.kept_program())?),
+            argv: &[c"belljar-guest"],
+            env: &[c"MALLOC_ARENA_MAX=1"],
+            namespaces: Namespaces::NONE,
+            identity: None,
+            capabilities: Capabilities::Usual,
+            cgroup: None,
+            tasks_files: &[],
+            inherit: &[their_door.as_fd()],
+            stderr: None,
+        };
+        let (started, ()) = start(&launch, |_| ()).map_err(|errno| {
+            SandboxError::runtime("launch_failed", format!("cannot start a helper: {errno}"))
+                .hint("there may be too many processes or open files: `ulimit -u`, `ulimit -n`")
+        })?;
+        Ok(Helper(Guest::starting(door, Process::without_namespace(started), None).ready_within(plan)))
+    }
+
+    /// Makes what mounts need in folders of the host. They are taken away after the helper, if nobody else takes them over.
+    pub(super) fn make_stubs(
+        &mut self,
+        plan: &Plan,
+        layout: &Layout,
+        place: &Place,
+    ) -> Result<(), SandboxError> {
+        self.0.make_stubs(plan, layout, &[place.root(), place.private()])
+    }
+
+    /// Has it carry out these steps.
+    pub(super) fn carry_out(
+        &self,
+        steps: Vec<Step>,
+        passed: &[BorrowedFd<'_>],
+    ) -> Result<PendingSetup, SandboxError> {
+        self.0.send_setup(&setup(steps), passed)
+    }
+
+    /// Waits until it has, and lets it go. Gives the stubs, and the sockets that it opened.
+    pub(super) fn finish(mut self, pending: PendingSetup) -> Result<Done, SetupFailure> {
+        self.0.finish(pending)?;
+        Ok(Done { stubs: self.0.take_stubs(), way_out: self.0.take_way_out() })
+    }
+}
+
+/// What a helper leaves.
+pub(super) struct Done {
+    pub(super) stubs: Option<Stubs>,
+    pub(super) way_out: Option<(IntakeReport, Vec<OwnedFd>)>,
+}
+
+fn setup(steps: Vec<Step>) -> Setup {
+    Setup {
+        version: belljar_wire::VERSION,
+        steps,
+        seal: Seal {
+            rlimits: Vec::new(),
+            privileges: Privileges::Kept,
+            syscalls: Syscalls::Default,
+            landlock: None,
+        },
+        files: FileRoot::Sandbox,
+        workspace: "/".into(),
+    }
+}

@@ -1,0 +1,322 @@
+//! From a plan to a guest in a container.
+//!
+//! ```text
+//! place    a directory of our own, locked                     (place.rs)
+//! stage    what the container will be shown, on the host      (stage.rs)
+//! create   one request                                        (container.rs)
+//! start    one request; nobody waits for its answer
+//! knock    the guest is there: process 1 of the container     (door.rs)
+//! network  its way out is opened, from outside                (network.rs)
+//! setup    as for every guest, over the door
+//! ```
+//!
+//! The stage is struck as soon as the guest knocks: the container's mounts are its own by then.
+
+use super::container::{Wanted, accept_warnings};
+use super::door::{Knocker, door_kind};
+use super::gvisor;
+use super::image::HostImage;
+use super::look::refuse_links;
+use super::network::{Opened, Opener};
+use super::place::{Place, container_name};
+use super::stage::{self, identity, shown};
+use crate::cgroup::{Counters, Foreign};
+use crate::guest::{Behind, Door, Process};
+use crate::layout::Layout;
+use crate::native::{Sources, user_of_container};
+use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan};
+use belljar_docker::bollard::errors::Error;
+use belljar_docker::bollard::models::ContainerCreateBody;
+use belljar_docker::bollard::query_parameters::{
+    CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions, WaitContainerOptions,
+};
+use belljar_docker::{Daemon, refused};
+use belljar_spec::{Admin, Nesting, Root, Runtime, SandboxError};
+use belljar_sys::rustix::process::geteuid;
+use belljar_wire::message::{FileRoot, Setup, Step};
+use futures_util::TryStreamExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
+    accept(plan)?;
+    let enforcement = Enforcement::of_container(plan)?;
+    let connecting = thread::spawn(super::daemon);
+    let place = Place::make(containers(plan)?, plan.id)?;
+    let layout = plan.layout()?;
+    let mut stubs = stage::build(plan, layout, &place)?;
+    let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
+    let knocker = Knocker::listen(&place.door(), door_kind(runtime))?;
+    let container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
+    if runtime == Runtime::Runsc {
+        return gvisor::finish(plan, layout, container, knocker, &enforcement, stubs, meanwhile);
+    }
+    let opener = Opener::start(plan)?;
+    meanwhile()?;
+    let Some(knocked) = knocker.wait(plan.limits.ready.value)? else {
+        return Err(container.why_not_started());
+    };
+    if !knocked.is_of(&container.id, user_of_container(plan.id)) {
+        let message = "somebody else than the container's first process knocked at its door";
+        return Err(SandboxError::runtime("guest_died", message).hint(
+            "the Docker daemon and belljar have to see the same processes: run both on the host itself",
+        ));
+    }
+    container.has_knocked.store(true, Ordering::SeqCst);
+    container.place.strike();
+    if let Some(stubs) = &mut stubs {
+        stubs.wait_for(plan, std::os::fd::AsFd::as_fd(&knocked.process))?;
+    }
+    let container = Contained { counted: Foreign::of(knocked.pid.as_raw_nonzero().get() as u32), container };
+    let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
+    let mut guest =
+        Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), stubs);
+    let way_out = opener.open(guest.process())?;
+    let pending = guest.send_setup(&setup(plan, layout, &enforcement, &way_out), &[])?;
+    guest.send_first(plan, layout)?;
+    guest.finish(pending).map_err(|failure| crate::native::setup_failed(failure, layout))?;
+    if let Some((report, sockets)) = way_out {
+        guest.has_way_out(report, sockets);
+    }
+    Ok(guest)
+}
+
+pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxError> {
+    accept(plan)?;
+    Enforcement::of_container(plan)?;
+    let layout = plan.layout()?;
+    let place = Place::imagined(containers(plan)?, plan.id);
+    let sources = Sources::open(layout, identity(plan))?;
+    let image = image_name(plan, layout)?;
+    let shown = shown(plan, layout);
+    let wanted = Wanted { runtime, image: &image, owner: place.owner(), stage: &place.root(), shown: &shown };
+    let words = wanted.words(plan, layout);
+    let enforcement = Enforcement::of_container(plan)?;
+    let mut setup = setup(plan, layout, &enforcement, &None);
+    setup.steps = stage::steps(plan, layout, &sources, &place, Path::new("belljar-guest"));
+    let user = user_of_container(plan.id);
+    Ok(Drawing { program: Some(("docker".into(), words)), user: (user, user), setup })
+}
+
+/// Whether we have the power to furnish a container.
+pub(super) fn accept_us() -> Result<(), SandboxError> {
+    if geteuid().is_root() {
+        return Ok(());
+    }
+    let message = "a container is furnished by root, and belljar is not root";
+    Err(SandboxError::unavailable("docker_needs_root", message)
+        .hint("run belljar as root, or use `--backend native`, which needs no root"))
+}
+
+/// What a container cannot be, by name.
+fn accept(plan: &Plan) -> Result<(), SandboxError> {
+    accept_us()?;
+    if plan.nesting() == Nesting::Allowed {
+        let message = "sandboxes inside of a container need powers that no container of belljar's has";
+        return Err(SandboxError::unavailable("nesting_unavailable", message)
+            .hint("leave `--nested` away, or use `--backend native`"));
+    }
+    if plan.admin() == Admin::Root {
+        let message = "root in a container would be root of this machine: it has no users of its own";
+        return Err(SandboxError::unavailable("root_unavailable", message)
+            .hint("leave `root` away, or use the backend `native`, where root inside is nobody outside"));
+    }
+    Ok(())
+}
+
+fn containers(plan: &Plan) -> Result<&Path, SandboxError> {
+    plan.containers().ok_or_else(|| {
+        SandboxError::runtime("no_state", "there is no directory to put a container together in")
+            .hint("set XDG_STATE_HOME to a folder that you can write to")
+    })
+}
+
+/// The guest's own part: all has been put in its place before it started.
+fn setup(plan: &Plan, layout: &Layout, enforcement: &Enforcement, way_out: &Opened) -> Setup {
+    let report = way_out.as_ref().map(|(report, _)| report.clone());
+    setup_with(vec![Step::NetworkIsReady { intake: plan.intake(), report }], plan, layout, enforcement)
+}
+
+pub(super) fn setup_with(steps: Vec<Step>, plan: &Plan, layout: &Layout, enforcement: &Enforcement) -> Setup {
+    Setup {
+        version: belljar_wire::VERSION,
+        steps,
+        seal: plan.seal(layout, enforcement),
+        files: FileRoot::Sandbox,
+        workspace: layout.workspace.clone(),
+    }
+}
+
+/// A container that the daemon has. Dropped, it is gone, and its place after it.
+pub(super) struct Container {
+    pub(super) daemon: Arc<Daemon>,
+    pub(super) id: String,
+    name: String,
+    starting: Mutex<Option<Receiver<Result<(), Error>>>>,
+    /// Whether its guest is there.
+    pub(super) has_knocked: Arc<AtomicBool>,
+    pub(super) is_left: bool,
+    pub(super) place: Place,
+}
+
+impl Container {
+    fn create(
+        daemon: Arc<Daemon>,
+        runtime: Runtime,
+        plan: &Plan,
+        layout: &Layout,
+        place: Place,
+    ) -> Result<Container, SandboxError> {
+        let name = container_name(&plan.id.to_string());
+        let shown = shown(plan, layout);
+        let image = match plan.spec().root {
+            Root::Host => HostImage::of(layout).have(&daemon)?,
+            _ => image_name(plan, layout)?,
+        };
+        if plan.image().is_some() {
+            refuse_links(&daemon, &image, &stage::directories(layout), containers(plan)?)?;
+        }
+        let wanted =
+            Wanted { runtime, image: &image, owner: place.owner(), stage: &place.root(), shown: &shown };
+        let body = wanted.body(plan, layout);
+        // From here on dropping it removes whatever came of the request.
+        let mut container = Container {
+            daemon,
+            id: String::new(),
+            name,
+            starting: Mutex::default(),
+            has_knocked: Arc::default(),
+            is_left: false,
+            place,
+        };
+        let created = container.ask_for(&body);
+        // The name is somebody else's, and so is the container.
+        container.is_left = matches!(created, Err(Error::DockerResponseServerError { status_code: 409, .. }));
+        let created = created.map_err(|error| not_created(runtime, &error))?;
+        accept_warnings(plan, &created.1)?;
+        container.id = created.0;
+        if plan.image().is_some() {
+            container.refuse_volumes()?;
+        }
+        Ok(container)
+    }
+
+    /// Where an image declares a volume that we put nothing at, the daemon puts one of its own: on its disk, without a limit.
+    fn refuse_volumes(&self) -> Result<(), SandboxError> {
+        let inspected = self.daemon.run("look at a container", async |client| {
+            client.inspect_container(&self.name, None::<InspectContainerOptions>).await
+        })?;
+        let mut mounts = inspected.mounts.into_iter().flatten();
+        let Some(volume) = mounts.find(|mount| mount.typ.as_deref() == Some("volume")) else {
+            return Ok(());
+        };
+        let place = volume.destination.unwrap_or_default();
+        let message =
+            format!("the image declares a volume at `{place}`, where its files could not be limited");
+        Err(SandboxError::policy("image_volume", message)
+            .hint("make an image of it without that VOLUME (`belljar build`), or use another one"))
+    }
+
+    fn ask_for(&self, body: &ContainerCreateBody) -> Result<(String, Vec<String>), Error> {
+        let options = CreateContainerOptionsBuilder::default().name(&self.name).build();
+        let created =
+            self.daemon.try_run(async |client| client.create_container(Some(options), body.clone()).await)?;
+        Ok((created.id, created.warnings))
+    }
+
+    /// Starts it, beside whatever else is done. Where nothing comes of it, whoever waits for it is told by `closer`.
+    fn start(mut self, closer: impl FnOnce() + Send + 'static) -> Container {
+        let (daemon, id, has_knocked) =
+            (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
+        let (tell, told) = channel();
+        self.starting = Mutex::new(Some(told));
+        thread::spawn(move || {
+            let options = None::<StartContainerOptions>;
+            let started = daemon.try_run(async |client| client.start_container(&id, options).await);
+            let is_started = started.is_ok();
+            // Nobody asks any more where the sandbox is gone already.
+            let _ = tell.send(started);
+            // Mostly its guest has knocked by now; else it may be unable to, and end without a word.
+            let has_ended = || {
+                let options = None::<WaitContainerOptions>;
+                let ended = daemon.try_run(async |client| {
+                    client.wait_container(&id, options).try_for_each(async |_| Ok(())).await
+                });
+                // A question that took too long is no answer. Whoever waits for the knock has patience of its own.
+                !matches!(ended, Err(Error::RequestTimeoutError))
+            };
+            if !has_knocked.load(Ordering::SeqCst) && (!is_started || has_ended()) {
+                closer();
+            }
+        });
+        self
+    }
+
+    /// What came of the start, once. Waits for it.
+    pub(super) fn started(&mut self) -> Option<Result<(), Error>> {
+        let starting = self.starting.get_mut().unwrap_or_else(PoisonError::into_inner);
+        starting.take()?.recv().ok()
+    }
+
+    pub(super) fn why_not_started(mut self) -> SandboxError {
+        match self.started() {
+            Some(Err(error)) => refused("start the container", &error),
+            _ => SandboxError::runtime("guest_died", "the container ended before its first process said a word")
+                .hint("its runtime may not let it reach belljar's socket: `belljar doctor` tries each wall by itself"),
+        }
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // A request that is broken off may leave anything.
+        let _ = self.started();
+        // Its last process ended: then the daemon removes it by itself, and this waits until it has.
+        if !self.is_left && self.daemon.remove_container(&self.name).is_err() {
+            self.place.leave_a_trace();
+        }
+    }
+}
+
+/// A container with a guest in it.
+struct Contained {
+    container: Container,
+    counted: Foreign,
+}
+
+impl Behind for Contained {
+    fn counters(&self) -> Counters {
+        self.counted.counters()
+    }
+
+    fn leave(&mut self) {
+        self.container.is_left = true;
+    }
+}
+
+fn not_created(runtime: Runtime, error: &Error) -> SandboxError {
+    let text = error.to_string();
+    if text.contains("Unknown runtime") || text.contains("unknown or invalid runtime") {
+        return super::check::no_runtime(runtime);
+    }
+    refused("make a container", error)
+}
+
+/// What the daemon calls the image.
+fn image_name(plan: &Plan, layout: &Layout) -> Result<String, SandboxError> {
+    match (&plan.spec().root, plan.image()) {
+        (Root::Host, _) => Ok(HostImage::of(layout).name),
+        (Root::Image(_), Some(image)) => Ok(image.id.clone()),
+        (other, _) => Err(no_root(other)),
+    }
+}
+
+fn no_root(root: &Root) -> SandboxError {
+    let message =
+        format!("a container cannot have the root `{root}`: the daemon has images, and shows the host's");
+    SandboxError::unavailable("root_unavailable", message)
+        .hint("use `--root host` or `--image IMAGE`, or `--backend native`")
+}

@@ -1,0 +1,40 @@
+//! The way out of a container's network namespace, opened from outside: the container itself never has a power over it.
+
+use super::helper::Helper;
+use crate::Plan;
+use crate::guest::{SetupFailure, not_ready};
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
+use belljar_wire::message::{Intake, IntakeReport, Step};
+
+/// A helper that waits for the container to be there; none where there is no way out.
+pub(super) struct Opener(Option<(Helper, Intake)>);
+
+/// A way out: what it is, and its sockets.
+pub(super) type Opened = Option<(IntakeReport, Vec<OwnedFd>)>;
+
+impl Opener {
+    pub(super) fn start(plan: &Plan) -> Result<Opener, SandboxError> {
+        Ok(Opener(plan.intake().map(|intake| Ok((Helper::start(plan)?, intake))).transpose()?))
+    }
+
+    /// Opens the way out of the network namespace that this process is in. By its handle, which never means another's.
+    pub(super) fn open(self, process: BorrowedFd<'_>) -> Result<Opened, SandboxError> {
+        let Some((helper, intake)) = self.0 else { return Ok(None) };
+        let failed = |doing: &str, errno: Errno| {
+            let message = format!("cannot {doing}: {errno}");
+            SandboxError::runtime("network_failed", message).hint(
+                "`belljar doctor` says what this machine's kernel lacks; `--egress none` needs no way out",
+            )
+        };
+        let steps = vec![Step::JoinNetwork, Step::OpenIntake(intake)];
+        let pending = helper.carry_out(steps, &[process])?;
+        let done = helper.finish(pending).map_err(|failure| match failure {
+            SetupFailure::Step(fault) => failed(&fault.doing, Errno::from_raw_os_error(fault.errno)),
+            SetupFailure::Late(patience) => not_ready(patience),
+            SetupFailure::Silent => failed("open the way out", Errno::IO),
+        })?;
+        Ok(done.way_out)
+    }
+}

@@ -1,0 +1,303 @@
+//! Where a container is put together, and how it is known whose it is.
+//!
+//! ```text
+//! S/docker/owner      a random word: the label of every container of this state directory
+//! S/docker/ID/        locked by whoever launched the sandbox, as long as it lives
+//! S/docker/ID/root    the stage: what the container will be shown; empty again when it runs
+//! S/docker/ID/private the private filesystem, while it is taken apart
+//! S/docker/ID/door    the socket that the guest knocks at; gone when it has
+//! ```
+//!
+//! The kernel lets go of the lock when its holder dies, however it dies. So a container is swept if it has our label and
+//! nobody holds its directory, and never a neighbour's.
+
+use belljar_docker::Daemon;
+use belljar_docker::bollard::query_parameters::ListContainersOptionsBuilder;
+use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::mount::{UnmountFlags, unmount};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use belljar_sys::rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The directory of one container that is being made, or lives. Dropped, it is gone.
+pub(super) struct Place {
+    directory: PathBuf,
+    owner: String,
+    is_needed: bool,
+    /// None of one that is only talked about.
+    lock: Option<OwnedFd>,
+}
+
+impl Place {
+    /// Makes and locks it.
+    pub(super) fn make(containers: &Path, id: SandboxId) -> Result<Place, SandboxError> {
+        Place::make_within(PATIENCE, containers, id)
+    }
+
+    fn make_within(patience: Duration, containers: &Path, id: SandboxId) -> Result<Place, SandboxError> {
+        let failed = |error: io::Error| {
+            let message =
+                format!("cannot make a place for the container in `{}`: {error}", containers.display());
+            SandboxError::runtime("no_state", message)
+                .hint("set XDG_STATE_HOME to a folder that you can write to")
+        };
+        make_directory(containers, 0o700).map_err(failed)?;
+        let containers = &containers.canonicalize().map_err(failed)?;
+        let owner = owner(containers).map_err(failed)?;
+        let directory = containers.join(id.to_string());
+        let started = Instant::now();
+        loop {
+            make_directory(&directory, 0o700).map_err(failed)?;
+            // A sweep may take a directory that is not locked yet: then it is made again when the sweep is done with it.
+            match lock(&directory) {
+                Ok(Some(lock)) => {
+                    let place = Place { directory, owner, is_needed: false, lock: Some(lock) };
+                    for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (DOOR, 0o755)] {
+                        make_directory(&place.directory.join(name), mode).map_err(failed)?;
+                    }
+                    return Ok(place);
+                }
+                Ok(None) if started.elapsed() < patience => thread::sleep(STEP),
+                Ok(None) => return Err(failed(io::ErrorKind::AlreadyExists.into())),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+    }
+
+    /// Where it would be, for a description.
+    pub(super) fn imagined(containers: &Path, id: SandboxId) -> Place {
+        let owner =
+            fs::read_to_string(containers.join(OWNER)).unwrap_or_else(|_| "made-with-the-first".into());
+        let directory = containers.join(id.to_string());
+        Place { directory, owner: owner.trim().to_string(), is_needed: false, lock: None }
+    }
+
+    /// Where the stage is.
+    pub(super) fn root(&self) -> PathBuf {
+        self.directory.join(ROOT)
+    }
+
+    /// Where the private filesystem is made.
+    pub(super) fn private(&self) -> PathBuf {
+        self.directory.join(PRIVATE)
+    }
+
+    /// The directory of the door.
+    pub(super) fn door(&self) -> PathBuf {
+        self.directory.join(DOOR)
+    }
+
+    /// The word that all containers of this state directory are labelled with.
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Leaves the directory for the next sweep: nobody could say that the container is gone.
+    pub(super) fn leave_a_trace(&mut self) {
+        self.is_needed = true;
+    }
+
+    /// Takes the stage away from the host's sight; a container keeps what it was shown.
+    pub(super) fn strike(&self) {
+        strike(&self.directory);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.lock.is_none() {
+            return;
+        }
+        if self.is_needed {
+            self.strike();
+        } else {
+            clear(&self.directory);
+        }
+    }
+}
+
+/// Takes away what is left of containers that nobody holds any more. Where `thorough`, the daemon is asked for ours even if
+/// no directory is left of them: one that was still being made when its maker died.
+pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
+    let Ok(containers) = containers.canonicalize() else { return };
+    let abandoned: Vec<(PathBuf, OwnedFd)> = directories(&containers)
+        .filter_map(|directory| lock(&directory).ok().flatten().map(|lock| (directory, lock)))
+        .collect();
+    if abandoned.is_empty() && !thorough {
+        return;
+    }
+    abandoned.iter().for_each(|(directory, _)| strike(directory));
+    // A daemon that hangs is no reason for a sandbox to wait; behind its own wall for a moment, and behind another not at all.
+    let (done, told) = channel();
+    thread::spawn(move || {
+        remove(&containers, &abandoned);
+        let _ = done.send(());
+    });
+    if thorough {
+        let _ = told.recv_timeout(PATIENCE);
+    }
+}
+
+fn remove(containers: &Path, abandoned: &[(PathBuf, OwnedFd)]) {
+    let daemon = Daemon::connect();
+    for (directory, _lock) in abandoned {
+        let name = directory.file_name().map(|id| container_name(&id.to_string_lossy())).unwrap_or_default();
+        // Without the daemon nobody can say that its container is gone: the next sweep tries again.
+        if daemon.as_ref().is_ok_and(|daemon| daemon.remove_container(&name).is_ok()) {
+            clear(directory);
+        }
+    }
+    if let (Ok(daemon), Ok(owner)) = (&daemon, fs::read_to_string(containers.join(OWNER))) {
+        sweep_labelled(daemon, containers, owner.trim());
+    }
+}
+
+fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
+    let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
+    let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+    let listed =
+        daemon.run("list its containers", async |client| client.list_containers(Some(options)).await);
+    for container in listed.unwrap_or_default() {
+        let id = container.labels.as_ref().and_then(|labels| labels.get(ID_LABEL));
+        let (Some(id), Some(name)) = (id.filter(|id| is_id(id)), container.id) else { continue };
+        // An image that was made of a sandbox has its labels too, and so has whatever somebody runs of it.
+        let is_named = |known: &String| known.trim_start_matches('/') == container_name(id);
+        if !container.names.iter().flatten().any(is_named) {
+            continue;
+        }
+        // Whoever makes it has locked its directory before it asked for it.
+        let is_held = matches!(lock(&containers.join(id)), Ok(None));
+        if !is_held {
+            let _ = daemon.remove_container(&name);
+        }
+    }
+}
+
+/// So long does a start wait for what earlier ones left to be taken away.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const STEP: Duration = Duration::from_millis(10);
+
+/// The name of a sandbox's container.
+pub(super) fn container_name(id: &str) -> String {
+    format!("belljar-{id}")
+}
+
+fn directories(containers: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(containers).into_iter().flatten().flatten();
+    entries.filter(|entry| is_id(&entry.file_name().to_string_lossy())).map(|entry| entry.path())
+}
+
+fn is_id(name: &str) -> bool {
+    name.len() == 16 && name.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+fn strike(directory: &Path) {
+    for name in [ROOT, PRIVATE] {
+        // More than one only if something went wrong in between.
+        while unmount(directory.join(name), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {}
+    }
+}
+
+/// Removes a directory of which nothing is mounted any more: never what is below a mount.
+fn clear(directory: &Path) {
+    strike(directory);
+    let door = directory.join(DOOR);
+    let _ = fs::remove_file(door.join(SOCKET));
+    for name in [ROOT, PRIVATE, DOOR] {
+        let _ = fs::remove_dir(directory.join(name));
+    }
+    let _ = fs::remove_dir(directory);
+}
+
+/// The random word of a state directory, made once.
+fn owner(containers: &Path) -> io::Result<String> {
+    let file = containers.join(OWNER);
+    if let Ok(owner) = fs::read_to_string(&file) {
+        return Ok(owner.trim().to_string());
+    }
+    let word = crate::new_id().map_err(|error| io::Error::other(error.message))?.to_string();
+    let unfinished = containers.join(format!("{OWNER}.{word}"));
+    fs::write(&unfinished, &word)?;
+    // Whoever was first has named it.
+    let linked = fs::hard_link(&unfinished, &file);
+    let _ = fs::remove_file(&unfinished);
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::read_to_string(&file).map(|owner| owner.trim().to_string()),
+    }
+}
+
+fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.and_then(|()| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)))
+}
+
+/// The lock, if nobody has it.
+fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = open(path, flags, Mode::empty())?;
+    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+        // It may have been removed between opening and locking.
+        Ok(()) if path.exists() => Ok(Some(handle)),
+        Ok(()) => Err(Errno::NOENT),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+const ROOT: &str = "root";
+const PRIVATE: &str = "private";
+const DOOR: &str = "door";
+const OWNER: &str = "owner";
+/// The socket in the door's directory.
+pub(super) const SOCKET: &str = "knock";
+/// Which sandbox a container is.
+pub(super) const ID_LABEL: &str = "belljar.sandbox";
+/// Whose it is.
+pub(super) const OWNER_LABEL: &str = "belljar.owner";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_held_by_one_and_leaves_nothing() {
+        let state = tempfile::tempdir().expect("a folder");
+        let containers = state.path().join("docker");
+        let id = SandboxId::from_random([3; 8]);
+        let place = Place::make(&containers, id).expect("a place");
+        assert!(Place::make_within(Duration::ZERO, &containers, id).is_err(), "somebody has it");
+        let owner = place.owner().to_string();
+        drop(place);
+        let left: Vec<_> =
+            fs::read_dir(&containers).expect("there").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, [OWNER]);
+        assert_eq!(Place::make(&containers, id).expect("free again").owner(), owner, "one word for all");
+    }
+
+    #[test]
+    fn a_place_that_a_sweep_is_about_to_take_away_is_made_again() {
+        let state = tempfile::tempdir().expect("a folder");
+        let containers = state.path().join("docker");
+        let id = SandboxId::from_random([4; 8]);
+        let directory = containers.join(id.to_string());
+        make_directory(&directory, 0o700).expect("made");
+        let swept = lock(&directory).expect("there").expect("free");
+        let making =
+            thread::spawn(move || Place::make_within(Duration::from_secs(60), &containers, id).map(drop));
+        thread::sleep(10 * STEP);
+        clear(&directory);
+        drop(swept);
+        making.join().expect("no panic").expect("a place");
+    }
+}

@@ -1,0 +1,154 @@
+//! Our end of the door: how streams to a guest are opened, and how its way out comes back.
+
+use crate::guest::{PendingSetup, guest_gone};
+use belljar_pump::{Hangup, Pump, tcp_pair};
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use belljar_sys::{arrivals, passing};
+use belljar_wire::frame::{self, Tag};
+use belljar_wire::message::{self, Intake, Setup};
+use belljar_wire::mux::Side;
+use belljar_wire::purpose::Purpose;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+
+/// Our end of the door.
+pub(crate) enum Door {
+    /// Descriptors pass it.
+    Passing(OwnedFd),
+    /// One connection, with streams on it. The way out is known before the guest opens it: connections may arrive as soon as it
+    /// has.
+    Muxed { pump: Pump, way_out: Mutex<Vec<OwnedFd>> },
+}
+
+impl Door {
+    /// Both ends: ours, and the guest's.
+    pub(crate) fn new() -> Result<(Door, OwnedFd), SandboxError> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
+                |errno| SandboxError::runtime("door", format!("cannot make a socket pair: {errno}")),
+            )?;
+        Ok((Door::Passing(ours), theirs))
+    }
+
+    /// The end that a guest knocked at.
+    pub(crate) fn knocked_at(ours: OwnedFd) -> Door {
+        Door::Passing(ours)
+    }
+
+    /// The end that a guest connected to which no descriptor can be passed to, and what its way out will be.
+    pub(crate) fn muxed(connection: OwnedFd, intake: Option<&Intake>) -> io::Result<Door> {
+        let (places, way_out) = Places::make(intake)?;
+        let pump = Pump::start(
+            connection,
+            Side::Host,
+            Box::new(move |header| places.receive(header).map(Into::into)),
+        )?;
+        Ok(Door::Muxed { pump, way_out: Mutex::new(way_out) })
+    }
+
+    /// The guest on the other side leaves, if it is not killed first.
+    pub(crate) fn close(&self) {
+        match self {
+            Door::Passing(ours) => {
+                let _ = shutdown(ours, Shutdown::Both);
+            }
+            Door::Muxed { pump, .. } => pump.close(),
+        }
+    }
+
+    /// Opens a stream for one request. `more` descriptors only pass where any do.
+    pub(crate) fn open_stream(&self, more: &[BorrowedFd<'_>]) -> Result<UnixStream, Errno> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        match self {
+            Door::Passing(door) => {
+                let descriptors: Vec<_> =
+                    std::iter::once(theirs.as_fd()).chain(more.iter().copied()).collect();
+                passing::send(door, &descriptors)?;
+            }
+            Door::Muxed { pump, .. } if more.is_empty() => {
+                pump.open(&Purpose::Request.encode(), theirs.as_fd(), Hangup::Cuts)?;
+            }
+            Door::Muxed { .. } => return Err(Errno::OPNOTSUPP),
+        }
+        Ok(UnixStream::from(ours))
+    }
+
+    /// A stream that can become a connection; `None` where connections are handed over.
+    pub(crate) fn open_connection(&self) -> io::Result<Option<TcpStream>> {
+        let Door::Muxed { pump, .. } = self else { return Ok(None) };
+        let (ours, theirs) = tcp_pair()?;
+        pump.open(&Purpose::Request.encode(), theirs.as_fd(), Hangup::Waits)?;
+        Ok(Some(TcpStream::from(ours)))
+    }
+
+    /// The sockets of the way out, which the guest sent before it answered; or where what it relays arrives.
+    pub(crate) fn take_way_out(&self) -> Option<Vec<OwnedFd>> {
+        match self {
+            Door::Passing(door) => passing::receive(door).ok().flatten(),
+            Door::Muxed { way_out, .. } => {
+                Some(std::mem::take(&mut *way_out.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
+        }
+    }
+
+    /// Sends the setup, with the mounts that belong to it; the answer is fetched from the result.
+    pub(crate) fn send_setup(
+        &self,
+        setup: &Setup,
+        mounts: &[BorrowedFd<'_>],
+    ) -> Result<PendingSetup, SandboxError> {
+        let mut bytes = Vec::new();
+        frame::encode(Tag::Message, &message::encode(setup), &mut bytes);
+        let mut stream = self.open_stream(mounts).map_err(|_| guest_gone())?;
+        stream.write_all(&bytes).map_err(|_| guest_gone())?;
+        Ok(PendingSetup::sent(stream))
+    }
+}
+
+/// Where what a guest relays is put in.
+struct Places {
+    /// Connections, and questions for names.
+    caught: Option<(OwnedFd, OwnedFd)>,
+    /// By their ports.
+    routes: Vec<(u16, OwnedFd)>,
+}
+
+impl Places {
+    /// The other ends are in the order of a report: connections, names, each of the routes.
+    fn make(intake: Option<&Intake>) -> io::Result<(Places, Vec<OwnedFd>)> {
+        let mut places = Places { caught: None, routes: Vec::new() };
+        let mut ends = Vec::new();
+        let Some(intake) = intake else { return Ok((places, ends)) };
+        if intake.catch.is_some() {
+            let ((connections, one), (names, other)) = (arrivals::pair()?, arrivals::pair()?);
+            places.caught = Some((connections, names));
+            ends.extend([one, other]);
+        }
+        for port in &intake.routes {
+            let (place, end) = arrivals::pair()?;
+            places.routes.push((*port, place));
+            ends.push(end);
+        }
+        Ok((places, ends))
+    }
+
+    /// The socket of a stream that the guest opens, whose other end has been put where it belongs. Whatever cannot be is refused.
+    fn receive(&self, header: &[u8]) -> Option<OwnedFd> {
+        let purpose = Purpose::decode(header)?;
+        let place = match (purpose, &self.caught) {
+            (Purpose::Caught { .. }, Some((connections, _))) => connections,
+            (Purpose::Names, Some((_, names))) => names,
+            (Purpose::Route { port }, _) => &self.routes.iter().find(|(known, _)| *known == port)?.1,
+            (Purpose::Request | Purpose::Caught { .. } | Purpose::Names, _) => return None,
+        };
+        let dialled = purpose.dialled().unwrap_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+        let (ours, theirs) = tcp_pair().ok()?;
+        arrivals::put(place, dialled, &theirs).ok()?;
+        Some(ours)
+    }
+}

@@ -1,0 +1,99 @@
+//! Agent context: a file of ours that is seen in the workspace, in the place of one that is there or of none. Nobody inside can
+//! change it, and nothing of it is on the host. Where nothing is there, its place is made as that of a protected path is.
+//!
+//! Git inside is told of it: what was added is never part of a commit.
+
+use super::{Bind, BindKind, BindOrigin, Layout, Missing, relative};
+use belljar_spec::{AgentContext, SandboxError};
+use belljar_wire::message::{Bytes, Stub, StubKind};
+use std::path::PathBuf;
+
+impl Layout {
+    /// Shows this in its workspace.
+    pub(super) fn add_context(&mut self, context: &AgentContext) -> Result<(), SandboxError> {
+        let workspace = relative(&self.workspace).to_string();
+        let target = format!("{workspace}/{}", context.path);
+        let folder = self.binds.iter().find(|bind| bind.target == workspace).map(|bind| bind.source.clone());
+        if context.own.is_none() {
+            self.make_place(&workspace, &target, &context.path, folder.as_ref())?;
+        }
+        self.files.push((FILE.into(), context.text.clone()));
+        let source = folder.map(|folder| folder.join(&context.path)).unwrap_or_default();
+        let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Made(FILE));
+        self.binds.push(Bind { source, target, kind, origin });
+        self.tell_git(context);
+        Ok(())
+    }
+
+    /// A mount needs a place.
+    fn make_place(
+        &mut self,
+        workspace: &str,
+        target: &str,
+        path: &str,
+        folder: Option<&PathBuf>,
+    ) -> Result<(), SandboxError> {
+        let stub = Stub { path: path.into(), kind: StubKind::File(Bytes(Vec::new())) };
+        let Some(folder) = folder else {
+            // Private files, gone with the sandbox.
+            self.files.push((target.into(), Vec::new()));
+            return Ok(());
+        };
+        if let Some(layer) = self.layers.iter_mut().find(|layer| layer.target == workspace) {
+            layer.stubs.push(stub);
+            return Ok(());
+        }
+        if super::workspace::cannot_be_made(folder, path) {
+            let message =
+                format!("agent context cannot be shown in `{}`: nothing can be made there", folder.display());
+            return Err(SandboxError::policy("agent_context_no_place", message)
+                .hint("make the folder writable for yourself, or work on it with `--overlay`"));
+        }
+        match self.missing.iter_mut().find(|missing| missing.root == *folder) {
+            Some(missing) => {
+                missing.stubs.push(stub);
+                missing.shields.push(path.into());
+            }
+            None => {
+                let (root, shields) = (folder.clone(), vec![path.into()]);
+                self.missing.push(Missing { root, stubs: vec![stub], shields });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the config that [`git_config`] includes says: where the repository has no such file, it is passed over; where it has
+    /// one, git takes that one's content for what is there.
+    fn tell_git(&mut self, context: &AgentContext) {
+        let AgentContext { path, own, .. } = context;
+        let config = match own {
+            None => {
+                self.files.push((IGNORED.into(), format!("/{path}\n").into_bytes()));
+                format!("[core]\n\texcludesFile = /{IGNORED}\n")
+            }
+            Some(own) => {
+                self.files.push((OWN.into(), own.clone()));
+                self.files
+                    .push((ATTRIBUTES.into(), format!("/{path} filter=belljar-context\n").into_bytes()));
+                format!(
+                    "[core]\n\tattributesFile = /{ATTRIBUTES}\n[filter \"belljar-context\"]\n\tclean = cat /{OWN}\n"
+                )
+            }
+        };
+        self.files.push((CONFIG.into(), config.into_bytes()));
+    }
+}
+
+/// What is added to git's config: of the workspace's own repository, and of no other one that is made inside.
+pub fn git_config(workspace: &str) -> String {
+    let of = |directory: &str| format!("[includeIf \"gitdir:{directory}\"]\n\tpath = /{CONFIG}\n");
+    [of(&format!("{workspace}/.git")), of("/run/belljar/git/"), of("/run/belljar/git")].concat()
+}
+
+/// Ours, without the leading slash. In a root that may be written to, this directory may not.
+const FILE: &str = "etc/belljar/agent-context.md";
+/// What the repository's own says.
+const OWN: &str = "etc/belljar/agent-context.own";
+const CONFIG: &str = "etc/belljar/context.gitconfig";
+const IGNORED: &str = "etc/belljar/context.gitignore";
+const ATTRIBUTES: &str = "etc/belljar/context.gitattributes";

@@ -1,0 +1,133 @@
+//! Registries are asked what there is. One request, one bounded answer.
+
+use super::authorities::Authorities;
+use super::published::{self, NPM_ACCEPT};
+use super::versions::{Published, Wanted};
+use belljar_spec::SandboxError;
+use reqwest::header::ACCEPT;
+use reqwest::{Client, Response, Url};
+use rustls::{ClientConfig, RootCertStore};
+use semver::Version;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// Whoever asks registries. Nobody is connected to before the first question.
+pub(super) struct Asker {
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Asker {
+    /// One that trusts the system's authorities, and these.
+    pub(super) fn new(authorities: Option<&Authorities>) -> Result<Asker, SandboxError> {
+        let no = |error: String| {
+            SandboxError::runtime("registry_unreachable", format!("cannot ask a registry: {error}"))
+        };
+        let runtime =
+            Builder::new_current_thread().enable_all().build().map_err(|error| no(error.to_string()))?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(authorities) = authorities {
+            authorities.add_to(&mut roots).map_err(|error| no(error.to_string()))?;
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| no(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent("belljar")
+            .timeout(PATIENCE)
+            .build()
+            .map_err(|error| no(whole(&error)))?;
+        Ok(Asker { client, runtime })
+    }
+
+    /// Which version of a package of npm's is meant.
+    pub(super) fn npm(
+        &self,
+        registry: &str,
+        package: &str,
+        wanted: &Wanted,
+    ) -> Result<Version, SandboxError> {
+        let ask = || {
+            let answer = self.get(&published::npm_address(registry, package), NPM_ACCEPT, package)?;
+            published::npm(package, &answer)
+        };
+        settle(wanted, package, ask)
+    }
+
+    /// Which version is meant of a program whose versions are tags of a git repository.
+    pub(super) fn git(&self, repository: &str, wanted: &Wanted) -> Result<Version, SandboxError> {
+        let ask = || {
+            let answer = self.get(&published::git_address(repository), "*/*", repository)?;
+            published::git(repository, &answer)
+        };
+        settle(wanted, repository, ask)
+    }
+
+    fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
+        let failed = |why: String| {
+            let message = format!("cannot ask which versions of `{about}` there are: {why}");
+            SandboxError::unavailable("registry_unreachable", message).hint(
+                "write exact versions, for which nobody is asked, or name a registry that can be reached",
+            )
+        };
+        let address = Url::parse(address).map_err(|error| failed(error.to_string()))?;
+        let host = address.host_str().unwrap_or_default().to_string();
+        let answer = self.runtime.block_on(async {
+            let request = self.client.get(address).header(ACCEPT, accept);
+            let response = request.send().await.map_err(|error| whole(&error))?;
+            if !response.status().is_success() {
+                return Err(format!("`{host}` answers {}", response.status()));
+            }
+            body(response).await
+        });
+        answer.map_err(failed)
+    }
+}
+
+/// Nobody is asked about an exact version.
+fn settle(
+    wanted: &Wanted,
+    program: &str,
+    ask: impl FnOnce() -> Result<Published, SandboxError>,
+) -> Result<Version, SandboxError> {
+    match wanted {
+        Wanted::Exact(version) => Ok(version.clone()),
+        Wanted::Tag(_) | Wanted::Range { .. } => wanted.among(program, &ask()?),
+    }
+}
+
+async fn body(mut response: Response) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| whole(&error))? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > LONGEST_ANSWER {
+            return Err(format!("the answer is longer than {} MB", LONGEST_ANSWER >> 20));
+        }
+    }
+    Ok(bytes)
+}
+
+/// With what is behind it: on its own it says that an error happened.
+fn whole(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// The longest answers of npm's registry have 3 MB.
+const LONGEST_ANSWER: usize = 64 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,444 @@
+//! What an image is made from: the files of a folder, as one tar stream.
+//!
+//! An agent may have written the folder, and may go on writing. So no link is followed, by whatever name and whenever it was made:
+//! it is sent as the link that it is. What is neither file, folder nor link is left out, and how much there is is known, and
+//! bounded, before the first byte is read.
+
+use super::ignore::Ignored;
+use belljar_spec::egress::Printable;
+use belljar_spec::{ByteSize, SandboxError};
+use belljar_sys::rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, readlinkat, statat,
+};
+use belljar_sys::rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A folder that an image is made from, as it was a moment ago.
+#[derive(Debug)]
+pub(super) struct Context {
+    root: OwnedFd,
+    folder: PathBuf,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: Vec<u8>,
+    kind: Kind,
+    mode: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    File { size: u64 },
+    Link { to: Vec<u8> },
+}
+
+impl Context {
+    /// The folder, without what its `.dockerignore` leaves out. What is in `always` is sent in any case.
+    pub(super) fn of(folder: &Path, always: &[&str]) -> Result<Context, SandboxError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = open(folder, flags, Mode::empty()).map_err(|errno| unreadable(folder, errno.into()))?;
+        let mut context = Context { root, folder: folder.to_path_buf(), entries: Vec::new() };
+        let ignored = context.text(IGNORE_FILE, LONGEST_IGNORE)?.unwrap_or_default();
+        // It is long, holds no file of the project, and in its configuration may be a token.
+        let ignored = Ignored::parse(&ignored).after(&[".git"]);
+        let walk = Walk { ignored: &ignored, always };
+        let top = openat(&context.root, ".", flags, Mode::empty())
+            .map_err(|errno| unreadable(folder, errno.into()))?;
+        let mut entries = Vec::new();
+        walk.folder(&top, &[], &mut entries)
+            .map_err(|(path, error)| unreadable(&folder.join(OsStr::from_bytes(&path)), error))?;
+        context.entries = entries;
+        context.fits()?;
+        Ok(context)
+    }
+
+    /// How many bytes its files have.
+    pub(super) fn bytes(&self) -> u64 {
+        self.entries.iter().map(Entry::bytes).sum()
+    }
+
+    /// A file of the folder as text, if it is there and a file of its own.
+    pub(super) fn text(&self, path: &str, longest: u64) -> Result<Option<String>, SandboxError> {
+        let shown = self.folder.join(path);
+        let file = match self.open(path.as_bytes()) {
+            Ok(file) => file,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(unreadable(&shown, error)),
+        };
+        let mut text = String::new();
+        file.take(longest + 1).read_to_string(&mut text).map_err(|error| unreadable(&shown, error))?;
+        if text.len() as u64 > longest {
+            let why = format!("it is longer than {}", ByteSize::bytes(longest));
+            return Err(unreadable(&shown, io::Error::other(why)));
+        }
+        Ok(Some(text))
+    }
+
+    /// Writes it as a tar stream; `sent` hears how many bytes of files are on their way.
+    pub(super) fn write(&self, out: impl Write, mut sent: impl FnMut(u64)) -> Result<(), SandboxError> {
+        let mut archive = ::tar::Builder::new(out);
+        let mut total = 0;
+        for entry in &self.entries {
+            let path = Path::new(OsStr::from_bytes(&entry.path));
+            self.append(&mut archive, entry, path)
+                .map_err(|error| unreadable(&self.folder.join(path), error))?;
+            total += entry.bytes();
+            sent(total);
+        }
+        archive.finish().map_err(|error| unreadable(&self.folder, error))
+    }
+
+    fn append(&self, archive: &mut ::tar::Builder<impl Write>, entry: &Entry, path: &Path) -> io::Result<()> {
+        let mut header = ::tar::Header::new_gnu();
+        header.set_mode(entry.mode & 0o7777);
+        // As Docker's own client does: whose they are here means nothing in an image.
+        header.set_uid(0);
+        header.set_gid(0);
+        match &entry.kind {
+            Kind::Folder => {
+                header.set_entry_type(::tar::EntryType::Directory);
+                header.set_size(0);
+                archive.append_data(&mut header, path, io::empty())
+            }
+            Kind::Link { to } => {
+                header.set_entry_type(::tar::EntryType::Symlink);
+                header.set_size(0);
+                archive.append_link(&mut header, path, Path::new(OsStr::from_bytes(to)))
+            }
+            Kind::File { size } => {
+                header.set_entry_type(::tar::EntryType::Regular);
+                header.set_size(*size);
+                let mut whole = Exactly { file: self.open(&entry.path)?, left: *size };
+                archive.append_data(&mut header, path, &mut whole)
+            }
+        }
+    }
+
+    /// A file beneath the folder. No link is on the way to it, and nothing is waited for.
+    fn open(&self, path: &[u8]) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mut tries = 0;
+        let opened = loop {
+            match openat2(&self.root, path, flags, Mode::empty(), CONFINED) {
+                // A rename elsewhere that came in between.
+                Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES => tries += 1,
+                opened => break opened?,
+            }
+        };
+        match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
+            FileType::RegularFile => Ok(File::from(opened)),
+            _ => Err(io::Error::other("it is no longer a file")),
+        }
+    }
+
+    fn fits(&self) -> Result<(), SandboxError> {
+        let bytes = self.bytes();
+        if bytes <= MOST_BYTES && self.entries.len() <= MOST_ENTRIES {
+            return Ok(());
+        }
+        let mut tops: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for entry in &self.entries {
+            let top = entry.path.split(|byte| *byte == b'/').next().unwrap_or_default();
+            // What is empty counts too, where there are too many.
+            *tops.entry(top).or_default() += entry.bytes() + 1;
+        }
+        let most = tops.iter().max_by_key(|(_, bytes)| **bytes);
+        let most = Printable::new(most.map(|(top, _)| *top).unwrap_or_default());
+        let message = format!(
+            "`{}` has {} in {} files and folders to make an image from, and at most {} in {MOST_ENTRIES} are sent",
+            Printable::new(self.folder.as_os_str().as_bytes()),
+            ByteSize::bytes(bytes),
+            self.entries.len(),
+            ByteSize::bytes(MOST_BYTES),
+        );
+        Err(SandboxError::policy("context_too_large", message)
+            .hint(format!("name what the image does not need in `{IGNORE_FILE}`; most of it is in `{most}`")))
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> u64 {
+        match self.kind {
+            Kind::File { size } => size,
+            Kind::Folder | Kind::Link { .. } => 0,
+        }
+    }
+}
+
+struct Walk<'w> {
+    ignored: &'w Ignored,
+    always: &'w [&'w str],
+}
+
+type Failed = (Vec<u8>, io::Error);
+
+impl Walk<'_> {
+    fn folder(&self, folder: impl AsFd, path: &[u8], entries: &mut Vec<Entry>) -> Result<(), Failed> {
+        let failed = |errno: Errno| (path.to_vec(), io::Error::from(errno));
+        if path.iter().filter(|byte| **byte == b'/').count() >= DEEPEST {
+            return Err((path.to_vec(), io::Error::other("it is too deep")));
+        }
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(name);
+            }
+        }
+        // The same folder makes the same stream.
+        names.sort();
+        for name in names {
+            let below = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
+            self.entry(folder.as_fd(), &name, below, entries)?;
+            if entries.len() > MOST_ENTRIES {
+                // Enough to know that it is too much.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &self,
+        folder: impl AsFd,
+        name: &[u8],
+        path: Vec<u8>,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), Failed> {
+        let found = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err((path, errno.into())),
+        };
+        let is_out = self.ignored.leaves_out(&path) && !self.is_needed(&path);
+        let mode = found.st_mode;
+        match FileType::from_raw_mode(mode) {
+            FileType::Directory => {
+                if is_out && !self.ignored.may_take_back_below(&path) && !self.leads_to_needed(&path) {
+                    return Ok(());
+                }
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let below = openat(&folder, name, flags, Mode::empty())
+                    .map_err(|errno| (path.clone(), errno.into()))?;
+                if !is_out {
+                    entries.push(Entry { path: path.clone(), kind: Kind::Folder, mode });
+                }
+                self.folder(&below, &path, entries)
+            }
+            _ if is_out => Ok(()),
+            FileType::RegularFile => {
+                entries.push(Entry { path, kind: Kind::File { size: found.st_size as u64 }, mode });
+                Ok(())
+            }
+            FileType::Symlink => {
+                let to =
+                    readlinkat(&folder, name, Vec::new()).map_err(|errno| (path.clone(), errno.into()))?;
+                entries.push(Entry { path, kind: Kind::Link { to: to.into_bytes() }, mode });
+                Ok(())
+            }
+            // Sockets, pipes and devices are nothing to make an image from.
+            _ => Ok(()),
+        }
+    }
+
+    fn is_needed(&self, path: &[u8]) -> bool {
+        self.always.iter().any(|needed| needed.as_bytes() == path)
+    }
+
+    fn leads_to_needed(&self, folder: &[u8]) -> bool {
+        let below = [folder, b"/"].concat();
+        self.always.iter().any(|needed| needed.as_bytes().starts_with(&below))
+    }
+}
+
+/// As many bytes of a file as were promised, or an error: what is written behind it must not become its end.
+struct Exactly {
+    file: File,
+    left: u64,
+}
+
+impl Read for Exactly {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::Error::other("it became shorter while it was read"));
+        }
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+fn unreadable(path: &Path, error: io::Error) -> SandboxError {
+    let shown = Printable::new(path.as_os_str().as_bytes());
+    if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        let message = format!("`{shown}` is a link, or behind one, and links are not followed here");
+        return SandboxError::policy("context_link", message).hint("put the file itself there");
+    }
+    SandboxError::runtime("context_unreadable", format!("cannot read `{shown}`: {error}")).hint(format!(
+        "see to it that you can read it, or name it in `{IGNORE_FILE}`; and try again if it changed meanwhile"
+    ))
+}
+
+/// What says which files are left out.
+pub(super) const IGNORE_FILE: &str = ".dockerignore";
+/// Nothing but names beneath it leads out of a folder.
+const CONFINED: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// As often as a rename may come in between.
+const RETRIES: u32 = 32;
+const LONGEST_IGNORE: u64 = 1 << 20;
+/// A source tree is smaller by far; a data set has no place in an image.
+const MOST_BYTES: u64 = 2 << 30;
+const MOST_ENTRIES: usize = 1_000_000;
+/// One descriptor is open for each.
+const DEEPEST: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::rustix::fs::{CWD, mkfifoat};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Names, and what is in them or where they lead.
+    fn sent(context: &Context) -> BTreeMap<String, String> {
+        let mut stream = Vec::new();
+        context.write(&mut stream, |_| {}).unwrap();
+        let mut archive = ::tar::Archive::new(stream.as_slice());
+        let entries = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().to_string_lossy().into_owned();
+            let text = match entry.link_name().unwrap() {
+                Some(to) => format!("-> {}", to.display()),
+                None => {
+                    let mut text = String::new();
+                    entry.read_to_string(&mut text).unwrap();
+                    text
+                }
+            };
+            (path, text)
+        });
+        entries.collect()
+    }
+
+    fn names(context: &Context) -> Vec<String> {
+        sent(context).into_keys().collect()
+    }
+
+    #[test]
+    fn a_folder_is_sent_as_it_is_but_for_what_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [".git", ".belljar", "src", "node_modules"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for (name, text) in [
+            (".git/config", "a token"),
+            (".belljar/Dockerfile", "FROM x"),
+            (".dockerignore", "node_modules\n.belljar\n*ignore\n*.log"),
+            ("src/main.rs", "fn main() {}"),
+            ("node_modules/x", "x"),
+            ("a.log", "x"),
+            ("run", "#!/bin/sh"),
+        ] {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::set_permissions(at("run"), fs::Permissions::from_mode(0o755)).unwrap();
+        let long = "n".repeat(200);
+        fs::write(at(&long), "long").unwrap();
+        let context = Context::of(folder.path(), &[".belljar/Dockerfile", ".dockerignore"]).unwrap();
+        let sent = sent(&context);
+        assert_eq!(
+            sent.keys().map(String::as_str).collect::<Vec<_>>(),
+            [".belljar/Dockerfile", ".dockerignore", long.as_str(), "run", "src", "src/main.rs"]
+        );
+        assert_eq!(sent["src/main.rs"], "fn main() {}");
+        assert_eq!(context.bytes(), sent.values().map(|text| text.len() as u64).sum::<u64>());
+    }
+
+    #[test]
+    fn no_link_is_followed_and_nothing_is_waited_for() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "of the host").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink(outside.path(), at("out")).unwrap();
+        symlink(outside.path().join("secret"), at("secret")).unwrap();
+        symlink("/proc/self/root/etc", at("proc")).unwrap();
+        mkfifoat(CWD, at("pipe"), Mode::RWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        let context = Context::of(folder.path(), &[]).unwrap();
+        assert_eq!(names(&context), ["out", "proc", "secret"]);
+        assert!(sent(&context).values().all(|text| text.starts_with("-> ")));
+        assert_eq!(context.text("secret", 100).unwrap_err().code, "context_link");
+        assert_eq!(context.text("out/secret", 100).unwrap_err().code, "context_link");
+        assert_eq!(context.text("missing/secret", 100).unwrap(), None);
+    }
+
+    #[test]
+    fn what_becomes_a_link_meanwhile_is_not_followed_either() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("file"), "of the host").unwrap();
+        for turn in ["file itself", "its folder"] {
+            let folder = tempfile::tempdir().unwrap();
+            let below = folder.path().join("below");
+            fs::create_dir(&below).unwrap();
+            fs::write(below.join("file"), "of the folder").unwrap();
+            let context = Context::of(folder.path(), &[]).unwrap();
+            fs::remove_file(below.join("file")).unwrap();
+            match turn {
+                "its folder" => {
+                    fs::remove_dir(&below).unwrap();
+                    symlink(outside.path(), &below).unwrap();
+                }
+                _ => symlink(outside.path().join("file"), below.join("file")).unwrap(),
+            }
+            let mut stream = Vec::new();
+            assert_eq!(context.write(&mut stream, |_| {}).unwrap_err().code, "context_link", "{turn}");
+            assert!(!String::from_utf8_lossy(&stream).contains("of the host"), "{turn}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_or_grows_does_not_spoil_the_stream() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "0123456789").unwrap();
+        let context = Context::of(folder.path(), &[]).unwrap();
+        fs::write(&file, "0123456789 and more").unwrap();
+        assert_eq!(sent(&context)["file"], "0123456789");
+        fs::write(&file, "0").unwrap();
+        assert_eq!(context.write(io::sink(), |_| {}).unwrap_err().code, "context_unreadable");
+    }
+
+    #[test]
+    fn too_much_is_refused_before_it_is_read_and_where_it_is_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        let sparse = File::create(folder.path().join("data/huge")).unwrap();
+        sparse.set_len(10 << 40).unwrap();
+        let error = Context::of(folder.path(), &[]).unwrap_err();
+        assert_eq!(error.code, "context_too_large");
+        assert!(error.message.contains("10t"), "{}", error.message);
+        assert!(error.hint.unwrap().contains("`data`"));
+    }
+
+    #[test]
+    fn a_folder_too_deep_is_an_error_and_no_overflow() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("d/".repeat(DEEPEST + 50))).unwrap();
+        assert_eq!(Context::of(folder.path(), &[]).unwrap_err().code, "context_unreadable");
+    }
+}

@@ -1,0 +1,189 @@
+//! What can go wrong with images.
+
+use crate::digest::Digest;
+use crate::disk::{self, Full};
+use crate::unpack::UnpackError;
+use belljar_spec::SandboxError;
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+/// What can go wrong with images.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("cannot {step} `{}`", .path.display())]
+    Store {
+        step: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the store of images is in use: something is being pulled or imported")]
+    Busy,
+    #[error("the image `{0}` is not here")]
+    Missing(String),
+    #[error("the image `{0}` is not here whole: a layer of it is missing")]
+    Damaged(String),
+    #[error("`{0}` is a name of what `belljar build` makes: Docker has such images, and no registry")]
+    Dockers(String),
+    #[error("the registry `{registry}` has no image `{image}`")]
+    NotFound { registry: String, image: String },
+    #[error("the registry `{registry}` does not let us have `{image}`")]
+    Unauthorized { registry: String, image: String },
+    #[error("the registry `{registry}` cannot be reached: {why}")]
+    Unreachable { registry: String, why: String },
+    #[error("the registry `{registry}` answered {status}: {said}")]
+    Answer { registry: String, status: u16, said: String },
+    #[error("the registry `{registry}` sends us to `{to}`, which has no TLS")]
+    Downgrade { registry: String, to: String },
+    #[error("the mirror `{mirror}` has no `{file}`")]
+    NoFile { mirror: String, file: String },
+    #[error("the mirror `{mirror}` cannot be reached: {why}")]
+    MirrorUnreachable { mirror: String, why: String },
+    #[error("the mirror `{mirror}` answered {status} for `{file}`")]
+    MirrorAnswer { mirror: String, status: u16, file: String },
+    #[error("the image's {what} is refused: {why}")]
+    Document { what: &'static str, why: String },
+    #[error("the {what} is not what was asked for: it is {found}, and should be {wanted}")]
+    Mismatch { what: &'static str, wanted: String, found: String },
+    #[error("the image has no variant for this machine, {here}: there is {there}")]
+    Platform { here: String, there: String },
+    #[error("the layer {layer} is refused")]
+    Layer {
+        layer: Digest,
+        #[source]
+        source: UnpackError,
+    },
+    #[error("the image has more than {0} bytes")]
+    TooLarge(u64),
+    #[error("there is no room for the image: {0}")]
+    NoSpace(Full),
+    #[error("the registry `{registry}` sends a blob too slowly: less than {least} bytes a second")]
+    TooSlow { registry: String, least: u64 },
+    #[error("the store of images `{}` is not used: {why}", .path.display())]
+    NotOurs { path: PathBuf, why: &'static str },
+    #[error("`{}` is no archive of an image: {why}", .path.display())]
+    Archive { path: PathBuf, why: String },
+    #[error("`{}` cannot be used: {why}", .path.display())]
+    Credentials { path: PathBuf, why: String },
+}
+
+impl ImageError {
+    pub(crate) fn store(
+        step: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> ImageError {
+        let path = path.into();
+        move |source| match disk::full(&source) {
+            Some(full) => ImageError::NoSpace(full),
+            None => ImageError::Store { step, path, source },
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            ImageError::Store { .. } => "images_store",
+            ImageError::Busy => "images_busy",
+            ImageError::Missing(_) => "image_missing",
+            ImageError::Damaged(_) => "image_damaged",
+            ImageError::Dockers(_) => "image_is_dockers",
+            ImageError::NotFound { .. } => "image_not_found",
+            ImageError::Unauthorized { .. } => "image_unauthorized",
+            ImageError::Unreachable { .. } => "registry_unreachable",
+            ImageError::Answer { .. } => "registry_failed",
+            ImageError::Downgrade { .. } => "registry_insecure",
+            ImageError::NoFile { .. } => "mirror_not_found",
+            ImageError::MirrorUnreachable { .. } => "mirror_unreachable",
+            ImageError::MirrorAnswer { .. } => "mirror_failed",
+            ImageError::Document { .. } => "image_refused",
+            ImageError::Mismatch { .. } => "image_mismatch",
+            ImageError::Platform { .. } => "image_platform",
+            ImageError::Layer { .. } => "layer_refused",
+            ImageError::TooLarge(_) => "image_too_large",
+            ImageError::NoSpace(_) => "images_no_space",
+            ImageError::TooSlow { .. } => "registry_too_slow",
+            ImageError::NotOurs { .. } => "images_not_ours",
+            ImageError::Archive { .. } => "image_archive",
+            ImageError::Credentials { .. } => "registry_credentials",
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            ImageError::Busy => "try again when it is done".into(),
+            ImageError::Missing(name) => {
+                format!(
+                    "`belljar images pull {name}` gets it, `belljar images import FILE {name}` takes it from a file"
+                )
+            }
+            ImageError::Dockers(name) => format!(
+                "`--backend docker` starts it; or `docker save {name} -o FILE` and `belljar images import FILE {name}`"
+            ),
+            ImageError::Damaged(name) => format!("`belljar images pull {name}` gets it again"),
+            ImageError::Unauthorized { registry, .. } => format!(
+                "`docker login {registry}` writes ~/.docker/config.json; passwords that it keeps elsewhere are not read"
+            ),
+            ImageError::Unreachable { .. } => {
+                "is it up, and its name right? a mirror can be named in the configuration: docs/images.md"
+                    .into()
+            }
+            ImageError::NoFile { .. } | ImageError::MirrorUnreachable { .. } => {
+                "is it up, and its address right? another mirror: `--mirror URL`".into()
+            }
+            ImageError::Downgrade { to, .. } => {
+                format!(
+                    "if `{to}` is yours and may be spoken to in the clear, name it in `images.plain_http`"
+                )
+            }
+            ImageError::NoSpace(_) => "`belljar images gc` removes what nobody uses".into(),
+            ImageError::TooSlow { .. } => {
+                "try again later; a mirror can be named in the configuration: docs/images.md".into()
+            }
+            ImageError::NotOurs { .. } => {
+                "is XDG_STATE_HOME, or the state that was named, a folder of yours?".into()
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl From<ImageError> for SandboxError {
+    fn from(error: ImageError) -> SandboxError {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        let code = error.code();
+        let told = match &error {
+            ImageError::Busy
+            | ImageError::Missing(_)
+            | ImageError::Dockers(_)
+            | ImageError::NotFound { .. }
+            | ImageError::NoFile { .. }
+            | ImageError::MirrorUnreachable { .. }
+            | ImageError::Platform { .. }
+            | ImageError::Unauthorized { .. }
+            | ImageError::Unreachable { .. }
+            | ImageError::TooSlow { .. } => SandboxError::unavailable(code, message),
+            ImageError::Document { .. }
+            | ImageError::Downgrade { .. }
+            | ImageError::Mismatch { .. }
+            | ImageError::NotOurs { .. }
+            | ImageError::Layer { .. }
+            | ImageError::TooLarge(_) => SandboxError::policy(code, message),
+            ImageError::Store { .. }
+            | ImageError::NoSpace(_)
+            | ImageError::Damaged(_)
+            | ImageError::Answer { .. }
+            | ImageError::MirrorAnswer { .. }
+            | ImageError::Archive { .. }
+            | ImageError::Credentials { .. } => SandboxError::runtime(code, message),
+        };
+        match error.hint() {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Layers, by what is in them: one that two images have is here once.
+
+use super::files::{self, Hold};
+use crate::digest::Digest;
+use crate::error::ImageError;
+use crate::limits::Limits;
+use crate::unpack::{UnpackError, unpack};
+use belljar_sys::remove_tree;
+use belljar_sys::rustix::fs::{FlockOperation, flock, syncfs};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What is known of a layer. Written last: a layer without it is none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Layer {
+    pub(super) entries: u64,
+    /// Of its files.
+    pub(super) bytes: u64,
+    /// Of the disk, about.
+    pub(super) taken: u64,
+    /// What it was made of, or would have been: whoever brings none of them has to show that they have it.
+    #[serde(default)]
+    pub(super) blobs: Vec<Digest>,
+}
+
+/// A layer that was made, and has no name yet.
+pub(super) struct Made {
+    layer: Digest,
+    place: PathBuf,
+    pub(super) found: Layer,
+}
+
+/// Makes a layer of a blob of `size` bytes and with this digest, which must come to `layer`. Nobody is waited for: whoever makes it too has a place of
+/// their own. It counts when it is [finished](finish).
+pub(super) fn make(
+    layers: &Path,
+    layer: &Digest,
+    digest: &Digest,
+    blob: impl Read,
+    size: u64,
+    limits: &Limits,
+) -> Result<Made, ImageError> {
+    let place = layers.join(format!(".new-{}-{}", layer.hex(), files::unique()));
+    match make_in(&place, layer, digest, blob, size, limits) {
+        Ok(found) => Ok(Made { layer: layer.clone(), place, found }),
+        Err(error) => {
+            // Whatever is left of it is removed by gc.
+            let _ = remove_tree::remove(&place);
+            Err(error)
+        }
+    }
+}
+
+fn make_in(
+    place: &Path,
+    layer: &Digest,
+    digest: &Digest,
+    blob: impl Read,
+    size: u64,
+    limits: &Limits,
+) -> Result<Layer, ImageError> {
+    remove_tree::remove(place).map_err(ImageError::store("remove", place))?;
+    let tree = place.join(TREE);
+    files::make_private(&tree).map_err(ImageError::store("make", &tree))?;
+    let unpacked = unpack(blob, size, &tree, limits).map_err(|source| match source {
+        UnpackError::NoSpace(full) => ImageError::NoSpace(full),
+        source => ImageError::Layer { layer: layer.clone(), source },
+    })?;
+    if unpacked.diff_id != *layer {
+        let (wanted, found) = (layer.to_string(), unpacked.diff_id.to_string());
+        return Err(ImageError::Mismatch { what: "layer's content", wanted, found });
+    }
+    let made = Layer {
+        entries: unpacked.entries,
+        bytes: unpacked.bytes,
+        taken: unpacked.taken,
+        blobs: vec![digest.clone()],
+    };
+    let describe = || -> io::Result<()> {
+        fs::write(place.join(RECORD), serde_json::to_vec(&made)?)?;
+        File::create(place.join(LOCK)).map(drop)
+    };
+    describe().map_err(ImageError::store("finish", place))?;
+    Ok(made)
+}
+
+/// Gives layers that were made their names, when all of them is on the disk. That is waited for once: on a busy machine it is
+/// what takes longest.
+pub(super) fn finish(layers: &Path, made: &[Made]) -> Result<(), ImageError> {
+    if made.is_empty() {
+        return Ok(());
+    }
+    let name_all = || -> io::Result<()> {
+        syncfs(File::open(layers)?)?;
+        for made in made {
+            made.name(layers)?;
+        }
+        files::sync_directory(layers)
+    };
+    name_all().map_err(ImageError::store("finish layers in", layers))
+}
+
+impl Made {
+    /// Somebody else may have made it meanwhile: one is as good as the other, and theirs may be in use.
+    fn name(&self, layers: &Path) -> io::Result<()> {
+        let place = layers.join(self.layer.hex());
+        if !is_whole(layers, &self.layer) {
+            // What has no record was never whole.
+            remove_tree::remove(&place)?;
+            match fs::rename(&self.place, &place) {
+                Err(_) if is_whole(layers, &self.layer) => {}
+                named => return named,
+            }
+        }
+        let record = place.join(RECORD);
+        if let Some(mut known) = files::read::<Layer>(&record)?
+            && !self.found.blobs.iter().all(|blob| known.blobs.contains(blob))
+        {
+            known.blobs.extend(self.found.blobs.iter().cloned());
+            // The latest: who else comes shows theirs again.
+            let old = known.blobs.len().saturating_sub(BLOBS);
+            known.blobs.drain(..old);
+            files::write_whole(&record, &known)?;
+        }
+        remove_tree::remove(&self.place)
+    }
+}
+
+pub(super) fn tree(layers: &Path, layer: &Digest) -> PathBuf {
+    layers.join(layer.hex()).join(TREE)
+}
+
+pub(super) fn read(layers: &Path, layer: &Digest) -> Result<Option<Layer>, ImageError> {
+    let path = layers.join(layer.hex()).join(RECORD);
+    files::read(&path).map_err(ImageError::store("read", path))
+}
+
+pub(super) fn is_whole(layers: &Path, layer: &Digest) -> bool {
+    layers.join(layer.hex()).join(RECORD).exists()
+}
+
+/// Whether a layer is here, and whoever has this blob has it too. A name of what is in it is no proof: everybody can write one down.
+pub(super) fn is_made_of(layers: &Path, layer: &Digest, blob: &Digest) -> bool {
+    read(layers, layer).is_ok_and(|found| found.is_some_and(|found| found.blobs.contains(blob)))
+}
+
+/// A layer, and a hold on it. The store is held meanwhile, so nobody removes it under us.
+pub(super) fn lease(layers: &Path, layer: &Digest) -> Result<Option<(Layer, File)>, ImageError> {
+    let Some(found) = read(layers, layer)? else { return Ok(None) };
+    let path = layers.join(layer.hex()).join(LOCK);
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let lock = lock.map_err(ImageError::store("lock", &path))?;
+    flock(&lock, FlockOperation::LockShared).map_err(|errno| ImageError::Store {
+        step: "lock",
+        path,
+        source: errno.into(),
+    })?;
+    Ok(Some((found, lock)))
+}
+
+/// Whether somebody has a lease of it.
+pub(super) fn is_in_use(layers: &Path, layer: &Digest) -> bool {
+    let path = layers.join(layer.hex()).join(LOCK);
+    path.exists() && !matches!(Hold::try_alone(&path), Ok(Some(_)))
+}
+
+const TREE: &str = "tree";
+const RECORD: &str = "layer.json";
+const LOCK: &str = "lock";
+/// How many blobs of a layer are known.
+const BLOBS: usize = 16;

@@ -1,0 +1,106 @@
+//! Layers that somebody needs who is not running.
+//!
+//! A pin is in two places: here, where gc finds it, and as a word in the keeper's directory, without which it says nothing. A
+//! directory that was removed and made again under the same name has no such word.
+
+use super::files;
+use super::names::Record;
+use crate::digest::Digest;
+use crate::document::RunConfig;
+use crate::error::ImageError;
+use crate::image::Image;
+use belljar_spec::ImageName;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Pin {
+    keeper: PathBuf,
+    /// What the keeper's own file says.
+    word: String,
+    name: String,
+    record: Record,
+}
+
+pub(crate) fn write(store: &Path, keeper: &Path, image: &Image) -> Result<(), ImageError> {
+    let path = place(store, keeper);
+    let env = image.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let run = RunConfig {
+        user: image.user.clone(),
+        env: Some(env),
+        working_dir: image.working_dir.clone(),
+        entrypoint: None,
+        cmd: Some(image.command.clone()),
+    };
+    let record = Record {
+        name: image.name.to_string(),
+        digest: image.digest.clone(),
+        layers: image.layers.clone(),
+        run,
+        since: 0,
+    };
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let word = format!("{}-{}", files::unique(), since.as_nanos());
+    let pin = Pin { keeper: keeper.to_path_buf(), word: word.clone(), name: image.name.to_string(), record };
+    files::write_whole(&path, &pin).map_err(ImageError::store("write", path))?;
+    let own = keeper.join(WORD);
+    files::write_whole(&own, &word).map_err(ImageError::store("write", own))
+}
+
+pub(super) fn read(store: &Path, keeper: &Path) -> Result<Option<(ImageName, Record)>, ImageError> {
+    let path = place(store, keeper);
+    let pin: Option<Pin> = files::read(&path).map_err(ImageError::store("read", &path))?;
+    let Some(pin) = pin.filter(|pin| pin.keeper == keeper) else { return Ok(None) };
+    if pin.is_stale()? {
+        return Ok(None);
+    }
+    let name = pin.name.parse().map_err(|error| io::Error::other(format!("{error}")));
+    Ok(Some((name.map_err(ImageError::store("understand", path))?, pin.record)))
+}
+
+/// The layers that pins name. Pins that nobody keeps any more are removed, but for a dry run. One that cannot be read is an error:
+/// which layers it names is not known.
+pub(super) fn layers(store: &Path, remove: bool) -> Result<Vec<Digest>, ImageError> {
+    let pins = store.join("pins");
+    let failed = |source| ImageError::Store { step: "read", path: pins.clone(), source };
+    let mut named = Vec::new();
+    for entry in fs::read_dir(&pins).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if !files::is_record(&path) {
+            continue;
+        }
+        let pin = files::read::<Pin>(&path).map_err(ImageError::store("read", &path))?;
+        let Some(pin) = pin else { continue };
+        if pin.is_stale()? {
+            if remove {
+                let _ = fs::remove_file(&path);
+            }
+            continue;
+        }
+        named.extend(pin.record.layers);
+    }
+    Ok(named)
+}
+
+impl Pin {
+    /// Whether the keeper is gone, or another one. What cannot be looked at may be there.
+    fn is_stale(&self) -> Result<bool, ImageError> {
+        let own = self.keeper.join(WORD);
+        match files::read::<String>(&own) {
+            Ok(word) => Ok(word.as_ref() != Some(&self.word)),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
+            Err(error) => Err(ImageError::store("read", own)(error)),
+        }
+    }
+}
+
+fn place(store: &Path, keeper: &Path) -> PathBuf {
+    store.join("pins").join(format!("{}.json", Digest::of(keeper.as_os_str().as_bytes()).hex()))
+}
+
+/// The keeper's file.
+const WORD: &str = "image.json";

@@ -1,0 +1,138 @@
+//! Images from files.
+
+use crate::archive::{Tar, config, gzip, saved};
+use belljar_images::{Digest, Image, ImageError, Limits, Silent, Store};
+use std::fs;
+use std::path::Path;
+
+fn import(folder: &Path, archive: &[u8], name: &str) -> Result<Image, ImageError> {
+    let store = Store::open(&folder.join("images")).unwrap();
+    let file = folder.join("image.tar");
+    fs::write(&file, archive).unwrap();
+    let outcome = store.import(&file, &name.parse().unwrap(), &Limits::default(), &Silent);
+    let left = fs::read_dir(folder.join("images/blobs")).unwrap().count();
+    assert_eq!(left, 0, "something of the archive is left");
+    outcome
+}
+
+/// An OCI layout of an image with this blob.
+fn layout(layer: &[u8], blob: &[u8]) -> Tar {
+    let config = config(&[layer]);
+    let described = |bytes: &[u8]| format!(r#""digest":"{}","size":{}"#, Digest::of(bytes), bytes.len());
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"config":{{{}}},"layers":[{{{}}}]}}"#,
+        described(config.as_bytes()),
+        described(blob)
+    );
+    let index = format!(r#"{{"schemaVersion":2,"manifests":[{{{}}}]}}"#, described(manifest.as_bytes()));
+    let blob_of = |bytes: &[u8]| format!("blobs/sha256/{}", Digest::of(bytes).hex());
+    Tar::default()
+        .file("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#)
+        .file("index.json", index)
+        .file(blob_of(config.as_bytes()), &config)
+        .file(blob_of(manifest.as_bytes()), &manifest)
+        .file(blob_of(blob), blob)
+}
+
+#[test]
+fn what_docker_saves_is_an_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, two) = (Tar::default().file("a", "1").end(), Tar::default().file("b", "2").end());
+    let image = import(folder.path(), &gzip(&saved(&[&one, &two])), "local/name:7").unwrap();
+    assert_eq!(image.lowers.len(), 2);
+    assert_eq!(image.digest, Digest::of(config(&[&one, &two]).as_bytes()));
+    assert_eq!(fs::read_to_string(image.lowers[0].join("b")).unwrap(), "2");
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    assert_eq!(store.list().unwrap()[0].name, "docker.io/local/name:7");
+}
+
+#[test]
+fn an_oci_layout_is_an_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = Tar::default().file("a", "1").end();
+    let image = import(folder.path(), &layout(&layer, &gzip(&layer)).end(), "x:1").unwrap();
+    assert_eq!(fs::read_to_string(image.lowers[0].join("a")).unwrap(), "1");
+    let digest = image.digest.clone();
+    assert!(import(folder.path(), &layout(&layer, &gzip(&layer)).end(), &format!("y@{digest}")).is_ok());
+    let other = Digest::of(b"other");
+    let error =
+        import(folder.path(), &layout(&layer, &gzip(&layer)).end(), &format!("y@{other}")).unwrap_err();
+    assert!(matches!(error, ImageError::Mismatch { .. }), "{error}");
+}
+
+#[test]
+fn archives_that_lie_are_refused() {
+    let layer = Tar::default().file("a", "1").end();
+    let evil = Tar::default().file("a", "evil").end();
+    let lying = {
+        let text = config(&[&layer]);
+        let manifest = r#"[{"Config":"c.json","Layers":["l.tar"]}]"#;
+        Tar::default().file("c.json", text).file("manifest.json", manifest).file("l.tar", &evil).end()
+    };
+    let twice = layout(&layer, &gzip(&layer)).file("index.json", "{}").end();
+    let elsewhere = Tar::default()
+        .file("c.json", config(&[&layer]))
+        .file("manifest.json", r#"[{"Config":"c.json","Layers":["../../../../etc/passwd"]}]"#)
+        .symlink("l.tar", "/etc/passwd")
+        .end();
+    let out = Tar::default()
+        .file("c.json", config(&[&layer]))
+        .file("manifest.json", r#"[{"Config":"c.json","Layers":["l.tar"]}]"#)
+        .symlink("l.tar", "../../../../../etc/passwd")
+        .end();
+    for (what, archive) in [
+        ("another layer", lying),
+        ("a blob with another digest", layout(&layer, &gzip(&evil)).end()),
+        ("an index that comes twice", twice),
+        ("a layer elsewhere", elsewhere),
+        ("a link out", out),
+        ("nothing", Tar::default().end()),
+        ("no archive", b"hello".repeat(1000)),
+        ("several, none of that name", {
+            let manifest = r#"[{"Config":"c","RepoTags":["a:1"],"Layers":["l"]},{"Config":"c","RepoTags":["b:1"],"Layers":["l"]}]"#;
+            Tar::default().file("manifest.json", manifest).end()
+        }),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(import(folder.path(), &archive, "x:1").is_err(), "{what}");
+        let layers = fs::read_dir(folder.path().join("images/layers")).unwrap();
+        let left: Vec<_> = layers.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(left.iter().all(|name| name.ends_with(".lock")), "{what}: {left:?}");
+    }
+}
+
+#[test]
+fn a_real_docker_saves_what_can_be_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("saved.tar");
+    let saved = std::process::Command::new("docker").args(["save", "-o"]).arg(&file).arg("bb:1").output();
+    if !saved.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no docker with an image `bb:1`");
+        return;
+    }
+    let image = import(folder.path(), &fs::read(&file).unwrap(), "bb:1").unwrap();
+    assert!(
+        image.lowers.iter().any(|lower| lower.join("bin/busybox").exists() || lower.join("bin").exists())
+    );
+}
+
+#[test]
+fn archives_are_bounded_before_their_layers_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let file = folder.path().join("image.tar");
+    let layer = Tar::default().file("a", "1").end();
+    // Beside the image lies something that nobody needs.
+    let zeros = vec![0; 4 << 20];
+    let mut archive = saved(&[&layer]);
+    archive.truncate(archive.len() - 1024);
+    archive.extend(Tar::default().file("filler", &zeros).end());
+    fs::write(&file, gzip(&archive)).unwrap();
+    let import = |limits: Limits| store.import(&file, &"x:1".parse().unwrap(), &limits, &Silent);
+    assert!(import(Limits::default()).is_ok());
+    let dense = import(Limits { ratio_from: 1 << 20, ..Limits::default() }).unwrap_err();
+    assert!(matches!(&dense, ImageError::Archive { why, .. } if why.contains("200 times")), "{dense}");
+    let full = import(Limits { reserve: u64::MAX, ..Limits::default() }).unwrap_err();
+    assert!(matches!(full, ImageError::NoSpace(_)), "{full}");
+    assert_eq!(fs::read_dir(folder.path().join("images/blobs")).unwrap().count(), 0);
+}

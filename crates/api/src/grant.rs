@@ -25,6 +25,8 @@ pub struct GrantRules {
     pub secrets: Vec<String>,
     /// Volumes that may be used: exact, or a prefix that ends in `*`.
     pub volumes: Vec<String>,
+    /// Images that may be the root: exact, or a prefix that ends in `*`. The host fetches them, so they are named one by one.
+    pub images: Vec<String>,
     /// The route to a model that the machine's configuration has.
     pub allow_llm: bool,
     pub limits: LimitCeilings,
@@ -52,6 +54,9 @@ pub struct LimitCeilings {
     pub timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// How long a sandbox may take to be ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
 }
 
 /// A grant to make.

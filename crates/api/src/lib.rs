@@ -10,6 +10,7 @@ mod command;
 mod error;
 mod file;
 mod grant;
+mod once;
 mod page;
 mod profile;
 mod sandbox;
@@ -24,6 +25,7 @@ pub use command::{
 pub use error::{ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
+pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;
 pub use sandbox::{

@@ -59,12 +59,15 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxRequest {
-    /// auto, native, bwrap, container or host.
+    /// auto, native, bwrap, docker, docker+runsc, docker+kata, container or host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// The weakest wall that will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<String>,
+    /// What `/` is made of: `host`, `golden`, `oci:IMAGE`, or the path of a directory. Left out: the host's system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rootfs: Option<String>,
     pub workspace: WorkspaceRequest,
     pub egress: EgressRequest,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +124,9 @@ pub struct WorkspaceRequest {
     pub protect: Vec<String>,
     /// Branches that may be pushed to.
     pub push: Vec<String>,
+    /// Directories of the host whose `*.md` agents are told beside what the repository's `AGENTS.md` says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agent_context: Vec<String>,
 }
 
 /// What may be reached.
@@ -187,6 +193,9 @@ pub struct LimitsRequest {
     pub timeout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// How long the sandbox itself may take to be ready, 10 minutes at most. Left out: 15 seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
 }
 
 /// The answer to a request for a sandbox.

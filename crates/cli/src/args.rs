@@ -2,8 +2,11 @@
 
 mod agent;
 mod audit;
+mod build;
 mod credentials;
 mod daemon;
+mod golden;
+mod images;
 mod kept;
 mod layers;
 mod llm;
@@ -20,9 +23,14 @@ pub(crate) use agent::{
     WishArgs,
 };
 pub(crate) use audit::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs, AuditVerifyArgs};
+pub(crate) use build::{BuildArgs, BuildBaseArgs};
 pub(crate) use daemon::{
     DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,
     SweepArgs,
+};
+pub(crate) use golden::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
+pub(crate) use images::{
+    ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs,
 };
 pub(crate) use kept::{
     AdminArgs, AgentConfigArgs, AttachArgs, ExecArgs, InitArgs, KeptCommand, KeptListArgs, LogsArgs, PsArgs,
@@ -80,13 +88,17 @@ impl Args {
             Some(Command::Apply(options)) => options.json,
             Some(Command::Discard(options)) => options.json,
             Some(Command::Layers(options)) => options.json,
+            Some(Command::Images(options)) => options.wants_json(),
             Some(Command::Kept(command)) => command.wants_json(),
             Some(Command::Daemon(command)) => command.wants_json(),
             Some(Command::Audit(options)) => options.wants_json(),
             Some(Command::Agent { command }) => command.wants_json(),
             Some(Command::Publish(options)) => options.json,
+            Some(Command::BuildBase(options)) => options.how.json,
+            Some(Command::Build(options)) => options.how.json,
             Some(Command::Trust(options)) => options.json,
             Some(Command::Secrets { command }) => command.wants_json(),
+            Some(Command::Golden { command }) => command.wants_json(),
             Some(Command::Config { command: ConfigCommand::Show(options) }) => options.json,
             Some(Command::Policy { command: PolicyCommand::Explain(options) }) => options.json,
             Some(Command::Llm { command: LlmCommand::Spend(options) }) => options.json,
@@ -94,7 +106,13 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             // Whatever it prints is for programs.
             Some(Command::ShowRun(options)) => !options.command_line,
-            Some(Command::Keeper { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
+            Some(
+                Command::Keeper { .. }
+                | Command::OnceJob
+                | Command::Shell(_)
+                | Command::Completions { .. }
+                | Command::Man,
+            )
             | None => false,
         }
     }
@@ -186,6 +204,14 @@ pub(crate) enum Command {
     /// List what sandboxes changed that is not in their folders
     #[command(after_help = "Examples:\n  belljar layers\n  belljar layers --json")]
     Layers(LayersArgs),
+    /// List the images that sandboxes can be made of, get more, and remove them
+    #[command(after_help = "Examples:\n  \
+        belljar images\n  \
+        belljar images pull alpine:3.22\n  \
+        belljar images import alpine.tar alpine:3.22\n  \
+        belljar images gc --dry-run\n  \
+        belljar run --root oci:alpine:3.22 -- cat /etc/os-release")]
+    Images(ImagesArgs),
     /// Say which walls work here, why not, and what to do; and what tools a sandbox has
     Doctor(DoctorArgs),
     /// Show what was decided for a sandbox, and check that nobody changed it; without a command, list the logs
@@ -216,6 +242,19 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SecretsCommand,
     },
+    /// Build and keep an Alpine system that sandboxes can have as their root
+    #[command(
+        after_help = "`--root golden` builds it on first use. The archive is believed only with a digest that does not come from the \
+        mirror; packages are installed inside a sandbox that reaches the mirror and nothing else.\n\n\
+        Examples:\n  \
+        belljar golden build\n  \
+        belljar golden build --tier small --mirror https://mirror.example.com/alpine\n  \
+        belljar run --root golden -- python3 --version"
+    )]
+    Golden {
+        #[command(subcommand)]
+        command: GoldenCommand,
+    },
     /// Show what your configuration comes to, and what may stand in it
     Config {
         #[command(subcommand)]
@@ -231,6 +270,27 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LlmCommand,
     },
+    /// Build belljar-base with Docker: the image with tools and agents that others are made from
+    #[command(
+        after_help = "Node 24 on Debian; git, gh, git-delta, editors and the usual tools; Claude Code, Codex, opencode and ast-grep. \
+        A step that fails fails the build: an image is whole, or there is none.\n\n\
+        Examples:\n  \
+        belljar build-base\n  \
+        belljar build-base --tag stable --claude-code-version 2.1.3 --codex-version ^0.9\n  \
+        belljar build-base --pull-from registry.example.com:5000 --npm-registry https://npm.example.com\n  \
+        belljar build-base --base my/node:24   # an image that the daemon has: nothing is pulled\n\n\
+        Exit codes: 0 built; 1 a step failed; 125 belljar or Docker failed."
+    )]
+    BuildBase(Box<BuildBaseArgs>),
+    /// Build the image of a repository from its .belljar/Dockerfile, with Docker
+    #[command(
+        after_help = "Without that file the base image is used as it is, which is said. The folder is what the image is made from, \
+        without .git and what .dockerignore names. Examples:\n  \
+        belljar build\n  \
+        belljar build ~/web --base-tag stable\n\n\
+        Exit codes: 0 built, or nothing to build; 1 a step failed; 125 belljar or Docker failed."
+    )]
+    Build(BuildArgs),
     /// Push what was committed in a clone, and open a pull request if you say so
     #[command(
         after_help = "Nothing leaves before this: a run with --clone only collects commits. Examples:\n  \
@@ -251,6 +311,9 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(after_help = "Example:\n  belljar man | man -l -")]
     Man,
+    /// Do one run for the daemon, which says on standard input what it is
+    #[command(hide = true)]
+    OnceJob,
     /// Keep the sandbox of a directory alive; started by the daemon
     #[command(hide = true)]
     Keeper {
@@ -269,7 +332,7 @@ pub(crate) struct RunArgs {
     /// Whether the command gets a terminal
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(crate) tty: Tty,
-    /// Read standard input to its end, collect what the command writes, and print one JSON object with the result
+    /// One call, one result: read standard input to its end, collect what the command writes, and print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments

@@ -1,13 +1,14 @@
 //! A command in the foreground: our standard streams are its own, our signals go to it, our terminal is its terminal.
 
 use crate::host_stream::HostStream;
-use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running};
+use belljar_engine::{DEAF, Events, ExecOutput, Input, Inputs, Output, Running, deaf};
 use belljar_spec::{ByteSize, SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::{self, RawMode};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// How a command in the foreground ended.
@@ -15,6 +16,8 @@ pub(crate) struct Ended {
     pub(crate) output: ExecOutput,
     pub(crate) timed_out: bool,
     pub(crate) truncated: bool,
+    /// Its guest did not say so.
+    pub(crate) is_unheard: bool,
 }
 
 /// Our terminal's size, where standard input and output are one.
@@ -39,9 +42,10 @@ pub(crate) async fn attend(
     // Switched back when this function ends, however it ends.
     let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
     let mut printing = Printing::new(cap);
-    let mut timed_out = false;
+    let (mut timed_out, mut is_unheard) = (false, false);
+    let (told, is_told) = watch::channel(false);
     let output = {
-        let mut print = std::pin::pin!(printing.until_the_end(&mut events));
+        let mut print = std::pin::pin!(printing.until_the_end(&mut events, is_told));
         let outcome = tokio::select! {
             outcome = &mut print => Some(outcome),
             () = forward(&mut inputs, has_terminal) => None,
@@ -51,11 +55,19 @@ pub(crate) async fn attend(
             Some(outcome) => outcome?,
             None => {
                 inputs.kill().await;
-                print.await?
+                let _ = told.send(true);
+                match print.await {
+                    // The sandbox is ended from outside by whoever made it. What happened first is what counts.
+                    Err(error) if timed_out && error.code == DEAF => {
+                        is_unheard = true;
+                        ExecOutput::unheard()
+                    }
+                    outcome => outcome?,
+                }
             }
         }
     };
-    Ok(Ended { output, timed_out, truncated: printing.truncated })
+    Ok(Ended { output, timed_out, truncated: printing.truncated, is_unheard })
 }
 
 /// Prints what a command writes.
@@ -72,9 +84,19 @@ impl Printing {
         Printing { stdout: HostStream::stdout(), stderr: HostStream::stderr(), room, truncated: false }
     }
 
-    async fn until_the_end(&mut self, events: &mut Events) -> Result<ExecOutput, SandboxError> {
+    /// Until the command has ended; or the guest was told to end it, and is silent.
+    async fn until_the_end(
+        &mut self,
+        events: &mut Events,
+        mut is_told: watch::Receiver<bool>,
+    ) -> Result<ExecOutput, SandboxError> {
         loop {
-            match events.next().await? {
+            let output = tokio::select! {
+                biased;
+                output = events.next() => output?,
+                () = patience(&mut is_told) => return Err(deaf()),
+            };
+            match output {
                 Output::Stdout(bytes) => self.print(0, &bytes).await?,
                 Output::Stderr(bytes) => self.print(1, &bytes).await?,
                 Output::Ended(ended) => return Ok(ended),
@@ -134,6 +156,15 @@ async fn forward(inputs: &mut Inputs, has_terminal: bool) {
     }
 }
 
+/// How long a guest may say nothing that was told to end its command.
+async fn patience(is_told: &mut watch::Receiver<bool>) {
+    if is_told.wait_for(|is_told| *is_told).await.is_err() {
+        // Nobody will tell it any more.
+        return std::future::pending().await;
+    }
+    sleep(PATIENCE).await;
+}
+
 async fn next(signals: &mut Option<Signal>) {
     match signals {
         Some(signals) => {
@@ -150,5 +181,7 @@ async fn at_most(time: Option<Duration>) {
     }
 }
 
+/// How long a guest may take to kill a tree.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What terminals have had since there are terminals.
 const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, cols: 80 };

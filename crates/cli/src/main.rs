@@ -28,16 +28,21 @@ fn main() -> ExitCode {
         Some(args::Command::Apply(options)) => commands::layers::apply::apply(options),
         Some(args::Command::Discard(options)) => commands::layers::discard::discard(options),
         Some(args::Command::Layers(options)) => commands::layers::list::list(options),
+        Some(args::Command::Images(options)) => commands::images::images(options),
         Some(args::Command::Doctor(options)) => commands::doctor::doctor(options),
         Some(args::Command::Audit(options)) => commands::audit::audit(options),
+        Some(args::Command::BuildBase(options)) => commands::build::build_base(*options),
+        Some(args::Command::Build(options)) => commands::build::build(options),
         Some(args::Command::Publish(options)) => commands::publish::publish(options),
         Some(args::Command::Trust(options)) => commands::trust::trust(options),
         Some(args::Command::Secrets { command }) => commands::secrets::secrets(command),
+        Some(args::Command::Golden { command }) => commands::golden::golden(command),
         Some(args::Command::Config { command }) => commands::config::config(command),
         Some(args::Command::Policy { command }) => commands::policy::policy(command),
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
+        Some(args::Command::OnceJob) => belljar_server::once::run_job(),
         Some(args::Command::Keeper { directory }) => {
             // It goes on for long, and nothing of ours is open yet.
             belljar_sys::launch::only_inherited(0);

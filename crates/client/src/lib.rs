@@ -27,6 +27,7 @@ mod events;
 mod files;
 mod follow;
 mod grants;
+mod once;
 mod pool;
 mod ports;
 mod records;

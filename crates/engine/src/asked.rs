@@ -8,7 +8,7 @@ use belljar_spec::git::RefPattern;
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::{ProtectedPath, WorkspaceMode};
 use belljar_spec::{
-    Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, SandboxError,
+    Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, Root, SandboxError,
     SandboxId, SandboxSpec, SharedPath, Volume, WorkspacePath,
 };
 use std::ffi::OsString;
@@ -20,10 +20,13 @@ pub struct Asked {
     pub id: Option<SandboxId>,
     pub backend: BackendChoice,
     pub at_least: Option<Assurance>,
+    /// What `/` is made of; left open, a trusted repository may say it.
+    pub root: Option<Root>,
     /// The folder whose configuration counts. It is worked on, unless `mode` brings its files itself.
     pub folder: Option<PathBuf>,
     pub mode: WorkspaceMode,
     pub protect: Vec<ProtectedPath>,
+    pub agent_context: Vec<PathBuf>,
     pub push: Vec<RefPattern>,
     pub workspace_path: WorkspacePath,
     pub shared: Vec<SharedPath>,
@@ -71,9 +74,13 @@ impl Asked {
     ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
         let mut loaded = config::load(self.folder.as_deref(), self.egress)?;
         let protected = loaded.protected().into_iter().map(|path| path.value).chain(self.protect).collect();
+        let mut agent_context = loaded.agent_context(self.folder.as_deref());
+        agent_context.extend(self.agent_context);
         let pushes = loaded.pushes(&self.push);
         // What was said for this sandbox comes later, and wins.
-        let written = loaded.sandbox().env.into_iter();
+        let written = loaded.sandbox();
+        let root = self.root.or(written.rootfs).unwrap_or_default();
+        let written = written.env.into_iter();
         let mut env: Vec<(EnvName, OsString)> = written.map(|(name, value)| (name, value.into())).collect();
         for (name, value) in self.env {
             match value {
@@ -94,10 +101,12 @@ impl Asked {
             id: self.id,
             backend: self.backend,
             at_least: self.at_least,
+            root,
             workspace: self.folder.filter(|_| takes_folder),
             mode: self.mode,
             compare: Compare::No,
             protected,
+            agent_context,
             pushes,
             workspace_path: self.workspace_path,
             shared: self.shared,

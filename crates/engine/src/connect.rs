@@ -6,13 +6,13 @@ use crate::faults::broken_stream;
 use belljar_spec::{Assurance, SandboxError};
 use belljar_sys::passing;
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::io::{Errno, ioctl_fionbio};
+use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
 use belljar_wire::frame::{Frame, FrameReader, Tag, encode};
 use belljar_wire::message::{self, Fault, Reply, Request};
 use std::io;
 use std::net::SocketAddr;
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UnixStream};
 
 impl Sandbox {
@@ -23,6 +23,14 @@ impl Sandbox {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());
             return Err(SandboxError::unavailable("ports_without_wall", message)
                 .hint("use `--backend native`, or connect to the port on this machine"));
+        }
+        if let Some(stream) = self.guest().open_connection()? {
+            let mut stream = usable(stream)?;
+            return match ask_first(&mut stream, port).await.map_err(|_| broken_stream())? {
+                Reply::Opened => Ok(stream),
+                Reply::Failed(fault) => Err(not_connected(port, &fault)),
+                _ => Err(broken_stream()),
+            };
         }
         let stream = self.guest().open_stream()?;
         let (reply, socket) = ask(stream, port).await.map_err(|_| broken_stream())?;
@@ -58,19 +66,38 @@ async fn ask(stream: std::os::unix::net::UnixStream, port: u16) -> io::Result<(R
     }
 }
 
+/// The answer on a stream that is a connection behind it: not a byte more is read.
+async fn ask_first(stream: &mut TcpStream, port: u16) -> io::Result<Reply> {
+    let mut frame = Vec::new();
+    encode(Tag::Message, &message::encode(&Request::Connect { port }), &mut frame);
+    stream.write_all(&frame).await?;
+    let mut reader = FrameReader::default();
+    for _ in 0..LONGEST_REPLY {
+        reader.push(&[stream.read_u8().await?]);
+        if let Some(Frame { tag: Tag::Message, payload }) = reader.next_frame().map_err(io::Error::other)? {
+            return message::decode(&payload).ok_or(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
 /// What the guest hands over is what was asked for, or nothing.
 fn checked(socket: OwnedFd, port: u16) -> Result<TcpStream, SandboxError> {
     let peer = peer(&socket).map_err(|_| broken_stream())?;
     if !peer.ip().is_loopback() || peer.port() != port {
         return Err(broken_stream());
     }
-    let stream = || {
-        ioctl_fionbio(&socket, true)?;
-        let stream = TcpStream::from_std(std::net::TcpStream::from(socket))?;
+    usable(std::net::TcpStream::from(socket))
+}
+
+fn usable(stream: std::net::TcpStream) -> Result<TcpStream, SandboxError> {
+    let usable = || {
+        stream.set_nonblocking(true)?;
+        let stream = TcpStream::from_std(stream)?;
         stream.set_nodelay(true)?;
         Ok(stream)
     };
-    stream().map_err(|error: io::Error| {
+    usable().map_err(|error: io::Error| {
         SandboxError::runtime("guest_stream", format!("cannot use a connection: {error}"))
     })
 }
@@ -99,3 +126,6 @@ fn not_connected(port: u16, fault: &Fault) -> SandboxError {
         ),
     }
 }
+
+/// A refusal has a few words.
+const LONGEST_REPLY: usize = 1024;

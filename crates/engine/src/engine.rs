@@ -9,17 +9,18 @@ use self::plan::Planned;
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::record::{self, Record};
+use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, machine, pushes, relay};
-use belljar_backend::{Backend, Wall, backend, keep_program, sweep, sweep_stubs};
+use belljar_backend::{Backend, RootTree, Wall, backend, keep_program, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Makes sandboxes. The first one of a process also removes what earlier processes left behind.
 #[derive(Clone, Default)]
@@ -34,8 +35,12 @@ pub struct Engine {
     secrets: Option<Arc<dyn SecretStore>>,
     /// How workspaces are shown, if not as their specification says.
     view: Option<View>,
+    /// What sandboxes have as their root, if not what their specification says.
+    root: Option<RootTree>,
     /// Who is told how far the making of a sandbox has come.
     watcher: Option<Watcher>,
+    /// Who waits for the sandbox that is being made, if they can go away.
+    waiting: Option<Weak<()>>,
 }
 
 /// What is told of each stage that begins.
@@ -104,6 +109,13 @@ impl Engine {
         self
     }
 
+    /// Gives its sandboxes this root: one that is being built.
+    #[must_use]
+    pub(crate) fn with_root(mut self, root: RootTree) -> Engine {
+        self.root = Some(root);
+        self
+    }
+
     /// Tells somebody of each stage that begins, on the thread that makes the sandbox. The last one told of is the one that
     /// an error came from.
     #[must_use]
@@ -112,10 +124,11 @@ impl Engine {
         self
     }
 
-    /// Makes a sandbox.
+    /// Makes a sandbox. Where the future is dropped, what was made so far is taken away, and nothing more is begun.
     pub async fn create(&self, spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
         // Building a wall blocks for some milliseconds.
-        let engine = self.clone();
+        let waiting = Arc::new(());
+        let engine = Engine { waiting: Some(Arc::downgrade(&waiting)), ..self.clone() };
         match tokio::task::spawn_blocking(move || engine.make(&spec, None)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(SandboxError::runtime("start_failed", "starting the sandbox was interrupted")),
@@ -150,7 +163,7 @@ impl Engine {
     fn make(&self, spec: &SandboxSpec, first: Option<&Command>) -> Result<Sandbox, SandboxError> {
         let record = Record::new(self.records()?, spec.id)?;
         // Before anything is started: a secret that cannot be read starts nothing.
-        self.begins(Stage::Credentials);
+        self.begins(Stage::Credentials)?;
         let prepared = Prepared::new(spec, &self.gateway, || self.secrets())?;
         let making = Making { prepared: &prepared, record: &record, first };
         let outcome = self.make_in_workspace(&making);
@@ -164,11 +177,10 @@ impl Engine {
     fn make_in_workspace(&self, making: &Making<'_>) -> Result<Sandbox, SandboxError> {
         let mut tries = TRIES;
         loop {
-            self.begins(Stage::Workspace);
+            self.begins(Stage::Workspace)?;
             kept::make(&making.prepared.spec, || self.state())?;
             let workspace = Workspace::prepare(&making.prepared.spec, || self.state(), || self.secrets())?;
-            self.begins(Stage::Sandbox);
-            match self.make_with(making, &workspace) {
+            match self.begins(Stage::Sandbox).and_then(|()| self.make_with(making, &workspace)) {
                 Ok(sandbox) => {
                     sandbox.keep(workspace);
                     return Ok(sandbox);
@@ -231,12 +243,15 @@ impl Engine {
     ) -> Result<Sandbox, SandboxError> {
         let Making { prepared, record, first } = *making;
         let (spec, id) = (&prepared.spec, record.id);
+        let root = self.root(spec, backend.name())?;
+        // An image may have taken long to come.
+        self.must_be_wanted()?;
         let Planned { plan, spec, policy, authority, secrets, stubs, kept_program } =
-            self.plan(backend.name(), spec, id, &record.directory, workspace, &limits)?;
+            self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
         if let Some(command) = first.cloned() {
-            check_size(&command)?;
+            check_size(&command, plan.environment()?)?;
             plan = plan.with_first(Box::new(move |environment, workspace| {
                 request(&command, environment, workspace)
             }));
@@ -253,6 +268,8 @@ impl Engine {
             static SWEPT: OnceLock<()> = OnceLock::new();
             SWEPT.get_or_init(|| {
                 sweep();
+                // What is mounted for a container lies over stubs.
+                plan.sweep_containers();
                 stubs.iter().for_each(|directory| sweep_stubs(directory));
             });
             Ok(())
@@ -294,14 +311,29 @@ impl Engine {
             guest,
             &plan,
             limits,
-            Outside { served, way_out, recorder, route, relay: Mutex::new(relay) },
+            Outside { served, way_out, recorder, route, relay: Mutex::new(relay), _root: root },
         )
     }
 
-    fn begins(&self, stage: Stage) {
+    /// The root of a sandbox behind this wall, held for as long as somebody has it.
+    fn root(&self, spec: &SandboxSpec, name: BackendName) -> Result<PreparedRoot, SandboxError> {
+        match &self.root {
+            Some(root) => Ok(PreparedRoot::of(root.clone())),
+            None => roots::prepare(spec, name, || self.state()),
+        }
+    }
+
+    fn begins(&self, stage: Stage) -> Result<(), SandboxError> {
+        self.must_be_wanted()?;
         if let Some(watcher) = &self.watcher {
             watcher(stage);
         }
+        Ok(())
+    }
+
+    fn must_be_wanted(&self) -> Result<(), SandboxError> {
+        let is_alone = self.waiting.as_ref().is_some_and(|waiting| waiting.strong_count() == 0);
+        if is_alone { Err(unwanted()) } else { Ok(()) }
     }
 
     /// Opened where a sandbox uses one, and not before: who holds secrets leaves no core behind.
@@ -326,6 +358,11 @@ impl Engine {
             }),
         }
     }
+}
+
+/// Whoever asked does not any more.
+pub(crate) fn unwanted() -> SandboxError {
+    SandboxError::unavailable(UNWANTED, "whoever asked for the sandbox went away before it was there")
 }
 
 fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
@@ -358,6 +395,7 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
     }
 }
 
+pub(crate) const UNWANTED: &str = "aborted";
 /// Refusals of a wall as such. Any other is about what was asked for, and no weaker wall is the answer to that.
 const WALL_REFUSED: [&str; 4] = ["namespaces_refused", "bwrap_missing", "bwrap_failed", "not_in_container"];
 /// So often is a workspace looked at anew that changed while the sandbox was being made.

@@ -64,6 +64,14 @@ pub struct ExecOutput {
     pub not_started: Option<String>,
 }
 
+impl ExecOutput {
+    /// The end of a command whose guest was told to end it, and said nothing: it goes with its sandbox.
+    pub fn unheard() -> ExecOutput {
+        let signal = Some(signal_name(Signal::KILL.as_raw()));
+        ExecOutput { exit_code: None, signal, limit: None, not_started: None }
+    }
+}
+
 /// A running command: what comes from it, and what goes to it. When `inputs` is dropped, its whole tree is killed. It does
 /// not keep its sandbox alive: a sandbox that is disposed of takes it along.
 pub struct Running {
@@ -125,16 +133,39 @@ impl Sandbox {
         let mut feeding = Feeding::new(input, command.stdin != Stdin::Stream);
         let ended = loop {
             let Running { events, inputs } = &mut running;
-            let word = tokio::select! {
-                biased;
-                word = events.next() => Some(word),
-                // Keeps its place when another branch is first.
-                () = feeding.step(&mut inputs.to), if !feeding.done && last_word.is_none() => None,
-                () = sleep_until(deadline), if last_word.is_none() => { timed_out = true; None }
-                () = &mut abort, if last_word.is_none() => { aborted = true; None }
-                () = sleep_until(last_word.unwrap_or(deadline)), if last_word.is_some() => {
-                    return Err(deaf());
+            let over = async {
+                tokio::select! {
+                    biased;
+                    () = &mut abort, if last_word.is_none() => Over::Aborted,
+                    () = sleep_until(last_word.unwrap_or(deadline)) => Over::TimeUp,
                 }
+            };
+            // Keeps its place when another is first.
+            let fed = async {
+                match feeding.done || last_word.is_some() {
+                    true => pending().await,
+                    false => feeding.step(&mut inputs.to).await,
+                }
+            };
+            let word = match first(over, events.next(), fed).await {
+                Next::Over(Over::Aborted) => {
+                    aborted = true;
+                    None
+                }
+                Next::Over(Over::TimeUp) if last_word.is_some() => {
+                    self.kill_deaf();
+                    // What happened first is what counts.
+                    match timed_out {
+                        true => break ExecOutput::unheard(),
+                        false => return Err(deaf()),
+                    }
+                }
+                Next::Over(Over::TimeUp) => {
+                    timed_out = true;
+                    None
+                }
+                Next::Word(word) => Some(word),
+                Next::Fed => None,
             };
             if (timed_out || aborted) && last_word.is_none() {
                 inputs.kill().await;
@@ -166,7 +197,7 @@ impl Sandbox {
     /// Starts a command whose output comes as it is written. Watching time and amount is up to the caller.
     pub async fn spawn(&self, command: &Command) -> Result<Running, SandboxError> {
         let before = self.guest().counters();
-        check_size(command)?;
+        check_size(command, self.environment())?;
         if self.is_paused() {
             return Err(paused());
         }
@@ -185,10 +216,15 @@ impl Sandbox {
     }
 }
 
-/// Arguments are bounded already; the environment is refused where the kernel would refuse it.
-pub(crate) fn check_size(command: &Command) -> Result<(), SandboxError> {
-    let environment: usize =
-        command.env.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
+/// Arguments are bounded already; the environment is refused where the kernel would refuse it. A root that brings variables can
+/// make it long, too.
+pub(crate) fn check_size(
+    command: &Command,
+    environment: &[(OsString, OsString)],
+) -> Result<(), SandboxError> {
+    let asked: usize = command.env.iter().map(|(name, value)| name.as_str().len() + value.len() + 2).sum();
+    let given: usize = environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let environment = asked.saturating_add(given);
     if environment <= MAX_ENVIRONMENT {
         return Ok(());
     }
@@ -222,8 +258,28 @@ pub(crate) fn request(command: &Command, environment: &[(OsString, OsString)], w
 impl Events {
     /// What happens next. May be dropped while it waits: nothing is lost.
     pub async fn next(&mut self) -> Result<Output, SandboxError> {
-        let frame = self.from.receive().await?;
-        self.understand(frame)
+        match self.from.receive().await {
+            Ok(frame) => self.understand(frame),
+            Err(error) => self.lost(error),
+        }
+    }
+
+    /// The guest is gone. Where the sandbox has a kernel of its own, a limit may have taken all of it.
+    fn lost(&self, error: SandboxError) -> Result<Output, SandboxError> {
+        let limit = Some(self.counted(self.guest.counters_at_end()).ok_or(error)?);
+        let signal = Some(signal_name(Signal::KILL.as_raw()));
+        Ok(Output::Ended(ExecOutput { exit_code: None, signal, limit, not_started: None }))
+    }
+
+    /// The limit that the kernel counted a hit of since the command began.
+    fn counted(&self, now: Counters) -> Option<LimitHit> {
+        if now.oom_kills > self.before.oom_kills {
+            Some(LimitHit::OomKilled)
+        } else if now.forks_refused > self.before.forks_refused {
+            Some(LimitHit::PidsExhausted)
+        } else {
+            None
+        }
     }
 
     fn understand(&self, frame: Frame) -> Result<Output, SandboxError> {
@@ -244,21 +300,13 @@ impl Events {
     }
 
     fn ended(&self, ending: Ending, disk: Disk) -> ExecOutput {
-        let now = self.guest.counters();
         let (exit_code, signal) = match ending {
             Ending::Exited(code) => (Some(code), None),
             Ending::Signaled(number) => (None, Some(signal_name(number))),
         };
         let failed = exit_code != Some(0);
-        let limit = if now.oom_kills > self.before.oom_kills {
-            Some(LimitHit::OomKilled)
-        } else if now.forks_refused > self.before.forks_refused {
-            Some(LimitHit::PidsExhausted)
-        } else if disk == Disk::Full && failed {
-            Some(LimitHit::DiskFull)
-        } else {
-            None
-        };
+        let is_full = disk == Disk::Full && failed;
+        let limit = self.counted(self.guest.counters()).or(is_full.then_some(LimitHit::DiskFull));
         ExecOutput { exit_code, signal, limit, not_started: None }
     }
 }
@@ -308,6 +356,35 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
         other => (126, format!("`{program}` cannot be run: {other}")),
     };
     Ok(Output::Ended(ExecOutput { exit_code: Some(code), signal: None, limit: None, not_started: Some(why) }))
+}
+
+/// What happens first to a command that is being collected.
+#[derive(Debug, PartialEq, Eq)]
+enum Next<T> {
+    Over(Over),
+    Word(T),
+    Fed,
+}
+
+/// Why it is not waited for any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Aborted,
+    TimeUp,
+}
+
+/// Whether it is over is asked before what it says: one that always has something to say would never be.
+async fn first<T>(
+    over: impl Future<Output = Over>,
+    word: impl Future<Output = T>,
+    fed: impl Future<Output = ()>,
+) -> Next<T> {
+    tokio::select! {
+        biased;
+        over = over => Next::Over(over),
+        word = word => Next::Word(word),
+        () = fed => Next::Fed,
+    }
 }
 
 /// Standard input that is known beforehand, sent while output is being read.
@@ -395,10 +472,14 @@ fn on_the_wire(size: WindowSize) -> message::WindowSize {
     message::WindowSize { rows: size.rows, cols: size.cols }
 }
 
-fn deaf() -> SandboxError {
-    SandboxError::runtime("guest_deaf", "the sandbox did not end a command that it was told to end")
-        .hint("dispose of the sandbox: that always works")
+/// A guest did not end a command that it was told to end. Whoever says so ends the sandbox.
+pub fn deaf() -> SandboxError {
+    let message = "the sandbox did not end a command that it was told to end, and was ended itself";
+    SandboxError::runtime(DEAF, message).hint("make a new one, or start it again (`belljar start`)")
 }
+
+/// The code of that error.
+pub const DEAF: &str = "guest_deaf";
 
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
@@ -426,3 +507,18 @@ const NAMES: [(Signal, &str); 16] = [
     (Signal::TERM, "SIGTERM"),
     (Signal::SYS, "SIGSYS"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::ready;
+
+    #[tokio::test]
+    async fn the_end_is_heard_before_words() {
+        for over in [Over::Aborted, Over::TimeUp] {
+            assert_eq!(first(ready(over), ready("more"), ready(())).await, Next::Over(over));
+        }
+        assert_eq!(first(pending(), ready("more"), ready(())).await, Next::Word("more"));
+        assert_eq!(first(pending(), pending::<()>(), ready(())).await, Next::Fed);
+    }
+}

@@ -4,6 +4,7 @@
 use crate::faults::disposed;
 use belljar_backend::{Counters, Guest};
 use belljar_spec::SandboxError;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,9 +33,24 @@ impl Held {
         })
     }
 
+    /// Kills it, with everything inside, and waits for nothing.
+    pub(crate) fn kill(&self) {
+        self.lock().iter().for_each(Guest::kill);
+    }
+
     /// What the kernel counted; zeros once it is gone.
     pub(crate) fn counters(&self) -> Counters {
         self.lock().as_ref().map(Guest::counters).unwrap_or_default()
+    }
+
+    /// A stream that becomes a connection, where none is handed over.
+    pub(crate) fn open_connection(&self) -> Result<Option<TcpStream>, SandboxError> {
+        self.lock().as_ref().ok_or_else(disposed)?.open_connection()
+    }
+
+    /// What the kernel counted until the guest ended by itself; zeros once it was disposed of.
+    pub(crate) fn counters_at_end(&self) -> Counters {
+        self.lock().as_ref().map(Guest::counters_at_end).unwrap_or_default()
     }
 
     /// Nobody uses it any more.

@@ -4,6 +4,7 @@
 //! fleet/volumes/<volume>/              what outlives sandboxes
 //! fleet/sandboxes/<name>/workspace/    the folder of one, where no other was named
 //! fleet/sandboxes/<name>/home/         its home
+//! fleet/sandboxes/<name>/root/         what it changed of its root, where that is not the host's
 //! fleet/runs/<id>/workspace/           the folder of a run of an agent, where no other was named; gone with the run
 //! layers/<id>/, clones/<id>/           where its changes go; the id follows from its name
 //! ```
@@ -13,7 +14,7 @@
 
 use belljar_backend::home_files;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_spec::{Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
@@ -21,7 +22,7 @@ use belljar_workspace::layer::{LayerId, Layers};
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Makes the directories that a sandbox keeps, where they are missing.
@@ -49,6 +50,16 @@ pub(crate) fn make(
             furnish(home).map_err(|error| failed(home, error))?;
         }
     }
+    if let Some(root) = root_of(spec) {
+        of_sandbox(&root, &sandboxes, "root")?;
+        for directory in ["changes", "changes/upper", "changes/work"] {
+            made(&root.join(directory))?;
+        }
+        // What everybody inside sees as `/`.
+        let upper = root.join("changes/upper");
+        std::fs::set_permissions(&upper, PermissionsExt::from_mode(0o755))
+            .map_err(|error| failed(&upper, error))?;
+    }
     for volume in &spec.volumes {
         of_volume(&volume.source, &state.join("fleet/volumes"))?;
         made(&volume.source)?;
@@ -62,6 +73,12 @@ pub(crate) fn make(
         }
     }
     Ok(())
+}
+
+/// Where a sandbox keeps what it changes of its root: beside its home, where it keeps that, and gone with it.
+pub(crate) fn root_of(spec: &SandboxSpec) -> Option<PathBuf> {
+    let home = spec.home.as_ref().filter(|_| spec.root != Root::Host)?;
+    Some(home.with_file_name("root"))
 }
 
 /// The name of what a kept sandbox works on beside a folder, in all its lives.

@@ -26,16 +26,19 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod golden;
 mod held;
 mod kept;
 mod llm;
 mod machine;
+mod once;
 mod pause;
 mod publish;
 mod pushes;
 mod record;
 mod relay;
 mod report;
+mod roots;
 mod sandbox;
 mod spend;
 mod stream;
@@ -45,11 +48,13 @@ mod way_out;
 mod workspace;
 
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
-pub use exec::{Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, signal_number};
+pub use exec::{DEAF, Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, deaf, signal_number};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
+pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Tier, Told};
 pub use kept::id_of as kept_work;
 pub use machine::machine;
+pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};
 pub use report::RefusedReport;
 pub use sandbox::Sandbox;
@@ -65,5 +70,6 @@ pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, T
 pub use belljar_gateway::{
     FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
 };
+pub use belljar_images as images;
 pub use belljar_workspace::remove::remove as remove_tree;
 pub use belljar_workspace::{clone, layer, shelf, touched};

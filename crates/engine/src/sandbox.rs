@@ -51,6 +51,8 @@ pub(crate) struct Outside {
     pub(crate) route: Option<Arc<Route>>,
     /// Who serves the host's repository to it, if it has one.
     pub(crate) relay: Mutex<Option<Serving>>,
+    /// Keeps what its root is made of where it is.
+    pub(crate) _root: crate::roots::PreparedRoot,
 }
 
 impl Sandbox {
@@ -227,6 +229,14 @@ impl Sandbox {
 
     pub(crate) fn pausing(&self) -> &Pause {
         &self.pausing
+    }
+
+    /// Kills a guest that does not end what it is told to end, and everything inside with it. One that is paused stands still
+    /// because it was told to.
+    pub fn kill_deaf(&self) {
+        if !self.is_paused() {
+            self.guest.kill();
+        }
     }
 
     pub(crate) fn guest(&self) -> &Held {

@@ -128,6 +128,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn guest_and_gateway_mean_the_same_addresses() {
+        let first: std::net::Ipv4Addr = belljar_wire::purpose::FIRST_NAME;
+        assert!(first < gateway::LOOPBACK && gateway::LOOPBACK.to_bits() - first.to_bits() < 256);
+    }
+
+    #[test]
     fn the_relay_alone_is_reason_enough_for_a_way_out() {
         let none = EgressPolicy { mode: Mode::None, ..EgressPolicy::strict() };
         assert!(plan(&none, None, None).is_none());

@@ -128,7 +128,7 @@ fn a_user_does_not_rewrite_the_operators_profile() {
 #[test]
 fn what_makes_no_sense_in_a_profile_is_named_with_its_line() {
     for (line, message) in [
-        ("backend = \"docker\"", "docker"),
+        ("backend = \"dockr\"", "docker"),
         ("at_least = \"strong\"", "strong"),
         ("egress = \"wide\"", "is not an egress mode"),
         ("allow = [\"*.x.com\"]", "write `x.com`"),
@@ -160,11 +160,13 @@ ports = [3000, 8080, 3000]
 profile = "web"
 volumes = { cache = "/volumes/cache", npm = "/home/agent/.npm" }
 env = { NODE_ENV = "test" }
+rootfs = "oci:node:22"
 "#;
     write(&machine.workspace().join(".belljar/config.toml"), content);
     assert!(machine.sandbox().is_empty(), "nobody trusted it");
     propose_from(&machine.places, &machine.workspace()).expect("a file").keep().expect("it can be kept");
-    let SandboxSettings { ports, volumes, env, profile } = machine.sandbox();
+    let SandboxSettings { ports, volumes, env, rootfs, profile } = machine.sandbox();
+    assert_eq!(rootfs.map(|root| root.to_string()).as_deref(), Some("oci:node:22"));
     assert_eq!(ports, [3000, 8080]);
     let volumes: Vec<String> = volumes.iter().map(|(name, at)| format!("{name} {at}")).collect();
     assert_eq!(volumes, ["cache /volumes/cache", "npm /home/agent/.npm"]);
@@ -183,6 +185,8 @@ env = { NODE_ENV = "test" }
 fn what_makes_no_sense_of_a_sandbox_is_named_with_its_line() {
     for (line, message) in [
         ("ports = [0]", "write 1 to 65535"),
+        ("rootfs = \"/srv\"", "a repository cannot name a directory of yours"),
+        ("rootfs = \"oci:node\"", "neither a digest nor a tag"),
         ("ports = [65536]", "write 1 to 65535"),
         ("volumes = { x = \"/usr\" }", "a volume cannot be at `/usr`"),
         ("volumes = { x = \"/volumes/../proc\" }", "a volume cannot be at"),

@@ -9,10 +9,11 @@ use belljar_api::{
     EgressRequest, GrantRules, LimitCeilings, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
 };
 use belljar_spec::egress::{HostPattern, Mode, Rule, RuleSource, group};
-use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, SandboxError, parse_time};
+use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, Root, SandboxError, parse_time};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// What the caller wrote.
 pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
@@ -20,6 +21,7 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
     let SandboxRequest {
         backend,
         at_least: _,
+        rootfs,
         workspace,
         egress,
         llm,
@@ -35,6 +37,7 @@ pub(crate) fn admit(rules: &GrantRules, mut asked: SandboxRequest) -> Result<San
         root,
     } = &mut asked;
     wall(backend.as_deref())?;
+    root_of_its_own(rules, rootfs.as_deref())?;
     let is_route = |llm: &LlmRequest| llm.key.is_some() || llm.url.as_ref().is_some_and(|url| url != "off");
     for (is_asked, field) in [
         (*nested, "nested"),
@@ -106,6 +109,19 @@ fn wall(backend: Option<&str>) -> Result<(), SandboxError> {
     Ok(())
 }
 
+/// A directory shows files of the host, and an image is fetched by the host from wherever its name says.
+fn root_of_its_own(rules: &GrantRules, rootfs: Option<&str>) -> Result<(), SandboxError> {
+    match rootfs.map(|text| understood::<Root>("rootfs", text)).transpose()? {
+        None | Some(Root::Host | Root::Golden) => Ok(()),
+        Some(Root::Directory(_)) => Err(for_the_owner("rootfs")),
+        Some(Root::Image(image)) => {
+            let image = image.to_string();
+            let is_granted = rules.images.iter().any(|pattern| means(pattern, &image));
+            if is_granted { Ok(()) } else { Err(over("image_not_granted", "rootfs", &image)) }
+        }
+    }
+}
+
 fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), SandboxError> {
     let WorkspaceRequest {
         folder,
@@ -118,7 +134,11 @@ fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), Sandb
         rw,
         protect: _,
         push: _,
+        agent_context,
     } = asked;
+    if !agent_context.is_empty() {
+        return Err(for_the_owner("workspace.agent_context"));
+    }
     if clone.is_some() {
         return Err(for_the_owner("workspace.clone"));
     }
@@ -144,6 +164,12 @@ pub(crate) fn as_they_are(mut asked: SandboxRequest) -> SandboxRequest {
         if let Some(real) = real.and_then(|real| real.into_os_string().into_string().ok()) {
             *path = real;
         }
+    }
+    if let Some(root) = asked.rootfs.as_mut().filter(|root| root.starts_with('/'))
+        && let Some(real) =
+            Path::new(&*root).canonicalize().ok().and_then(|real| real.into_os_string().into_string().ok())
+    {
+        *root = real;
     }
     asked
 }
@@ -227,6 +253,7 @@ fn within(ceilings: &LimitCeilings, mut asked: LimitsRequest) -> Result<LimitsRe
     asked.output = lowest::<ByteSize>("limits.output", asked.output, &ceilings.output)?;
     asked.cpus = lowest::<Cpus>("limits.cpus", asked.cpus, &ceilings.cpus)?;
     asked.timeout = lowest::<Time>("limits.timeout", asked.timeout, &ceilings.timeout)?;
+    asked.ready = lowest::<Time>("limits.ready", asked.ready, &ceilings.ready)?;
     asked.pids = match (asked.pids, ceilings.pids) {
         (Some(asked), Some(ceiling)) if asked > ceiling => {
             return Err(too_much("limits.pids", &asked.to_string(), &ceiling.to_string()));
@@ -234,6 +261,25 @@ fn within(ceilings: &LimitCeilings, mut asked: LimitsRequest) -> Result<LimitsRe
         (asked, ceiling) => asked.or(ceiling),
     };
     Ok(asked)
+}
+
+/// What a command says of itself, where it is told with its sandbox. Left out, the sandbox's limits are its own.
+pub(crate) fn command_within(
+    ceilings: &LimitCeilings,
+    timeout_s: Option<u64>,
+    max_output: Option<u64>,
+) -> Result<(), SandboxError> {
+    if let (Some(seconds), Some(ceiling)) = (timeout_s, &ceilings.timeout)
+        && Duration::from_secs(seconds) > understood::<Time>("limits.timeout", ceiling)?.0
+    {
+        return Err(too_much("timeout_s", &seconds.to_string(), ceiling));
+    }
+    if let (Some(bytes), Some(ceiling)) = (max_output, &ceilings.output)
+        && ByteSize::bytes(bytes) > understood::<ByteSize>("limits.output", ceiling)?
+    {
+        return Err(too_much("max_output", &bytes.to_string(), ceiling));
+    }
+    Ok(())
 }
 
 /// What was asked for, if it is not too much; the ceiling, if nothing was.
@@ -256,7 +302,7 @@ where
 }
 
 #[derive(PartialEq, PartialOrd)]
-struct Time(std::time::Duration);
+struct Time(Duration);
 
 impl FromStr for Time {
     type Err = belljar_spec::ParseQuantityError;
@@ -277,12 +323,14 @@ pub(crate) fn check(rules: &GrantRules) -> Result<(), SandboxError> {
             return Err(wrong("folders", format!("`{folder}` is not an absolute path")));
         }
     }
-    let LimitCeilings { memory, cpus, pids: _, disk, timeout, output } = &rules.limits;
+    let LimitCeilings { memory, cpus, pids: _, disk, timeout, output, ready } = &rules.limits;
     for (field, size) in [("limits.memory", memory), ("limits.disk", disk), ("limits.output", output)] {
         size.as_ref().map(|size| understood::<ByteSize>(field, size)).transpose()?;
     }
     cpus.as_ref().map(|cpus| understood::<Cpus>("limits.cpus", cpus)).transpose()?;
-    timeout.as_ref().map(|time| understood::<Time>("limits.timeout", time)).transpose()?;
+    for (field, time) in [("limits.timeout", timeout), ("limits.ready", ready)] {
+        time.as_ref().map(|time| understood::<Time>(field, time)).transpose()?;
+    }
     Ok(())
 }
 

@@ -121,6 +121,14 @@ impl Caller {
         }
     }
 
+    /// What one command asks for itself, in seconds and bytes, beside the same ceilings.
+    pub fn may_take(&self, timeout_s: Option<u64>, max_output: Option<u64>) -> Result<(), SandboxError> {
+        match &self.rules {
+            None => Ok(()),
+            Some(rules) => crate::admit::command_within(&rules.limits, timeout_s, max_output),
+        }
+    }
+
     /// What a sandbox for commands gets where nobody spoke of a model: the machine's own route, with its key, only if it was granted.
     pub fn withhold_model(&self, mut sandbox: SandboxRequest) -> SandboxRequest {
         if sandbox.llm.is_none() && self.rules.as_ref().is_some_and(|rules| !rules.allow_llm) {

@@ -6,7 +6,7 @@ use crate::identity::{Identity, Parent};
 use crate::keeper::Keepers;
 use crate::permission::{OWNER, Permission};
 use crate::refusal;
-use crate::registry::{Entry, Registry};
+use crate::registry::{Entry, Registry, RunSeat};
 use crate::settings::Settings;
 use crate::sweep::{self, Ground};
 use crate::task::World;
@@ -124,6 +124,11 @@ impl Fleet {
                 Err(_) => seat.fail(),
             }
         }
+    }
+
+    /// Room for a run of one command, whose sandbox is none of these and counts as one of them.
+    pub fn seat_run(&self, caller: &dyn Permission) -> Result<RunSeat, SandboxError> {
+        self.registry.seat_run(caller)
     }
 
     /// Those that the caller may use, by name.

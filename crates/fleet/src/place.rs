@@ -13,6 +13,7 @@
 //!     keeper.log          what it had to say
 //!     workspace/          the folder that belongs to the sandbox, where no other was named
 //!     home/               its home, if it stays when nobody holds it
+//!     root/               what it changed of its root, if it stays and has one of its own
 //! ```
 
 use std::fs::{File, OpenOptions, TryLockError};

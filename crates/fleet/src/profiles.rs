@@ -143,6 +143,7 @@ impl Profile {
             disk: profile.disk,
             timeout: profile.timeout,
             output: profile.output,
+            ready: None,
         };
         let egress = EgressRequest {
             mode: profile.egress,
@@ -153,6 +154,7 @@ impl Profile {
         let base = SandboxRequest {
             backend: profile.backend,
             at_least: profile.at_least,
+            rootfs: profile.rootfs,
             egress,
             secrets: profile.secrets,
             limits,
@@ -188,6 +190,7 @@ impl Profile {
         Ok(SandboxRequest {
             backend: self.wall(asked.backend)?,
             at_least: self.weakest(asked.at_least)?,
+            rootfs: self.root(asked.rootfs)?,
             workspace: workspace(base.workspace, asked.workspace),
             egress: self.egress(asked.egress)?,
             llm: asked.llm.or(base.llm),
@@ -214,6 +217,14 @@ impl Profile {
                 Err(self.wider("backend", &asked, base))
             }
             (Some(base), Some(asked)) if base != "auto" && asked == "auto" => Ok(Some(base.clone())),
+            (base, asked) => Ok(asked.or_else(|| base.clone())),
+        }
+    }
+
+    /// A profile's root may be chosen for what it does not show.
+    fn root(&self, asked: Option<String>) -> Result<Option<String>, SandboxError> {
+        match (&self.base.rootfs, asked) {
+            (Some(base), Some(asked)) if *base != asked => Err(self.wider("rootfs", &asked, base)),
             (base, asked) => Ok(asked.or_else(|| base.clone())),
         }
     }
@@ -268,6 +279,7 @@ fn workspace(base: WorkspaceRequest, asked: WorkspaceRequest) -> WorkspaceReques
         rw: joined(base.rw, asked.rw),
         protect: joined(base.protect, asked.protect),
         push: joined(base.push, asked.push),
+        agent_context: joined(base.agent_context, asked.agent_context),
     }
 }
 
@@ -280,6 +292,7 @@ fn limits(base: LimitsRequest, asked: LimitsRequest) -> LimitsRequest {
         disk: asked.disk.or(base.disk),
         timeout: asked.timeout.or(base.timeout),
         output: asked.output.or(base.output),
+        ready: asked.ready.or(base.ready),
     }
 }
 

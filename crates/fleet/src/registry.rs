@@ -16,7 +16,7 @@ use crate::{refusal, sweep::Findings};
 use belljar_api::State;
 use belljar_spec::SandboxError;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -47,6 +47,8 @@ struct Inside {
     unknown: BTreeMap<String, SandboxError>,
     /// Who asks for what just now: grant and name.
     asking: Vec<(String, String)>,
+    /// How many runs of one command go on, by grant. Each has a sandbox that is nobody else's.
+    runs: HashMap<String, usize>,
 }
 
 /// A request that has found its sandbox. While this lives it counts among what its grant has.
@@ -56,6 +58,13 @@ pub(crate) struct Seat {
     grant: String,
     /// Its idempotency key, if nobody used that before.
     once: Option<String>,
+}
+
+/// A run of one command, which counts among what its grant has until this is dropped. It does not keep the fleet.
+#[must_use = "dropped, the run is over"]
+pub struct RunSeat {
+    registry: Weak<Registry>,
+    grant: String,
 }
 
 impl Registry {
@@ -112,7 +121,7 @@ impl Registry {
         if found.is_none() && wanted.identity.role == Role::Guest {
             return Err(refusal::not_alive(&name));
         }
-        inside.must_have_room(&name, caller)?;
+        inside.must_have_room(Some(&name), caller)?;
         let entry = match found {
             Some(entry) if entry.commands.is_closed() => return Err(lost(&name)),
             Some(entry) => entry,
@@ -128,6 +137,18 @@ impl Registry {
         });
         inside.asking.push((grant.into(), name));
         Ok(Seat { entry, registry: self.clone(), grant: grant.into(), once })
+    }
+
+    /// Makes room for a run, under the same lock as for sandboxes: together they are no more than the grant may have.
+    pub(crate) fn seat_run(self: &Arc<Registry>, caller: &dyn Permission) -> Result<RunSeat, SandboxError> {
+        let mut inside = self.lock();
+        if inside.closed {
+            return Err(refusal::closing());
+        }
+        inside.must_have_room(None, caller)?;
+        let grant = caller.grant().to_string();
+        *inside.runs.entry(grant.clone()).or_default() += 1;
+        Ok(RunSeat { registry: Arc::downgrade(self), grant })
     }
 
     pub(crate) fn entry(&self, name: &str) -> Result<Entry, SandboxError> {
@@ -228,8 +249,8 @@ impl Inside {
         Ok(Some(name.clone()))
     }
 
-    /// A grant may have only so many alive.
-    fn must_have_room(&self, name: &str, caller: &dyn Permission) -> Result<(), SandboxError> {
+    /// A grant may have only so many alive, be they kept or made for one run. `name` is there already, or to be.
+    fn must_have_room(&self, name: Option<&str>, caller: &dyn Permission) -> Result<(), SandboxError> {
         let Some(most) = caller.most_sandboxes() else { return Ok(()) };
         let grant = caller.grant();
         let asks = |of: &str| self.asking.iter().any(|(who, what)| who == grant && what == of);
@@ -238,12 +259,18 @@ impl Inside {
             let own = entry.owner == grant && info.state != State::Stopped;
             own || asks(&entry.name) || info.leases.iter().any(|lease| lease.holder == grant)
         };
-        let others = self.entries.values().filter(|entry| entry.name != name).filter(has).count();
-        if others < most as usize {
+        let others = self.entries.values().filter(|entry| Some(entry.name.as_str()) != name).filter(has);
+        let (others, runs) = (others.count(), self.runs.get(grant).copied().unwrap_or_default());
+        if others + runs < most as usize {
             return Ok(());
         }
-        let message = format!("the grant `{grant}` has {others} sandboxes, and may have {most}");
-        Err(SandboxError::policy("too_many_sandboxes", message).hint("delete one that is not needed"))
+        let has = match runs {
+            0 => format!("{others} sandboxes"),
+            runs => format!("{others} sandboxes and {runs} runs"),
+        };
+        let message = format!("the grant `{grant}` has {has}, and may have {most} in all");
+        Err(SandboxError::policy("too_many_sandboxes", message)
+            .hint("delete one that is not needed, or wait for a run to end"))
     }
 }
 
@@ -263,6 +290,19 @@ impl Drop for Seat {
             inside.asking.iter().position(|(grant, name)| *grant == self.grant && *name == self.entry.name);
         if let Some(at) = at {
             inside.asking.swap_remove(at);
+        }
+    }
+}
+
+impl Drop for RunSeat {
+    fn drop(&mut self) {
+        let Some(registry) = self.registry.upgrade() else { return };
+        let mut inside = registry.lock();
+        if let Some(runs) = inside.runs.get_mut(&self.grant) {
+            *runs -= 1;
+            if *runs == 0 {
+                inside.runs.remove(&self.grant);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   socket, TCP ─> connection ─> gate: host, origin, grant, rate ─┬─> sandboxes, leases, sweep ─> fleet
 //!                                                                ├─> records ─> the log of a sandbox
 //!                                                                ├─> grants, profiles, capabilities
-//!                                                                ├─> agents ─> a process for each run
+//!                                                                ├─> agents, once ─> a process for each run
 //!                                                                └─> proxy ─> link ─> keeper
 //! ```
 //! It keeps nothing that a restart would lose: sandboxes are on disk and with their keepers, grants in their file.
@@ -19,6 +19,7 @@ mod grants;
 mod host;
 mod listen;
 mod notify;
+mod once;
 mod openapi;
 mod proxy;
 mod rate;

@@ -12,5 +12,7 @@
 pub mod agents;
 mod answer;
 pub mod front;
+mod job;
 pub mod keeper;
 pub mod link;
+pub mod once;

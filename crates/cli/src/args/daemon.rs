@@ -149,6 +149,9 @@ pub(crate) struct GrantArgs {
     /// A volume that may be used, or the beginning of names and `*` [default: none]
     #[arg(long = "volume", value_name = "NAME")]
     pub(crate) volumes: Vec<String>,
+    /// An image that may be the root, or the beginning of names and `*` [default: none]
+    #[arg(long = "image", value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
     /// How many sandboxes it may hold at the same time
     #[arg(long, value_name = "NUMBER")]
     pub(crate) sandboxes: Option<u32>,
@@ -173,6 +176,9 @@ pub(crate) struct GrantArgs {
     /// The most output of a command
     #[arg(long, value_name = "SIZE")]
     pub(crate) output: Option<String>,
+    /// How long a sandbox may take to be ready at most
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ready_timeout: Option<String>,
     /// How long the grant counts [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) valid: Option<Duration>,

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub(crate) enum KeptCommand {
     /// Make a folder ready for a sandbox that stays: its configuration, its history, its agents' settings
     #[command(
-        after_help = "What is there already stays as it is. Examples:\n  belljar init\n  belljar init ~/web"
+        after_help = "What is there already stays as it is. Examples:\n  belljar init\n  belljar init ~/web\n  \
+        belljar init --dockerfile   # then: belljar build"
     )]
     Init(InitArgs),
     /// Start the sandbox of a folder, and let it live until `belljar stop`
@@ -127,6 +128,9 @@ pub(crate) struct InitArgs {
     /// The folder [default: the current one]
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
+    /// Also write .belljar/Dockerfile, to begin with: what `belljar build` makes an image from
+    #[arg(long)]
+    pub(crate) dockerfile: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

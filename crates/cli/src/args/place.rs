@@ -9,8 +9,8 @@ use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::egress::Mode;
 use belljar_spec::git::BranchName;
 use belljar_spec::{
-    Assurance, BackendChoice, ByteSize, Cpus, EnvName, LimitsSpec, Nesting, Permission, SandboxError,
-    SandboxSpec, SharedPath, WorkspacePath, parse_time,
+    Assurance, BackendChoice, BackendName, ByteSize, Cpus, EnvName, ImageName, LimitsSpec, Nesting,
+    Permission, Root, Runtime, SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
 };
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::{OsStr, OsString};
@@ -81,10 +81,12 @@ impl PlaceArgs {
         let PlaceArgs { sandbox, workspace: changes, egress, secrets, llm, limits } = self;
         let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
         Ok(Asked {
-            backend: sandbox.backend,
+            backend: wall(sandbox.backend, sandbox.runtime)?,
             at_least: sandbox.at_least,
+            root: sandbox.root.or(sandbox.image.map(Root::Image)),
             folder: Some(workspace(sandbox.workspace)?),
             protect: changes.protect.clone(),
+            agent_context: changes.agent_context.clone(),
             push: changes.push.clone(),
             mode: changes.mode(),
             workspace_path: match sandbox.workspace_path {
@@ -106,6 +108,7 @@ impl PlaceArgs {
                 disk: limits.disk,
                 wall_time: limits.timeout,
                 output: limits.output,
+                ready: limits.ready_timeout,
             },
             nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
             egress: egress.flags(),
@@ -119,12 +122,22 @@ impl PlaceArgs {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The wall: auto, native, bwrap, container or host (no wall)
+    /// The wall: auto, native, bwrap, docker, docker+runsc (gVisor), docker+kata, container or host (no wall)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
-    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm (no wall of the last two yet)
+    /// What runs Docker's containers: runc, runsc (gVisor) or kata. `--backend docker --runtime runsc` is `--backend docker+runsc`
+    #[arg(long, value_name = "NAME")]
+    runtime: Option<Runtime>,
+    /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm
     #[arg(long, value_name = "LEVEL")]
     at_least: Option<Assurance>,
+    /// What `/` is made of: host (this machine's system), golden (Alpine, kept by belljar), oci:IMAGE, or a directory that holds a
+    /// system. Changes go to a layer of the sandbox's own [default: host]
+    #[arg(long, value_name = "ROOT")]
+    root: Option<Root>,
+    /// An image as `/`, by digest or by a tag: short for --root oci:IMAGE
+    #[arg(long, value_name = "IMAGE", conflicts_with = "root")]
+    image: Option<ImageName>,
     /// The folder to work on [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
@@ -178,6 +191,24 @@ struct LimitArgs {
     /// Bytes of one output stream; what comes after is dropped [default: 1g; with --json 16m]
     #[arg(long, value_name = "SIZE")]
     output: Option<ByteSize>,
+    /// How long the sandbox itself may take to be ready [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    ready_timeout: Option<Duration>,
+}
+
+/// The wall that was named, with the runtime that was.
+fn wall(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendChoice, SandboxError> {
+    let Some(runtime) = runtime else { return Ok(backend) };
+    let wanted = BackendName::Docker(runtime);
+    match backend {
+        BackendChoice::Named(BackendName::Docker(Runtime::Runc)) => Ok(BackendChoice::Named(wanted)),
+        BackendChoice::Named(named) if named == wanted => Ok(backend),
+        _ => Err(SandboxError::policy(
+            "runtime_without_docker",
+            "`--runtime` says what runs Docker's containers",
+        )
+        .hint(format!("write `--backend docker --runtime {}`, or leave it away", runtime.as_str()))),
+    }
 }
 
 /// The folder that was named, or the current one.

@@ -24,6 +24,7 @@ impl PlaceArgs {
                 BackendChoice::Named(name) => Some(name.to_string()),
             },
             at_least: text(&asked.at_least),
+            rootfs: text(&asked.root),
             workspace: workspace(&asked)?,
             egress: egress(&asked.egress),
             llm: llm(&asked.llm),
@@ -62,6 +63,7 @@ fn workspace(asked: &Asked) -> Result<WorkspaceRequest, SandboxError> {
         rw: shared(Permission::Write)?,
         protect: texts(&asked.protect),
         push: texts(&asked.push),
+        agent_context: asked.agent_context.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
         ..WorkspaceRequest::default()
     })
 }
@@ -121,6 +123,7 @@ fn limits(spec: &LimitsSpec) -> LimitsRequest {
         disk: bytes(spec.disk),
         timeout: spec.wall_time.map(|time| format!("{}ms", time.as_millis())),
         output: bytes(spec.output),
+        ready: spec.ready.map(|time| format!("{}ms", time.as_millis())),
     }
 }
 
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_flag_reaches_the_daemon() {
-        let words = "--backend bwrap --at-least namespace --workspace-path same --ro /a --rw b --env A=b --env K=secret:key \
+        let words = "--backend bwrap --at-least namespace --image alpine:3.22 --workspace-path same --ro /a --rw b --env A=b --env K=secret:key \
             --nested --overlay --protect x --push agent/* --egress strict --allow =a.example:8443 --group github \
             --secret anthropic --web-search --github read --github-repo a/b --llm https://m.example --llm-key secret:m \
             --llm-kind openai --llm-model gpt-* --llm-budget calls=5 --timeout 90s --memory 1536m --cpus 0.5 --pids 64 \
@@ -195,7 +198,7 @@ mod tests {
         assert_eq!(
             json,
             serde_json::json!({
-                "backend": "bwrap", "at_least": "namespace",
+                "backend": "bwrap", "at_least": "namespace", "rootfs": "oci:alpine:3.22",
                 "workspace": {
                     "overlay": true, "same_path": true, "ro": ["/a"], "rw": [here], "protect": ["x"], "push": ["agent/*"],
                 },

@@ -3,6 +3,7 @@
 use belljar_spec::git::{BranchName, RefPattern};
 use belljar_spec::workspace::{CloneSpec, ProtectedPath, WorkspaceMode};
 use clap::Args as ClapArgs;
+use std::path::PathBuf;
 
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Workspace")]
@@ -32,6 +33,9 @@ pub(crate) struct WorkspaceArgs {
     /// repository here; over the network all but main and master]
     #[arg(long, value_name = "PATTERN")]
     pub(super) push: Vec<RefPattern>,
+    /// Tell agents what the *.md of this directory say, behind what the repository's AGENTS.md says; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(super) agent_context: Vec<PathBuf>,
 }
 
 impl WorkspaceArgs {

@@ -3,7 +3,6 @@
 use belljar_engine::layer::quote;
 use belljar_engine::{Changes, Sandbox};
 use belljar_spec::SandboxError;
-use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -61,11 +60,6 @@ pub(super) fn warn(sandbox: &Sandbox) {
     if let Some(warning) = sandbox.warning() {
         eprintln!("belljar: {warning}");
     }
-}
-
-/// The same as [`say`], for programs.
-pub(super) fn report(sandbox: &Sandbox) -> Result<Option<Value>, SandboxError> {
-    Ok(sandbox.changes().transpose()?.and_then(|changes| changes.report()))
 }
 
 /// An agent may have chosen the name.

@@ -186,12 +186,12 @@ impl Report {
         say("Walls".into());
         for wall in &self.walls {
             let works = if wall.works { "works" } else { "no" };
-            say(format!("  {:<10} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
+            say(format!("  {:<12} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
             if let Some(reason) = &wall.reason {
-                say(format!("             {reason}"));
+                say(format!("               {reason}"));
             }
             if let Some(remedy) = &wall.remedy {
-                say(format!("             -> {remedy}"));
+                say(format!("               -> {remedy}"));
             }
         }
         let Some(inside) = &self.inside else {

@@ -2,10 +2,13 @@
 
 pub(crate) mod agent;
 pub(crate) mod audit;
+pub(crate) mod build;
 mod changes;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod golden;
+pub(crate) mod images;
 pub(crate) mod kept;
 pub(crate) mod layers;
 pub(crate) mod llm;

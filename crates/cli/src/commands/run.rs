@@ -2,38 +2,25 @@
 
 use super::refused;
 use super::{block_on, exit_code};
-use super::{changes, model, print};
+use super::{changes, golden, model, print};
 use crate::args::{RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
-use belljar_engine::{Engine, ExecResult, LlmTotals, RefusedReport, Sandbox};
+use belljar_engine::{DEAF, Engine, Run, Sandbox};
 use belljar_spec::{
     BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
     WindowSize,
 };
 use belljar_sys::rustix::termios::isatty;
-use serde::Serialize;
-use serde_json::Value;
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
-    let mut command = Command::new(&options.command).map_err(bad_command)?;
-    command.cwd = options.cwd;
-    command.max_output = options.place.output();
-    command.timeout = options.place.timeout();
-    let spec = options.place.spec()?;
-    say_loosened(&spec);
     if options.json {
-        return block_on(async {
-            let sandbox = Engine::new().create_blocking(&spec)?;
-            warn_of_weak_wall(&sandbox);
-            let outcome = collected(&sandbox, command).await;
-            sandbox.abandon();
-            outcome
-        });
+        return once(options);
     }
-    let size = match options.tty {
+    let (tty, (spec, command)) = (options.tty, understood(options)?);
+    let size = match tty {
         Tty::Auto => terminal_size(),
         Tty::Always => Some(terminal_size().unwrap_or(WindowSize { rows: 24, cols: 80 })),
         Tty::Never => None,
@@ -42,6 +29,17 @@ pub(crate) fn run(options: RunArgs) -> Result<u8, SandboxError> {
         warn_of_weak_wall(sandbox);
         Some(sandbox.limits().wall_time.value)
     })
+}
+
+fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> {
+    let mut command = Command::new(&options.command).map_err(bad_command)?;
+    command.cwd = options.cwd;
+    command.max_output = options.place.output();
+    command.timeout = options.place.timeout();
+    let spec = options.place.spec()?;
+    say_loosened(&spec);
+    golden::make_ready(&spec)?;
+    Ok((spec, command))
 }
 
 /// Whoever lets a secret in, or widens what can be attacked, sees that it happens.
@@ -63,7 +61,11 @@ pub(super) fn say_loosened(spec: &SandboxSpec) {
 /// A wall that is none must not pass for one.
 pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
     changes::warn(sandbox);
-    match sandbox.backend() {
+    say_weak_wall(sandbox.backend());
+}
+
+fn say_weak_wall(backend: BackendName) {
+    match backend {
         BackendName::Host => {
             eprintln!("belljar: no wall (--backend host): the command runs as you, on this machine");
         }
@@ -73,7 +75,7 @@ pub(super) fn warn_of_weak_wall(sandbox: &Sandbox) {
                 "belljar: the only wall is the container around us ({kind}); only the environment is cleaned"
             );
         }
-        BackendName::Native | BackendName::Bwrap => {}
+        BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => {}
     }
 }
 
@@ -124,9 +126,18 @@ fn over(
     ended: Result<Ended, SandboxError>,
     timeout: Option<Duration>,
 ) -> Result<u8, SandboxError> {
+    // Whoever did not answer may not die at once either: a container that somebody paused.
+    let is_unheard = match &ended {
+        Ok(ended) => ended.is_unheard,
+        Err(error) => error.code == DEAF,
+    };
     let code = ended.and_then(|ended| say_end(&ended, timeout));
     refused::say(sandbox);
-    sandbox.abandon();
+    if is_unheard {
+        sandbox.dispose_blocking();
+    } else {
+        sandbox.abandon();
+    }
     // Now everything that was on its way is counted.
     model::say(sandbox);
     changes::say(sandbox)?;
@@ -165,7 +176,26 @@ fn say_limit(limit: LimitHit) {
     eprintln!("  hint: allow more with `{flag}`");
 }
 
-async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, SandboxError> {
+/// The run as one object, whatever became of it.
+fn once(options: RunArgs) -> Result<u8, SandboxError> {
+    let run = match understood(options) {
+        Ok((spec, command)) => block_on(run_once(spec, command))?,
+        Err(error) => Run::not_begun(error)?,
+    };
+    if let Some(backend) = run.backend {
+        say_weak_wall(backend);
+    }
+    if let Some(warning) = &run.warning {
+        eprintln!("belljar: {warning}");
+    }
+    let code = run.exit_code();
+    let text = serde_json::to_string_pretty(&belljar_fleet::once::told(run))
+        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
+    print(format!("{text}\n").as_bytes())?;
+    Ok(code)
+}
+
+async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, SandboxError> {
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
@@ -173,60 +203,7 @@ async fn collected(sandbox: &Sandbox, mut command: Command) -> Result<u8, Sandbo
         })?;
     }
     command.stdin = Stdin::Bytes(input);
-    let start = Instant::now();
-    let result = sandbox.exec(&command).await?;
-    let elapsed = start.elapsed();
-    // Everything that was on its way is counted then.
-    sandbox.abandon();
-    let report = Report::new(sandbox, &result, elapsed)?;
-    let text = serde_json::to_string_pretty(&report)
-        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
-    print(format!("{text}\n").as_bytes())?;
-    Ok(if result.timed_out { TIMED_OUT } else { exit_code(result.exit_code, result.signal.as_deref()) })
-}
-
-/// The result, for programs.
-#[derive(Serialize)]
-struct Report {
-    sandbox: belljar_spec::SandboxId,
-    backend: BackendName,
-    assurance: belljar_spec::Assurance,
-    exit_code: Option<i32>,
-    signal: Option<String>,
-    timed_out: bool,
-    output_truncated: bool,
-    limit: Option<LimitHit>,
-    not_started: Option<String>,
-    duration_ms: u64,
-    refused: Vec<RefusedReport>,
-    /// What was used of the model; money in millionths of a dollar.
-    llm: Option<LlmTotals>,
-    /// What became of the workspace, where changes are kept beside it.
-    workspace: Option<Value>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Report {
-    fn new(sandbox: &Sandbox, result: &ExecResult, duration: Duration) -> Result<Report, SandboxError> {
-        Ok(Report {
-            sandbox: sandbox.id(),
-            backend: sandbox.backend(),
-            assurance: sandbox.assurance(),
-            exit_code: result.exit_code,
-            signal: result.signal.clone(),
-            timed_out: result.timed_out,
-            output_truncated: result.output_truncated,
-            limit: result.limit,
-            not_started: result.not_started.clone(),
-            duration_ms: duration.as_millis() as u64,
-            refused: refused::report(sandbox),
-            llm: sandbox.llm(),
-            workspace: changes::report(sandbox)?,
-            stdout: String::from_utf8_lossy(&result.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&result.stderr).into_owned(),
-        })
-    }
+    Engine::new().run_once(spec, &command).await
 }
 
 fn bad_command(error: CommandError) -> SandboxError {

@@ -1,12 +1,12 @@
 //! `belljar shell`: a shell in a sandbox.
 
-use super::kept;
 use super::print;
 use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
+use super::{golden, kept};
 use crate::args::{Args, PlaceArgs, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
-use belljar_spec::{Command, SandboxError};
+use belljar_spec::{Command, Root, SandboxError};
 use clap::CommandFactory;
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
@@ -37,15 +37,17 @@ fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
     let timeout = place.timeout();
     let spec = place.spec()?;
     say_loosened(&spec);
-    let command = Command::new([belljar_engine::shell(), "-i"])
-        .map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
-    // Commands from a pipe need no prompt.
+    golden::make_ready(&spec)?;
     let size = terminal_size();
-    let command = match size {
-        Some(_) => command,
-        None => Command::new([belljar_engine::shell()])
-            .map_err(|error| SandboxError::runtime("shell", error.to_string()))?,
+    let words: &[&str] = match (&spec.root, size) {
+        (Root::Host, Some(_)) => &[belljar_engine::shell(), "-i"],
+        // Commands from a pipe need no prompt.
+        (Root::Host, None) => &[belljar_engine::shell()],
+        // Which shell such a root has, its environment says.
+        (_, Some(_)) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"],
+        (_, None) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""],
     };
+    let command = Command::new(words).map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
     let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, |sandbox| {
         warn_of_weak_wall(sandbox);

@@ -32,6 +32,21 @@ pub(super) fn age(seconds: u64) -> String {
     }
 }
 
+/// Bytes, in the largest unit that says something.
+pub(super) fn size(bytes: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1000.0 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 || value >= 100.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
 /// How long ago, of milliseconds since 1970.
 pub(super) fn since(ms: i64) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -109,7 +109,7 @@ fn as_text(proposal: &Proposal) -> String {
     if let Some(bytes) = bytes {
         line("bytes", &bytes.value.to_string());
     }
-    let SandboxSettings { ports, volumes, env, profile } = &proposal.settings.sandbox;
+    let SandboxSettings { ports, volumes, env, rootfs, profile } = &proposal.settings.sandbox;
     for port in ports {
         line("port", &port.to_string());
     }
@@ -119,10 +119,17 @@ fn as_text(proposal: &Proposal) -> String {
     for (name, value) in env {
         line("env", &format!("{}={}", name.as_str().escape_debug(), value.escape_debug()));
     }
+    if let Some(rootfs) = rootfs {
+        line("rootfs", &rootfs.to_string());
+    }
     if let Some(profile) = profile {
         line("profile", &profile.value.escape_debug().to_string());
     }
-    if proposal.settings.is_silent() && proposal.settings.sandbox.is_empty() {
+    let tells_agents = proposal.file.with_file_name("agent-context").is_dir();
+    if tells_agents {
+        line("agents", "are told what the *.md of its agent-context directory say");
+    }
+    if proposal.settings.is_silent() && proposal.settings.sandbox.is_empty() && !tells_agents {
         line("nothing", "it says nothing that counts");
     }
     text
@@ -151,6 +158,7 @@ fn as_json(proposal: &Proposal, trusted: bool) -> Value {
             "ports": sandbox.ports,
             "volumes": sandbox.volumes.iter().map(|(name, at)| (name.to_string(), json!(at.as_str()))).collect::<Map<_, _>>(),
             "env": sandbox.env.iter().map(|(name, value)| (name.to_string(), json!(value))).collect::<Map<_, _>>(),
+            "rootfs": sandbox.rootfs.as_ref().map(ToString::to_string),
             "profile": sandbox.profile.as_ref().map(|profile| &profile.value),
         },
     })

@@ -19,9 +19,12 @@ pub(super) struct File {
     pub(super) github: Option<Spanned<GitHubTable>>,
     pub(super) llm: Option<Spanned<LlmTable>>,
     pub(super) workspace: WorkspaceTable,
+    pub(super) agent: Option<Spanned<AgentTable>>,
     pub(super) git: Option<Spanned<GitTable>>,
     pub(super) profile: BTreeMap<String, Spanned<ProfileTable>>,
     pub(super) sandbox: Option<Spanned<SandboxTable>>,
+    pub(super) golden: Option<Spanned<GoldenTable>>,
+    pub(super) images: Option<Spanned<ImagesTable>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -103,6 +106,13 @@ pub(super) struct WorkspaceTable {
     pub(super) protect: Vec<Spanned<String>>,
 }
 
+/// `[agent]`: what agents are told.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct AgentTable {
+    pub(super) context: Option<Spanned<String>>,
+}
+
 /// `[git]`: what a push may do.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -125,6 +135,7 @@ pub(super) struct ProfileTable {
     pub(super) default: bool,
     pub(super) backend: Option<Spanned<String>>,
     pub(super) at_least: Option<Spanned<String>>,
+    pub(super) rootfs: Option<Spanned<String>>,
     pub(super) egress: Option<Spanned<String>>,
     pub(super) allow: Vec<Spanned<String>>,
     pub(super) groups: Vec<Spanned<String>>,
@@ -138,6 +149,16 @@ pub(super) struct ProfileTable {
     pub(super) output: Option<Spanned<Scalar>>,
 }
 
+/// `[golden]`: how the golden root is built.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GoldenTable {
+    pub(super) mirror: Option<Spanned<String>>,
+    pub(super) release: Option<Spanned<String>>,
+    pub(super) sha256: Option<Spanned<String>>,
+    pub(super) tier: Option<Spanned<String>>,
+}
+
 /// `[sandbox]`: what a repository's sandboxes need.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -145,7 +166,17 @@ pub(super) struct SandboxTable {
     pub(super) ports: Vec<Spanned<i64>>,
     pub(super) volumes: BTreeMap<String, Spanned<String>>,
     pub(super) env: BTreeMap<String, Spanned<String>>,
+    pub(super) rootfs: Option<Spanned<String>>,
     pub(super) profile: Option<Spanned<String>>,
+}
+
+/// `[images]`: where images come from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ImagesTable {
+    pub(super) mirrors: BTreeMap<String, Spanned<String>>,
+    pub(super) plain_http: Vec<Spanned<String>>,
+    pub(super) authorities: Vec<Spanned<String>>,
 }
 
 /// A number or text: people write `443` and `"8000-8100"` in one list.

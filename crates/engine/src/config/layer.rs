@@ -4,6 +4,8 @@ use super::authorities::AuthorityFile;
 use super::fault::{at, nearest};
 use super::file::{Egress, File, Scalar};
 use super::git_table::GitSettings;
+use super::golden_table::GoldenSettings;
+use super::images_table::ImageSettings;
 use super::llm::LlmSettings;
 use super::place::{At, Place};
 use super::profile_table::Profile;
@@ -19,6 +21,7 @@ use belljar_spec::{ByteSize, SandboxError};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use toml::Spanned;
 
 /// Who speaks, highest first.
@@ -60,12 +63,18 @@ pub struct Settings {
     pub llm: Option<LlmSettings>,
     /// Paths of the workspace that nobody inside may change.
     pub protect: Vec<At<ProtectedPath>>,
+    /// A directory of what agents are told.
+    pub agent_context: Option<At<PathBuf>>,
     /// What a push may do.
     pub git: GitSettings,
     /// Named choices of a sandbox.
     pub profiles: Vec<Profile>,
     /// What a repository's sandboxes need.
     pub sandbox: SandboxSettings,
+    /// How the golden root is built.
+    pub golden: GoldenSettings,
+    /// Where images come from.
+    pub images: ImageSettings,
 }
 
 impl Settings {
@@ -89,9 +98,12 @@ impl Settings {
             github: None,
             llm: None,
             protect: Vec::new(),
+            agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
             sandbox: SandboxSettings::default(),
+            golden: GoldenSettings::default(),
+            images: ImageSettings::default(),
         }
     }
 
@@ -103,9 +115,12 @@ impl Settings {
             github: None,
             llm: None,
             protect: Vec::new(),
+            agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
             sandbox: SandboxSettings::default(),
+            golden: GoldenSettings::default(),
+            images: ImageSettings::default(),
             ..self.clone()
         };
         reach == Settings::silent(self.layer)
@@ -146,7 +161,10 @@ impl Settings {
         reader.may_say("authorities", &authorities, &[Layer::Operator, Layer::User])?;
         reader.may_say("llm", &llm, &[Layer::Operator, Layer::User])?;
         reader.may_say("sandbox", &file.sandbox, &[Layer::Repository])?;
+        reader.may_say("images", &file.images, &[Layer::Operator, Layer::User])?;
+        reader.may_say("agent", &file.agent, &[Layer::Operator, Layer::User])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
+        reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
             widest: widest.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -168,6 +186,11 @@ impl Settings {
                 .iter()
                 .map(|path| reader.understood(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
+            agent_context: file
+                .agent
+                .and_then(|agent| agent.into_inner().context)
+                .map(|path| reader.understood(&path, |path| whole_path(path)))
+                .transpose()?,
             git: file
                 .git
                 .map(|git| GitSettings::understand(text, git.get_ref()))
@@ -177,6 +200,16 @@ impl Settings {
             sandbox: file
                 .sandbox
                 .map(|sandbox| SandboxSettings::understand(text, sandbox.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            golden: file
+                .golden
+                .map(|golden| GoldenSettings::understand(text, golden.get_ref()))
+                .transpose()?
+                .unwrap_or_default(),
+            images: file
+                .images
+                .map(|images| ImageSettings::understand(text, images.get_ref()))
                 .transpose()?
                 .unwrap_or_default(),
             ..Settings::silent(text.layer)
@@ -302,6 +335,14 @@ fn private_range(text: &str) -> Result<IpNet, String> {
         return Err(format!("`{range}` is much more than a private range: write the one that is needed"));
     }
     Ok(range.trunc())
+}
+
+fn whole_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(format!("`{}` is not a whole path: begin with `/`", Printable::from(text))),
+    }
 }
 
 fn resolver(text: &str) -> Result<SocketAddr, String> {

@@ -14,7 +14,7 @@ use belljar_spec::egress::EgressPolicy;
 use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
 use belljar_spec::workspace::ProtectedPath;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What files and flags came to.
@@ -49,6 +49,20 @@ impl Loaded {
     /// What a trusted repository says of its sandboxes; nothing, if there is none.
     pub fn sandbox(&self) -> SandboxSettings {
         self.layers.repository.as_ref().map(|repository| repository.sandbox.clone()).unwrap_or_default()
+    }
+
+    /// Directories of what agents are told, in the order in which they are: the operator's, the user's, and the repository's own, if
+    /// its file is trusted. They add up.
+    pub fn agent_context(&self, workspace: Option<&Path>) -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> =
+            self.layers.iter().filter_map(|layer| layer.agent_context.clone()).map(|at| at.value).collect();
+        if let (Some(workspace), Some(_)) = (workspace, &self.layers.repository) {
+            let is_own = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+            let folder = workspace.join(FOLDER);
+            let context = folder.join(AGENT_CONTEXT);
+            all.extend((is_own(&folder) && is_own(&context)).then_some(context));
+        }
+        all
     }
 
     /// What of a workspace nobody inside may change, beside what never may; everybody's word counts.
@@ -162,3 +176,6 @@ fn repository(
     });
     Ok(None)
 }
+
+/// Below the repository's [`FOLDER`].
+const AGENT_CONTEXT: &str = "agent-context";

@@ -9,7 +9,7 @@ use super::place::{Place, Places};
 use super::read::Text;
 use belljar_spec::egress::{GroupName, Mode, Rule, RuleSource};
 use belljar_spec::secret::SecretName;
-use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, SandboxError, parse_time};
+use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, Root, SandboxError, parse_time};
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::Spanned;
@@ -28,6 +28,7 @@ pub struct Profile {
     pub description: Option<String>,
     pub backend: Option<String>,
     pub at_least: Option<String>,
+    pub rootfs: Option<String>,
     /// The mode.
     pub egress: Option<String>,
     pub allow: Vec<String>,
@@ -103,6 +104,7 @@ fn one(text: &Text, name: &str, place: Place, table: &ProfileTable) -> Result<Pr
         description: table.description.clone(),
         backend: reader.optional(&table.backend, |word| word.parse::<BackendChoice>())?,
         at_least: reader.optional(&table.at_least, |word| word.parse::<Assurance>())?,
+        rootfs: reader.optional(&table.rootfs, |word| word.parse::<Root>())?,
         egress: reader.optional(&table.egress, |word| word.parse::<Mode>())?,
         allow: reader.each(&table.allow, |word| Rule::allow(word, RuleSource::Program))?,
         groups: reader.each(&table.groups, |word| word.parse::<GroupName>())?,

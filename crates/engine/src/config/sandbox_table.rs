@@ -5,7 +5,7 @@ use super::fault::at;
 use super::file::SandboxTable;
 use super::place::At;
 use super::read::Text;
-use belljar_spec::{EnvName, SandboxError, VolumeName, VolumePath};
+use belljar_spec::{EnvName, Root, SandboxError, VolumeName, VolumePath};
 use std::fmt;
 use toml::Spanned;
 
@@ -17,6 +17,8 @@ pub struct SandboxSettings {
     /// What outlives them, and where it is seen.
     pub volumes: Vec<(VolumeName, VolumePath)>,
     pub env: Vec<(EnvName, String)>,
+    /// What `/` is made of, where nobody says it.
+    pub rootfs: Option<Root>,
     /// The profile that is taken where none is named.
     pub profile: Option<At<String>>,
 }
@@ -49,6 +51,8 @@ impl SandboxSettings {
             let text = value(text, written, |text| plain_value(text))?;
             settings.env.push((name, text));
         }
+        settings.rootfs =
+            table.rootfs.as_ref().map(|written| value(text, written, |word| root_of(word))).transpose()?;
         settings.profile = table
             .profile
             .as_ref()
@@ -60,6 +64,15 @@ impl SandboxSettings {
 fn port_of(port: i64) -> Result<u16, String> {
     let port = u16::try_from(port).ok().filter(|port| *port > 0).ok_or(port);
     port.map_err(|port| format!("`{port}` is not a port: write 1 to 65535"))
+}
+
+/// Which of the host's directories are shown is for its user to say.
+fn root_of(word: &str) -> Result<Root, String> {
+    match word.parse() {
+        Ok(Root::Directory(_)) => Err("a repository cannot name a directory of yours".into()),
+        Ok(root) => Ok(root),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Shorter than others: what tells folders apart is added to it.

@@ -52,11 +52,14 @@ mod tests {
             ("[github]", github),
             ("[llm]", llm),
             ("[workspace]", &schema["properties"]["workspace"]),
+            ("[agent]", &schema["properties"]["agent"]),
             ("[git]", &schema["properties"]["git"]),
             ("[llm.budget]", &llm["properties"]["budget"]),
             ("[llm.price.x]", price),
             ("[profile.x]", &schema["properties"]["profile"]["additionalProperties"]),
+            ("[golden]", &schema["properties"]["golden"]),
             ("[sandbox]", &schema["properties"]["sandbox"]),
+            ("[images]", &schema["properties"]["images"]),
         ] {
             let properties = table["properties"].as_object().expect("a table");
             assert_eq!(sorted(properties.keys().cloned()), sorted(known_keys(header)), "{header}");

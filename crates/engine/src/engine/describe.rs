@@ -49,7 +49,8 @@ impl Engine {
     ) -> Result<Description, SandboxError> {
         let limits = Limits::understand(&spec.limits, machine());
         let id = spec.id.map_or_else(new_id, Ok)?;
-        let planned = self.plan(name, spec, id, &self.records()?, workspace, &limits)?;
+        let root = self.root(spec, name)?;
+        let planned = self.plan(name, spec, id, &self.records()?, workspace, &root, &limits)?;
         let drawing = backend(name).draw(&planned.plan)?;
         let json = told(name, id, &planned, workspace, &limits, &drawing)?;
         let command = drawing.program.map(|(program, words)| {
@@ -144,7 +145,7 @@ fn protected(view: &View) -> Vec<String> {
 }
 
 fn limits_of(limits: &Limits) -> Value {
-    let Limits { memory, cpus, pids, open_files, disk, wall_time, output } = limits;
+    let Limits { memory, cpus, pids, open_files, disk, wall_time, output, ready } = limits;
     json!({
         "memory": memory.value.as_u64(),
         "cpus_thousandths": cpus.value.as_millis(),
@@ -153,6 +154,7 @@ fn limits_of(limits: &Limits) -> Value {
         "disk": disk.value.as_u64(),
         "wall_time_ms": wall_time.value.as_millis() as u64,
         "output": output.value.as_u64(),
+        "ready_ms": ready.value.as_millis() as u64,
     })
 }
 

@@ -1,12 +1,14 @@
 //! A sandbox, planned: everything that is decided before anything starts. Whoever starts it and whoever only describes it come here.
 
 use super::Engine;
+use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
 use crate::{config, credentials, llm, relay, way_out};
-use belljar_backend::{GitInside, Plan, Wall};
+use belljar_backend::{GitInside, Plan, WORKSPACE, Wall, context_git_config};
 use belljar_gateway::{Authority, SecretStore};
 use belljar_spec::egress::EgressPolicy;
-use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId, SandboxSpec, WorkspacePath};
+use belljar_workspace::context;
 use belljar_workspace::inside::{self, Person, Remote};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub(super) struct Planned {
 
 impl Engine {
     /// Plans a sandbox behind this wall.
+    #[expect(clippy::too_many_arguments, reason = "each of them was made by somebody else before")]
     pub(super) fn plan(
         &self,
         backend: BackendName,
@@ -33,6 +36,7 @@ impl Engine {
         id: SandboxId,
         records: &Path,
         workspace: &Workspace,
+        root: &PreparedRoot,
         limits: &Limits,
     ) -> Result<Planned, SandboxError> {
         let wall = if backend.assurance() < Assurance::Namespace { Wall::Absent } else { Wall::Own };
@@ -43,9 +47,12 @@ impl Engine {
             _ => None,
         };
         let spec = with_route.unwrap_or_else(|| spec.clone());
-        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall)
-            .behind(backend)
-            .keeping(self.own(records, &spec));
+        let own = self.own(records, &spec);
+        let root = roots::understand(&spec, root, wall, &own)?;
+        let mut plan = Plan::new(id, spec.clone(), limits.clone(), wall).behind(backend).keeping(own);
+        if let Some(root) = root {
+            plan = plan.with_root(root);
+        }
         let state = belljar_audit::state_directory().ok();
         let kept_program = state.as_ref().map(|state| state.join("guest"));
         if let Some(directory) = &kept_program {
@@ -55,8 +62,15 @@ impl Engine {
         if let Some(directory) = &stubs {
             plan = plan.with_stubs(directory.clone());
         }
+        if let Some(state) = &state {
+            plan = plan.with_containers(state.join("docker"));
+        }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());
+        }
+        let context = context::of(&spec.agent_context, workspace.view.as_ref())?;
+        if let Some(context) = &context {
+            plan = plan.with_context(context.clone());
         }
         let repository = workspace.repository.as_ref().filter(|_| wall == Wall::Own);
         let relay = repository.map(|_| relay::PORT);
@@ -67,7 +81,11 @@ impl Engine {
             let remote = repository
                 .filter(|_| is_layered)
                 .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
-            plan = plan.with_git(GitInside { config: inside::config(&person, remote.as_ref()) });
+            let mut config = inside::config(&person, remote.as_ref());
+            if context.is_some() {
+                config.push_str(&context_git_config(&seen_at(&spec)));
+            }
+            plan = plan.with_git(GitInside { config });
         }
         if let Some(way_out) =
             policy.as_ref().and_then(|policy| way_out::plan(policy, spec.llm.as_ref(), relay))
@@ -92,6 +110,13 @@ impl Engine {
         own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
         own
     }
+}
+
+/// Where the workspace is seen, for git.
+fn seen_at(spec: &SandboxSpec) -> String {
+    let same = spec.workspace.as_ref().filter(|_| spec.workspace_path == WorkspacePath::SameAsHost);
+    let same = same.and_then(|folder| folder.canonicalize().ok()?.into_os_string().into_string().ok());
+    same.unwrap_or_else(|| WORKSPACE.into())
 }
 
 /// What a sandbox may reach; `None` where there is no wall that could hold it.

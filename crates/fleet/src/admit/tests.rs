@@ -32,6 +32,30 @@ fn what_only_the_owner_may_say_is_refused() {
 }
 
 #[test]
+fn a_root_is_the_machines_or_an_image_that_was_granted() {
+    let rules = GrantRules {
+        images: vec!["alpine:3.22".into(), "ghcr.io/us/*".into()],
+        folders: vec!["/srv".into()],
+        ..GrantRules::default()
+    };
+    for (rootfs, outcome) in [
+        ("host", ""),
+        ("golden", ""),
+        ("oci:alpine:3.22", ""),
+        ("oci:ghcr.io/us/tools:1", ""),
+        ("oci:alpine:3.21", "image_not_granted"),
+        ("oci:10.0.0.1:5000/us/tools:1", "image_not_granted"),
+        ("oci:ghcr.io/usual/tools:1", "image_not_granted"),
+        ("/srv", "owner_only"),
+        ("/", "owner_only"),
+        ("alpine", "request_value"),
+    ] {
+        let ask = SandboxRequest { rootfs: Some(rootfs.into()), ..SandboxRequest::default() };
+        assert_eq!(code(admit(&rules, ask)), outcome, "{rootfs}");
+    }
+}
+
+#[test]
 fn a_folder_is_judged_by_where_it_really_is() {
     let home = tempfile::tempdir().unwrap();
     let granted = home.path().join("granted");
@@ -151,6 +175,7 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
         cpus: Some("2".into()),
         pids: Some(100),
         timeout: Some("10m".into()),
+        ready: Some("30s".into()),
         ..LimitCeilings::default()
     };
     let rules = GrantRules { limits, ..GrantRules::default() };
@@ -158,11 +183,12 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
     assert_eq!((made.memory.as_deref(), made.cpus.as_deref(), made.pids), (Some("1g"), Some("2"), Some(100)));
     assert_eq!((made.timeout.as_deref(), made.disk), (Some("10m"), None));
     type Change = fn(&mut LimitsRequest);
-    let asks: [(Change, &str); 5] = [
+    let asks: [(Change, &str); 6] = [
         (|ask| ask.memory = Some("1024m".into()), ""),
         (|ask| ask.memory = Some("1025m".into()), "limit_over_grant"),
         (|ask| ask.pids = Some(101), "limit_over_grant"),
         (|ask| ask.timeout = Some("1h".into()), "limit_over_grant"),
+        (|ask| ask.ready = Some("31s".into()), "limit_over_grant"),
         (|ask| ask.cpus = Some("lots".into()), "request_value"),
     ];
     for (change, expected) in asks {
@@ -176,6 +202,25 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
         }
         assert_eq!(code(outcome), expected, "{ask:?}");
     }
+}
+
+#[test]
+fn a_command_takes_no_more_than_the_grant_has() {
+    let limits =
+        LimitCeilings { timeout: Some("1m".into()), output: Some("1k".into()), ..LimitCeilings::default() };
+    for (timeout_s, max_output, expected) in [
+        (None, None, ""),
+        (Some(60), Some(1024), ""),
+        (Some(61), None, "limit_over_grant"),
+        (None, Some(1025), "limit_over_grant"),
+        (Some(u64::MAX), None, "limit_over_grant"),
+        // Nothing at all is not too much; whether it makes sense is another's question.
+        (Some(0), Some(0), ""),
+    ] {
+        let outcome = command_within(&limits, timeout_s, max_output);
+        assert_eq!(code(outcome), expected, "{timeout_s:?} {max_output:?}");
+    }
+    assert_eq!(code(command_within(&LimitCeilings::default(), Some(1 << 40), Some(1 << 40))), "");
 }
 
 #[test]

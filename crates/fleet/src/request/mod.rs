@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use words::{conflict, each, optional, refused, word};
 
 /// Whose request it is, and where that sandbox is kept.
@@ -86,9 +87,11 @@ pub fn asked(request: &SandboxRequest, surroundings: &Surroundings) -> Result<As
         id: *id,
         backend: optional("backend", &request.backend)?.unwrap_or_default(),
         at_least: optional("at_least", &request.at_least)?,
+        root: optional("rootfs", &request.rootfs)?,
         folder: files.folder,
         mode: files.mode,
         protect: files.protect,
+        agent_context: files.agent_context,
         push: files.push,
         workspace_path: files.path,
         shared: files.shared,
@@ -118,14 +121,19 @@ fn env(variables: &BTreeMap<String, String>) -> Result<Vec<(belljar_spec::EnvNam
 }
 
 fn limits(request: &LimitsRequest) -> Result<LimitsSpec, SandboxError> {
-    let LimitsRequest { memory, cpus, pids, open_files, disk, timeout, output } = request;
-    let timeout =
-        timeout.as_ref().map(|text| parse_time(text).map_err(|error| refused("limits.timeout", error)));
+    let LimitsRequest { memory, cpus, pids, open_files, disk, timeout, output, ready } = request;
+    let time = |field: &str, text: &Option<String>| {
+        text.as_ref().map(|text| parse_time(text).map_err(|error| refused(field, error))).transpose()
+    };
     if *pids == Some(0) {
         return Err(refused("limits.pids", "a sandbox has one process at least"));
     }
     if open_files.is_some_and(|number| number < 3) {
         return Err(refused("limits.open_files", "a process has three open files at least"));
+    }
+    let ready = time("limits.ready", ready)?;
+    if ready.is_some_and(|ready| ready > MOST_READY) {
+        return Err(refused("limits.ready", "a sandbox that takes longer than 10 minutes is not waited for"));
     }
     Ok(LimitsSpec {
         memory: optional("limits.memory", memory)?,
@@ -133,8 +141,9 @@ fn limits(request: &LimitsRequest) -> Result<LimitsSpec, SandboxError> {
         pids: *pids,
         open_files: *open_files,
         disk: optional("limits.disk", disk)?,
-        wall_time: timeout.transpose()?,
+        wall_time: time("limits.timeout", timeout)?,
         output: optional("limits.output", output)?,
+        ready,
     })
 }
 
@@ -224,6 +233,9 @@ fn admin(request: &SandboxRequest) -> Result<Admin, SandboxError> {
         (false, true) => Err(conflict("root", "only an administrator is root inside: `root` needs `admin`")),
     }
 }
+
+/// Longer than any image takes to start, and not so long that somebody who has gone is waited for.
+const MOST_READY: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests;

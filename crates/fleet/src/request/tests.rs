@@ -79,8 +79,9 @@ fn every_word_is_understood() {
 #[test]
 fn what_makes_no_sense_is_named_with_its_field() {
     for (json, field) in [
-        (r#"{"backend": "docker"}"#, "backend"),
+        (r#"{"backend": "dock"}"#, "backend"),
         (r#"{"at_least": "strong"}"#, "at_least"),
+        (r#"{"rootfs": "alpine"}"#, "rootfs"),
         (r#"{"workspace": {"folder": "here"}}"#, "workspace.folder"),
         (r#"{"workspace": {"ro": ["../x"]}}"#, "workspace.ro"),
         (r#"{"workspace": {"rw": [""]}}"#, "workspace.rw"),
@@ -112,6 +113,7 @@ fn what_makes_no_sense_is_named_with_its_field() {
         (r#"{"limits": {"disk": ""}}"#, "limits.disk"),
         (r#"{"limits": {"timeout": "soon"}}"#, "limits.timeout"),
         (r#"{"limits": {"output": "x"}}"#, "limits.output"),
+        (r#"{"limits": {"ready": "601s"}}"#, "limits.ready"),
         (r#"{"volumes": {"../x": "/volumes/x"}}"#, "volumes"),
         (r#"{"volumes": {"x": "/usr"}}"#, "volumes.x"),
         (r#"{"volumes": {"x": "/volumes/../proc"}}"#, "volumes.x"),

@@ -16,11 +16,23 @@ pub(super) struct Files {
     pub(super) push: Vec<RefPattern>,
     pub(super) path: WorkspacePath,
     pub(super) shared: Vec<SharedPath>,
+    pub(super) agent_context: Vec<PathBuf>,
 }
 
 pub(super) fn understand(request: &WorkspaceRequest, place: &Place) -> Result<Files, SandboxError> {
-    let WorkspaceRequest { folder, overlay, branch, clone, depth, same_path, ro, rw, protect, push } =
-        request;
+    let WorkspaceRequest {
+        folder,
+        overlay,
+        branch,
+        clone,
+        depth,
+        same_path,
+        ro,
+        rw,
+        protect,
+        push,
+        agent_context,
+    } = request;
     let folder = folder.as_deref().map(|folder| absolute("workspace.folder", folder)).transpose()?;
     if *same_path && folder.is_none() {
         let why = "only a folder of the host has a path there: name one with `folder`";
@@ -38,6 +50,10 @@ pub(super) fn understand(request: &WorkspaceRequest, place: &Place) -> Result<Fi
         push: each("workspace.push", push)?,
         path: if *same_path { WorkspacePath::SameAsHost } else { WorkspacePath::Standard },
         shared: read.chain(written).collect::<Result<_, SandboxError>>()?,
+        agent_context: agent_context
+            .iter()
+            .map(|path| absolute("workspace.agent_context", path))
+            .collect::<Result<_, _>>()?,
     })
 }
 

@@ -118,3 +118,34 @@ fn a_grant_has_only_so_many() {
     });
     world.must_be_right();
 }
+
+#[test]
+fn runs_count_among_what_a_grant_has() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
+        let (first, second) = (fleet.seat_run(&a).unwrap(), fleet.seat_run(&a).unwrap());
+        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), "too_many_sandboxes");
+        // Others have places of their own.
+        create_as(&fleet, keyed("5"), None, &owner()).await.unwrap();
+        assert!(fleet.seat_run(&owner()).is_ok());
+        drop(first);
+        let made = create_as(&fleet, keyed("1"), None, &a).await.unwrap();
+        assert!(!create_as(&fleet, keyed("1"), None, &a).await.unwrap().created, "it has this one");
+        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        drop(second);
+        drop(fleet.seat_run(&a).unwrap());
+        // One that is just being made counts.
+        let mut making = Box::pin(create_as(&fleet, keyed("2"), None, &a));
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut making).await.is_err());
+        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        making.await.unwrap();
+        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        fleet.delete(&made.sandbox.name, &a).await.unwrap();
+        assert!(fleet.seat_run(&a).is_ok());
+        fleet.shutdown().await.unwrap();
+        assert!(fleet.seat_run(&a).is_err(), "nothing new is begun at the end");
+    });
+    world.must_be_right();
+}

@@ -1,5 +1,6 @@
 //! The process of one run. It knows nothing of HTTP: a job on standard input, the run's id on standard output.
 
+use crate::job::{self, hold, hung_up, surroundings};
 use belljar_agent::adapter::{self, ModelName};
 use belljar_agent::budget::RunBudget;
 use belljar_agent::log::Watcher;
@@ -8,17 +9,15 @@ use belljar_agent::{input, provider, run as agent};
 use belljar_api::{AgentRun, ApiError};
 use belljar_engine::Engine;
 use belljar_engine::config::{LlmFlags, WebSearch};
-use belljar_fleet::request::{self, Surroundings};
-use belljar_fleet::{Held, Place};
+use belljar_fleet::Place;
+use belljar_fleet::request;
 use belljar_spec::SandboxError;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::io::{self, BufRead, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// A run to make, when everything was allowed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +55,7 @@ impl Job {
         if run.timeout_s == Some(0) {
             return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
         }
-        request::asked(&run.sandbox, &self.surroundings(&self.place())).map(|_| ())
+        request::asked(&run.sandbox, &surroundings(&self.place(), &self.volumes)).map(|_| ())
     }
 
     fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
@@ -64,7 +63,7 @@ impl Job {
         let agent = Agent::Known(adapter::named(agent)?);
         let model: Option<ModelName> = optional("model", &run.model)?;
         let budget = self.budget()?;
-        let mut asked = request::asked(&run.sandbox, &self.surroundings(place))?;
+        let mut asked = request::asked(&run.sandbox, &surroundings(place, &self.volumes))?;
         // It lives as long as the run, and has no key to be found by.
         asked.kept = None;
         let web_search = asked.secrets.web_search.is_some();
@@ -108,29 +107,16 @@ impl Job {
     pub(super) fn place(&self) -> Place {
         Place::new(&self.directory)
     }
-
-    fn surroundings(&self, place: &Place) -> Surroundings {
-        Surroundings {
-            name: "run".into(),
-            key: "run".into(),
-            id: None,
-            persistent: false,
-            place: place.clone(),
-            volumes: self.volumes.clone(),
-        }
-    }
 }
 
 /// Does the job that stands on standard input. Whoever wrote it keeps that open as long as the run is wanted.
 pub fn run() -> Result<u8, SandboxError> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line).map_err(|error| unclear(&error))?;
-    let job: Job = serde_json::from_str(&line).map_err(|error| unclear(&error))?;
+    let job: Job = job::read("`belljar agent run` runs an agent")?;
     let said = done(&job);
     // Also where nobody waits for us any more. What is left of a kill is cleared by the next daemon.
     let _ = belljar_engine::remove_tree(&job.directory);
     if let Err(error) = &said {
-        say(&Said::Error(ApiError::from(error)));
+        let _ = job::say(&Said::Error(ApiError::from(error)), &mut io::stdout());
     }
     Ok(u8::from(said.is_err()))
 }
@@ -142,46 +128,16 @@ fn done(job: &Job) -> Result<(), SandboxError> {
     let place = job.place();
     let _held = hold(&place)?;
     let request = job.request(&place)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| SandboxError::runtime("no_runtime", format!("the run cannot be driven: {error}")))?;
+    let runtime = job::runtime()?;
     let hung_up = hung_up();
     let mut is_told = false;
     let watcher: Watcher<'_> = Box::new(move |line, _| {
         if !std::mem::replace(&mut is_told, true) {
-            say(&Said::Run(line.session_id.clone()));
+            let _ = job::say(&Said::Run(line.session_id.clone()), &mut io::stdout());
         }
     });
     runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()))?;
     Ok(())
-}
-
-/// As long as we live, nobody clears our directory away.
-fn hold(place: &Place) -> Result<Held, SandboxError> {
-    let failed = |why: String| {
-        SandboxError::runtime("run_unheld", format!("{} cannot be used: {why}", place.directory().display()))
-    };
-    let held = place.hold().map_err(|error| failed(error.to_string()))?;
-    held.ok_or_else(|| failed("somebody else does".into()))
-}
-
-/// Told when standard input ends. On a thread of its own, to the end of the process.
-fn hung_up() -> Arc<Notify> {
-    let told = Arc::new(Notify::new());
-    let tell = Arc::clone(&told);
-    std::thread::spawn(move || {
-        let mut rest = [0; 64];
-        while io::stdin().lock().read(&mut rest).is_ok_and(|count| count > 0) {}
-        tell.notify_one();
-    });
-    told
-}
-
-fn say(said: &Said) {
-    let Ok(text) = serde_json::to_string(said) else { return };
-    // Whoever started us may be gone.
-    let _ = writeln!(io::stdout(), "{text}").and_then(|()| io::stdout().flush());
 }
 
 fn optional<T: FromStr>(field: &str, text: &Option<String>) -> Result<Option<T>, SandboxError>
@@ -199,14 +155,4 @@ where
         SandboxError::policy("request_value", format!("`{field}`: {error}"))
             .hint(format!("correct `{field}`"))
     })
-}
-
-fn unclear(error: &dyn Display) -> SandboxError {
-    SandboxError::policy("job_unclear", format!("there is no job on standard input: {error}"))
-        .hint("`belljar agent run` runs an agent; this is for the daemon")
-}
-
-/// Where jobs are, below the daemon's own directory.
-pub(super) fn folder(fleet: &Path) -> PathBuf {
-    fleet.join("runs")
 }

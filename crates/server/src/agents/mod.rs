@@ -16,4 +16,4 @@ mod watched;
 pub(crate) use job::Job;
 pub use job::run as run_job;
 pub(crate) use story::name as event_name;
-pub(crate) use watched::{Watched, clear, new_directory};
+pub(crate) use watched::Watched;

@@ -1,12 +1,12 @@
 //! A run as the daemon sees it: a process, a log that grows, and somebody who listens.
 
-use super::job::{Job, Said, folder};
+use super::job::{Job, Said};
 use super::story;
 use crate::answer::{heard, log};
+use crate::job::{failed, remove_directory};
 use belljar_agent::read::{self, Found, Reader};
 use belljar_api::{RunEvent, RunInfo};
 use belljar_audit::parse_sandbox;
-use belljar_fleet::Place;
 use belljar_spec::SandboxError;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -109,31 +109,8 @@ impl Drop for Process {
         // Its end is what a job waits for.
         drop(self.stdin.take());
         let _ = self.child.wait();
-        remove(&Place::new(&self.directory));
+        remove_directory(&self.directory);
     }
-}
-
-/// A directory for a run that is to be. It is made when the run is.
-pub(crate) fn new_directory(fleet: &Path) -> Result<PathBuf, SandboxError> {
-    Ok(folder(fleet).join(belljar_engine::new_id()?.to_string()))
-}
-
-/// Takes away what runs left that died with a daemon. Those that go on are not touched.
-pub(crate) fn clear(fleet: &Path) {
-    for entry in fs::read_dir(folder(fleet)).into_iter().flatten().flatten() {
-        remove(&Place::new(entry.path()));
-    }
-}
-
-fn remove(place: &Place) {
-    let Ok(Some(_held)) = place.hold() else { return };
-    if let Err(error) = belljar_engine::remove_tree(place.directory()) {
-        log(&format!("{} is left of a run: {error}", place.directory().display()));
-    }
-}
-
-fn failed(what: &str, why: &dyn std::fmt::Display) -> SandboxError {
-    SandboxError::runtime("run_failed", format!("cannot {what}: {why}"))
 }
 
 /// Events that wait for a slow reader. The rest waits in the log.

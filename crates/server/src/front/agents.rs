@@ -4,8 +4,9 @@
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use crate::agents::{Job, Watched, event_name, new_directory};
+use crate::agents::{Job, Watched, event_name};
 use crate::answer::{Answer, Refusal};
+use crate::job::{PROGRAM, new_directory};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
@@ -144,7 +145,5 @@ async fn apart<T: Send + 'static>(
 /// Each is an agent at work, with a sandbox, a model and a bill.
 static RUNS: Semaphore = Semaphore::const_new(16);
 const LATER: u64 = 10;
-/// This very program, whatever has become of its file.
-const PROGRAM: &str = "/proc/self/exe";
 /// How long nothing is said before a sign of life is.
 const QUIET: Duration = Duration::from_secs(15);

@@ -1,6 +1,6 @@
 //! How the daemon is spoken to, for programs: made from the handlers themselves, the keeper's included.
 
-use super::{Front, about, agents, grants, records, sandboxes, sweeping};
+use super::{Front, about, agents, grants, once, records, sandboxes, sweeping};
 use crate::keeper;
 use belljar_api::ErrorBody;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub(super) fn api() -> OpenApiRouter<Arc<Front>> {
         .merge(grants::routes())
         .merge(sweeping::routes())
         .merge(agents::routes())
+        .merge(once::routes())
 }
 
 /// The whole API.

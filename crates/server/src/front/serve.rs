@@ -82,7 +82,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     for (name, error) in fleet.unknown() {
         log(&format!("`{name}` is not understood, and left as it is: {error}"));
     }
-    crate::agents::clear(&settings.directory);
+    crate::job::clear(&settings.directory);
     let front = Arc::new(Front {
         grants: GrantStore::open(&settings.directory)?,
         link,

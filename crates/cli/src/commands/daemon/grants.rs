@@ -93,6 +93,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
         folders: options.folders.iter().map(folder).collect::<Result<_, _>>()?,
         secrets: options.secrets,
         volumes: options.volumes,
+        images: options.images,
         limits: LimitCeilings {
             memory: options.memory,
             cpus: options.cpus,
@@ -100,6 +101,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
             disk: options.disk,
             timeout: options.timeout,
             output: options.output,
+            ready: options.ready_timeout,
         },
         sandboxes: options.sandboxes,
         rate: options.rate,
@@ -134,6 +136,7 @@ fn allows(rules: &GrantRules) -> String {
         ("folders", &rules.folders),
         ("secrets", &rules.secrets),
         ("volumes", &rules.volumes),
+        ("images", &rules.images),
     ] {
         if !list.is_empty() {
             words.push(format!("{what} {}", list.join(" ")));

@@ -6,6 +6,7 @@ use super::shell_rc;
 use super::templates::REPOSITORY;
 use crate::args::{InitArgs, workspace};
 use belljar_engine::config::{self, Standing};
+use belljar_engine::images::build::{DOCKERFILE, TEMPLATE};
 use belljar_spec::SandboxError;
 use serde_json::json;
 use std::fs::{self, OpenOptions};
@@ -15,7 +16,11 @@ use std::path::Path;
 pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
     let repository = Repository::of(&workspace(options.folder)?, None)?;
     repository.judge()?;
-    let made = write_config(&repository.folder)?;
+    let made = write_new(&repository.folder, "config.toml", REPOSITORY)?;
+    let dockerfile = match options.dockerfile {
+        true => Some(write_new(&repository.folder, "Dockerfile", TEMPLATE)?),
+        false => None,
+    };
     let proposal = config::propose(&repository.folder)?;
     // Nobody but us had a hand in what was written just now.
     if made && proposal.standing != Standing::Trusted {
@@ -28,6 +33,7 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
             "folder": repository.text(),
             "key": repository.key(),
             "config": { "file": proposal.file, "made": made, "trusted": trusted },
+            "dockerfile_made": dockerfile,
             "volumes_made": volumes,
         }));
     }
@@ -39,6 +45,13 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
             eprintln!("  hint: look at it, then say `belljar trust`");
         }
     }
+    match dockerfile {
+        Some(true) => {
+            eprintln!("belljar: wrote {DOCKERFILE}, which changes nothing yet: `belljar build` builds it")
+        }
+        Some(false) => eprintln!("belljar: {DOCKERFILE} was there, and stays"),
+        None => {}
+    }
     match volumes.as_slice() {
         [] => eprintln!("belljar: its volumes were there"),
         made => eprintln!("belljar: made its volumes for {}", made.join(" and ")),
@@ -47,10 +60,10 @@ pub(crate) fn init(options: InitArgs) -> Result<u8, SandboxError> {
     Ok(0)
 }
 
-/// Writes the repository's file if there is none; says whether it did.
-fn write_config(folder: &Path) -> Result<bool, SandboxError> {
+/// Writes a file of the repository's folder for belljar if there is none; says whether it did.
+fn write_new(folder: &Path, name: &str, text: &str) -> Result<bool, SandboxError> {
     let place = folder.join(".belljar");
-    let file = place.join("config.toml");
+    let file = place.join(name);
     let failed = |error: std::io::Error| {
         SandboxError::runtime("config_not_written", format!("cannot write `{}`: {error}", file.display()))
             .hint("see to it that you can write in the folder")
@@ -65,7 +78,7 @@ fn write_config(folder: &Path) -> Result<bool, SandboxError> {
         return Err(failed(std::io::Error::other("`.belljar` is no folder")));
     }
     match OpenOptions::new().write(true).create_new(true).open(&file) {
-        Ok(mut new) => new.write_all(REPOSITORY.as_bytes()).map(|()| true).map_err(failed),
+        Ok(mut new) => new.write_all(text.as_bytes()).map(|()| true).map_err(failed),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(failed(error)),
     }

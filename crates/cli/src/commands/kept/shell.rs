@@ -50,7 +50,7 @@ pub(super) async fn open(held: &Held) -> Result<u8, SandboxError> {
     }
     let command = StartCommand {
         // Commands from a pipe need no prompt.
-        argv: if size.is_some() { shell_rc::interactive() } else { vec![belljar_engine::shell().into()] },
+        argv: if size.is_some() { shell_rc::interactive() } else { shell_rc::piped() },
         cwd: standing(held.below.as_deref()),
         timeout_s: Some(NO_LIMIT),
         ..StartCommand::default()

@@ -38,15 +38,16 @@ pub(super) fn variables() -> [(&'static str, String); 8] {
     ]
 }
 
-/// A shell at a terminal.
+/// A shell at a terminal. Which one there is, the sandbox's environment says.
 pub(super) fn interactive() -> Vec<String> {
-    let shell = belljar_engine::shell();
-    let mut argv = vec![shell.to_string()];
-    if shell.ends_with("/bash") {
-        argv.extend(["--rcfile".into(), format!("{CONFIG}/shell/rc")]);
-    }
-    argv.push("-i".into());
-    argv
+    let bash = format!("exec \"$SHELL\" --rcfile {CONFIG}/shell/rc -i");
+    let choice = format!("case $SHELL in */bash) {bash} ;; *) exec \"${{SHELL:-/bin/sh}}\" -i ;; esac");
+    ["/bin/sh".into(), "-c".into(), choice].to_vec()
+}
+
+/// A shell that reads commands from a pipe.
+pub(super) fn piped() -> Vec<String> {
+    ["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""].map(String::from).to_vec()
 }
 
 const RC: &str = r#"# Written by belljar; what is changed here does not stay. Your own words belong in rc.local beside it.

@@ -10,7 +10,7 @@ use super::registry::Registry;
 use crate::keeper::Kept;
 use crate::keeper::kept::GONE;
 use belljar_api::{ApiError, CommandResult, StreamName};
-use belljar_engine::{ExecOutput, Input, Inputs, Output, Running, Sandbox};
+use belljar_engine::{DEAF, ExecOutput, Input, Inputs, Output, Running, Sandbox, deaf};
 use belljar_spec::{Limit, LimitHit, Origin, SandboxError};
 use std::future::pending;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, wo
     let result = match follow(&command, registry, &kept.sandbox, start, words).await {
         Ok(result) => result,
         Err(error) => {
-            if error.code == GONE {
+            if error.code == GONE || error.code == DEAF {
                 kept.doubt();
             }
             broken(&command, &error, registry.is_closing())
@@ -65,6 +65,7 @@ async fn follow(
             () = &mut alone, if last_word.is_none() => { aborted = true; None }
             () = sleep_until(last_word.unwrap_or(deadline)) => {
                 if last_word.is_some() {
+                    sandbox.kill_deaf();
                     return Err(deaf());
                 }
                 timed_out = true;
@@ -183,11 +184,6 @@ fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResu
 fn stopped() -> SandboxError {
     SandboxError::unavailable("sandbox_stopped", "the sandbox was stopped, and all its commands with it")
         .hint("`belljar start` starts it again")
-}
-
-fn deaf() -> SandboxError {
-    SandboxError::runtime("guest_deaf", "the sandbox did not end a command that it was told to end")
-        .hint("delete the sandbox: that always works")
 }
 
 /// Longer than anybody waits, and still a time that can be added to another.

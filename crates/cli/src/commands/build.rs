@@ -1,0 +1,190 @@
+//! `belljar build-base` and `belljar build`: images that Docker makes, for sandboxes behind its wall.
+
+mod screen;
+
+use super::print;
+use crate::args::{BuildArgs, BuildBaseArgs, workspace};
+use crate::failure::UNSUCCESSFUL;
+use belljar_engine::images::build::{
+    Authorities, BASE, BaseRequest, Built, DOCKERFILE, Daemon, Ended, Event, Failed, Planned,
+    RepositoryRequest, is_here,
+};
+use belljar_engine::layer::quote::visible;
+use belljar_spec::{ImageName, SandboxError};
+use screen::Screen;
+use serde_json::{Value, json};
+
+pub(crate) fn build_base(options: BuildBaseArgs) -> Result<u8, SandboxError> {
+    let BuildBaseArgs { tag, base, pull_from, pull, versions, how } = options;
+    let request = BaseRequest {
+        image: base_image(&tag)?,
+        from: base,
+        pull_from,
+        npm_registry: versions.npm_registry,
+        claude_code: versions.claude_code_version,
+        codex: versions.codex_version,
+        opencode: versions.opencode_version,
+        ast_grep: versions.ast_grep_version,
+        git_delta: versions.git_delta_version,
+        git_delta_from: versions.git_delta_from,
+        authorities: versions.ca.as_deref().map(Authorities::read).transpose()?,
+        how: how.how(pull),
+    };
+    // Nobody is asked for versions if nobody can build.
+    let daemon = Daemon::connect()?;
+    let mut screen = Screen::new(how.json);
+    screen.say("looking up versions");
+    let plan = request.settle()?;
+    screen.say(&format!("{} from {}: {}", plan.image, plan.from, plan.shown_versions()));
+    let mut heard = Heard::default();
+    let ended = plan.build(&daemon, &mut |event| heard.note(&mut screen, event))?;
+    screen.clear();
+    let about = json!({ "from": plan.from.to_string(), "versions": plan.versions });
+    report(&plan.image, &ended, heard.warnings, about, how.json)
+}
+
+pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
+    let BuildArgs { folder, base_tag, how } = options;
+    let asked = workspace(folder)?;
+    let folder = asked.canonicalize().map_err(|error| {
+        let message = format!("cannot enter `{}`: {error}", visible(asked.as_os_str().as_encoded_bytes()));
+        SandboxError::policy("workspace_missing", message).hint("name a folder that exists")
+    })?;
+    let base = base_image(&base_tag)?;
+    let request = RepositoryRequest { folder, base: base.clone(), how: how.how(false) };
+    let plan = match request.plan()? {
+        Planned::Base(base) => return fall_back(&base, how.json),
+        Planned::Own(plan) => plan,
+    };
+    let daemon = Daemon::connect()?;
+    let mut screen = Screen::new(how.json);
+    screen.say(&format!("{} from {DOCKERFILE}, on {base}", plan.image));
+    let mut heard = Heard::default();
+    let ended = plan.build(&daemon, &mut |event| heard.note(&mut screen, event))?;
+    screen.clear();
+    if let Ended::Built(_) = &ended {
+        heard.warnings.extend(plan.unheeded(&daemon)?);
+    }
+    report(&plan.image, &ended, heard.warnings, json!({ "base": base.to_string() }), how.json)
+}
+
+/// Without a Dockerfile there is nothing to build.
+fn fall_back(base: &ImageName, as_json: bool) -> Result<u8, SandboxError> {
+    // Which image it is does not depend on a daemon that answers.
+    let here = Daemon::connect().and_then(|daemon| is_here(&daemon, base)).ok();
+    if as_json {
+        let report =
+            json!({ "outcome": "base", "image": base.to_string(), "here": here, "use": usage(base) });
+        return print(format!("{report:#}\n").as_bytes());
+    }
+    eprintln!("belljar: there is no {DOCKERFILE}, so the base image is used as it is: {base}");
+    match here {
+        Some(false) => eprintln!(
+            "  hint: it is not made yet: `belljar build-base --tag {}`",
+            base.tag().unwrap_or("latest")
+        ),
+        Some(true) | None => eprintln!("  hint: `belljar init --dockerfile` writes one to begin with"),
+    }
+    print(format!("{base}\n").as_bytes())
+}
+
+fn report(
+    image: &ImageName,
+    ended: &Ended,
+    warnings: Vec<String>,
+    about: Value,
+    as_json: bool,
+) -> Result<u8, SandboxError> {
+    if as_json {
+        let mut report = match ended {
+            Ended::Built(Built { id, steps, cached }) => {
+                json!({ "outcome": "built", "id": id, "steps": steps, "cached": cached, "use": usage(image) })
+            }
+            Ended::Failed(Failed { number, of, instruction, why, output }) => json!({
+                "outcome": "failed",
+                "failed": { "step": number, "of": of, "instruction": instruction, "why": why, "output": output },
+            }),
+        };
+        report["image"] = json!(image.to_string());
+        report["warnings"] = json!(warnings);
+        if let (Some(report), Value::Object(about)) = (report.as_object_mut(), about) {
+            report.extend(about);
+        }
+        print(format!("{report:#}\n").as_bytes())?;
+        return Ok(match ended {
+            Ended::Built(_) => 0,
+            Ended::Failed(_) => UNSUCCESSFUL,
+        });
+    }
+    for warning in &warnings {
+        eprintln!("belljar: {}", visible(warning.as_bytes()));
+    }
+    match ended {
+        Ended::Built(Built { steps, cached, .. }) => {
+            eprintln!("belljar: {image} is ready: {steps} steps, {cached} of them done before");
+            eprintln!("  once:   belljar run --backend docker --image {image} -- COMMAND");
+            eprintln!(
+                "  always: backend = \"docker\" and rootfs = \"oci:{image}\" in a profile of belljar.toml"
+            );
+            print(format!("{image}\n").as_bytes())
+        }
+        Ended::Failed(failed) => {
+            explain(failed);
+            Ok(UNSUCCESSFUL)
+        }
+    }
+}
+
+/// What a person needs to mend it: what the step wrote, which one it was, and why Docker gave up.
+fn explain(Failed { number, of, instruction, why, output }: &Failed) {
+    for line in output.lines() {
+        eprintln!("  {}", visible(line.as_bytes()));
+    }
+    let why = visible(why.as_bytes());
+    match number {
+        0 => eprintln!("belljar: nothing was built: {why}"),
+        _ => {
+            eprintln!(
+                "belljar: step {number} of {of} failed, and there is no image: {}",
+                screen::short(instruction)
+            );
+            match why.rsplit_once(" returned a non-zero code: ") {
+                // The rest is the whole script once more.
+                Some((_, code)) => eprintln!("  it ended with code {code}"),
+                None => eprintln!("  {why}"),
+            }
+        }
+    }
+    if why.contains("BuildKit") {
+        eprintln!(
+            "  hint: write it without: belljar asks for Docker's own first builder, which every daemon has"
+        );
+    }
+}
+
+/// What is of interest when all is over.
+#[derive(Default)]
+struct Heard {
+    warnings: Vec<String>,
+}
+
+impl Heard {
+    fn note(&mut self, screen: &mut Screen, event: Event) {
+        match event {
+            Event::Warning { text } => self.warnings.push(text),
+            event => screen.show(&event),
+        }
+    }
+}
+
+/// How to use an image, in belljar's words.
+fn usage(image: &ImageName) -> Value {
+    json!({
+        "run": format!("belljar run --backend docker --image {image} -- COMMAND"),
+        "config": format!("backend = \"docker\"\nrootfs = \"oci:{image}\""),
+    })
+}
+
+fn base_image(tag: &str) -> Result<ImageName, SandboxError> {
+    format!("{BASE}:{tag}").parse().map_err(|error| SandboxError::policy("image_name", format!("{error}")))
+}

@@ -1,0 +1,92 @@
+//! `belljar images`: the images of this user.
+
+mod list;
+mod progress;
+
+use super::print;
+use super::table::size;
+use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
+use belljar_engine::config::pull_options;
+use belljar_engine::images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
+use belljar_spec::SandboxError;
+use progress::Bar;
+use serde_json::json;
+
+pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
+    match options.command {
+        None => list::list(&store()?, options.json),
+        Some(ImagesCommand::Pull(options)) => pull(&options),
+        Some(ImagesCommand::Import(options)) => import(&options),
+        Some(ImagesCommand::Rm(options)) => rm(&options),
+        Some(ImagesCommand::Gc(options)) => gc(&options),
+    }
+}
+
+fn pull(options: &ImagesPullArgs) -> Result<u8, SandboxError> {
+    let how = PullOptions { policy: PullPolicy::Always, ..pull_options()? };
+    let bar = Bar::new();
+    let image = store()?.ensure(&options.name, &how, &bar)?;
+    bar.end();
+    had(&image, options.json)
+}
+
+fn import(options: &ImagesImportArgs) -> Result<u8, SandboxError> {
+    let bar = Bar::new();
+    let image = store()?.import(&options.file, &options.name, &Limits::default(), &bar)?;
+    bar.end();
+    had(&image, options.json)
+}
+
+fn had(image: &Image, as_json: bool) -> Result<u8, SandboxError> {
+    if as_json {
+        let text = json!({ "name": image.name.to_string(), "digest": image.digest, "lowers": image.lowers });
+        return print(format!("{text}\n").as_bytes());
+    }
+    print(format!("{}@{}\n", without_digest(image), image.digest).as_bytes())
+}
+
+fn without_digest(image: &Image) -> String {
+    let name = image.name.to_string();
+    name.split('@').next().unwrap_or_default().to_string()
+}
+
+fn rm(options: &ImagesRmArgs) -> Result<u8, SandboxError> {
+    let store = store()?;
+    for name in &options.names {
+        if !store.remove(name)? {
+            let message = format!("the image `{name}` is not here");
+            return Err(
+                SandboxError::unavailable("image_missing", message).hint("`belljar images` says which are")
+            );
+        }
+    }
+    Ok(0)
+}
+
+fn gc(options: &ImagesGcArgs) -> Result<u8, SandboxError> {
+    let how = GcOptions { dry_run: options.dry_run, unused_for: options.unused };
+    let collected = store()?.gc(&how)?;
+    if options.json {
+        let text = serde_json::to_string_pretty(&collected).expect("plain data can be written as JSON");
+        return print(format!("{text}\n").as_bytes());
+    }
+    let verb = if options.dry_run { "would remove" } else { "removed" };
+    for name in &collected.images {
+        eprintln!("belljar: {verb} the image {name}");
+    }
+    eprintln!(
+        "belljar: {verb} {} layers with {}, and {} remains of what was broken off",
+        collected.layers.len(),
+        size(collected.bytes),
+        collected.remains
+    );
+    Ok(0)
+}
+
+fn store() -> Result<Store, SandboxError> {
+    let state = belljar_audit::state_directory().map_err(|error| {
+        SandboxError::unavailable("no_state", format!("there is no place for images: {error}"))
+            .hint("set HOME, or XDG_STATE_HOME")
+    })?;
+    Ok(Store::open(&state.join("images"))?)
+}

@@ -1,0 +1,232 @@
+//! Makes the golden root: fetched, verified, unpacked, and furnished with packages inside a sandbox that reaches the mirror and
+//! nothing else.
+
+use super::place::{Build, Place};
+use super::release::Release;
+use super::{BuildOptions, Tier, Told};
+use belljar_backend::{RootTree, new_id};
+use belljar_images::{Downloader, Limits, unpack};
+use belljar_spec::egress::EgressPolicy;
+use belljar_spec::egress::HostName;
+use belljar_spec::{Admin, BackendChoice, BackendName, Command, LimitsSpec, Root, SandboxError, SandboxSpec};
+use belljar_sys::rustix::system::uname;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// Makes one, whole, at a place that nobody looks at yet. Whoever calls holds the lock.
+pub(super) fn build(
+    place: &Place,
+    options: &BuildOptions,
+    told: &dyn Fn(Told<'_>),
+) -> Result<Build, SandboxError> {
+    let machine = uname();
+    let release = Release::choose(
+        machine.machine().to_str().unwrap_or_default(),
+        options.release.as_deref(),
+        options.digest.as_ref(),
+    )?;
+    let mirror = Mirror::understand(options)?;
+    let archive = fetch(place, &release, &mirror, told)?;
+    let unfinished = place.unfinished(new_id()?)?;
+    told(Told::Unpacking);
+    let base = unfinished.base();
+    make(&base)?;
+    let size = fs::metadata(&archive).map_err(failed(&archive))?.len();
+    let file = File::open(&archive).map_err(failed(&archive))?;
+    unpack(file, size, &base, &Limits::default()).map_err(|error| {
+        SandboxError::policy("golden_archive", format!("the archive {} is refused: {error}", release.file()))
+    })?;
+    repositories(&base, &release, &mirror)?;
+    for directory in ["upper", "work"] {
+        make(&unfinished.changes().join(directory))?;
+    }
+    install(place, &unfinished, options, &mirror, told)?;
+    told(Told::Checking);
+    check(place, &unfinished, options.tier)?;
+    let build = unfinished.finish(&release.version, options.tier)?;
+    let _ = fs::remove_file(&archive);
+    Ok(build)
+}
+
+/// Where everything comes from.
+struct Mirror {
+    /// Without a slash at the end.
+    url: String,
+    /// What a sandbox may reach: this and nothing else.
+    policy: EgressPolicy,
+    downloader: Downloader,
+}
+
+impl Mirror {
+    fn understand(options: &BuildOptions) -> Result<Mirror, SandboxError> {
+        let url = options.mirror.trim_end_matches('/').to_string();
+        let unusable = |why: String| {
+            SandboxError::policy("golden_mirror", format!("`{url}` cannot be a mirror: {why}"))
+                .hint("it is like `https://dl-cdn.alpinelinux.org/alpine`")
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| unusable("it is no address".into()))?;
+        let usual = match scheme {
+            "https" => 443,
+            "http" => 80,
+            _ => return Err(unusable("it has neither http nor https".into())),
+        };
+        let server = rest.split('/').next().unwrap_or_default();
+        if rest.contains(['@', '?', '#', '\n', ' ']) {
+            return Err(unusable("it has more than a server and a path".into()));
+        }
+        let (host, port) = match server.rsplit_once(':') {
+            Some((host, port)) => {
+                (host, port.parse::<u16>().map_err(|_| unusable("its port is none".into()))?)
+            }
+            None => (server, usual),
+        };
+        // A sandbox dials names.
+        let name: HostName =
+            host.parse().map_err(|_| unusable(format!("`{host}` is not the name of a server")))?;
+        let mut policy = EgressPolicy { allow: Vec::new(), deny: Vec::new(), ..options.network.clone() };
+        policy.mode = belljar_spec::egress::Mode::Strict;
+        let protocol = if scheme == "https" { "tls" } else { "http" };
+        let rule = format!("={name}:{port}/{protocol}");
+        policy.allow = vec![rule.parse().map_err(|error| unusable(format!("{error}")))?];
+        let addresses = if policy.resolvers.is_empty() {
+            Vec::new()
+        } else {
+            let found = crate::resolve(&policy, &name).map_err(|error| {
+                SandboxError::unavailable(
+                    "golden_mirror",
+                    format!("the name `{name}` leads nowhere: {error}"),
+                )
+            })?;
+            found.into_iter().map(|address| SocketAddr::new(address, port)).collect()
+        };
+        let downloader = Downloader::new(&url, &addresses)?;
+        Ok(Mirror { url, policy, downloader })
+    }
+}
+
+/// The archive, which has the digest that is known of it.
+fn fetch(
+    place: &Place,
+    release: &Release,
+    mirror: &Mirror,
+    told: &dyn Fn(Told<'_>),
+) -> Result<std::path::PathBuf, SandboxError> {
+    let directory = format!("{}/{}", mirror.url, release.directory());
+    let listing = mirror.downloader.document(&format!("{directory}/latest-releases.yaml"), LISTING)?;
+    if let Some(newer) = release.compare(&String::from_utf8_lossy(&listing))? {
+        told(Told::Other(&newer));
+    }
+    let archive = place.download(&release.file())?;
+    mirror.downloader.file(
+        &format!("{directory}/{}", release.file()),
+        &release.digest,
+        ARCHIVE,
+        &archive,
+        &|have, of| told(Told::Fetched(have, of)),
+    )?;
+    Ok(archive)
+}
+
+/// Where packages come from: the same mirror. Their signatures are checked by apk, with the keys of the archive.
+fn repositories(base: &Path, release: &Release, mirror: &Mirror) -> Result<(), SandboxError> {
+    let directory = base.join("etc/apk");
+    fs::create_dir_all(&directory).map_err(failed(&directory))?;
+    let file = directory.join("repositories");
+    let branch = release.branch();
+    let lines = ["main", "community"].map(|part| format!("{}/{branch}/{part}\n", mirror.url));
+    let _ = fs::remove_file(&file);
+    fs::write(&file, lines.concat()).map_err(failed(&file))
+}
+
+fn install(
+    place: &Place,
+    build: &Build,
+    options: &BuildOptions,
+    mirror: &Mirror,
+    told: &dyn Fn(Told<'_>),
+) -> Result<(), SandboxError> {
+    let packages = options.tier.packages();
+    told(Told::Installing(&packages));
+    let words = ["apk", "add", "--no-cache", "--no-progress"].into_iter().chain(packages.iter().copied());
+    let tree = RootTree { lowers: vec![build.base()], kept: Some(build.changes()), ..RootTree::default() };
+    run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).map(drop).map_err(|error| {
+        SandboxError::runtime("golden_packages", format!("the packages could not be installed: {error}"))
+            .hint("does the mirror have them? `belljar golden build --tier base` makes a root without")
+    })
+}
+
+/// What is there must also run.
+fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
+    for words in tier.checks() {
+        let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
+        run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).map_err(|error| {
+            let message = format!("the new root does not work: `{}`: {error}", words.join(" "));
+            SandboxError::runtime("golden_not_ready", message)
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs a command in a sandbox whose root is this, and gives what it wrote.
+fn run<'w>(
+    place: &Place,
+    tree: RootTree,
+    admin: Admin,
+    policy: Option<&EgressPolicy>,
+    words: impl Iterator<Item = &'w str>,
+    most: Duration,
+) -> Result<Vec<u8>, SandboxError> {
+    let spec = SandboxSpec {
+        backend: BackendChoice::Named(BackendName::Native),
+        root: Root::Golden,
+        admin,
+        egress: policy.cloned(),
+        limits: LimitsSpec { wall_time: Some(most), ..LimitsSpec::default() },
+        ..SandboxSpec::default()
+    };
+    let command =
+        Command::new(words).map_err(|error| SandboxError::runtime("golden_build", error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| SandboxError::runtime("golden_build", error.to_string()))?;
+    let sandbox = place.engine().with_root(tree).create_blocking(&spec)?;
+    let result = runtime.block_on(async {
+        let result = sandbox.exec(&command).await;
+        sandbox.dispose().await;
+        result
+    })?;
+    match result.exit_code {
+        Some(0) => Ok(result.stdout),
+        code => {
+            let said = String::from_utf8_lossy(&result.stderr).into_owned()
+                + &String::from_utf8_lossy(&result.stdout);
+            let last: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+            let last = last[last.len().saturating_sub(3)..].join("; ");
+            let how = match (code, result.timed_out) {
+                (_, true) => format!("it took longer than {} s", most.as_secs()),
+                (Some(code), _) => format!("it ended with {code}"),
+                (None, _) => "it was killed".into(),
+            };
+            Err(SandboxError::runtime("golden_build", format!("{how}: {last}")))
+        }
+    }
+}
+
+fn make(directory: &Path) -> Result<(), SandboxError> {
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    // What everybody inside sees as `/`.
+    fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .map_err(failed(directory))
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> SandboxError {
+    super::place::failed(path)
+}
+
+/// A listing has a few kilobytes.
+const LISTING: u64 = 256 << 10;
+/// An archive has a few megabytes.
+const ARCHIVE: u64 = 256 << 20;
+const INSTALLING: Duration = Duration::from_secs(15 * 60);
+const CHECKING: Duration = Duration::from_secs(60);

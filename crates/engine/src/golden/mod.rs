@@ -1,0 +1,251 @@
+//! The golden root: an Alpine system that belljar keeps, built once and shared by all sandboxes that want it. Each of them has a
+//! layer of its own over it, so that a copy costs nothing.
+
+mod build;
+mod place;
+mod release;
+
+use crate::config::{self, EgressFlags, GoldenSettings};
+use belljar_images::Digest;
+use belljar_spec::SandboxError;
+use belljar_spec::egress::EgressPolicy;
+use place::{Build, Place};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The release that is taken where none is named.
+pub use release::VERSION as GOLDEN_RELEASE;
+
+/// The golden root of a state directory.
+pub struct Golden {
+    place: Place,
+}
+
+/// How it is built.
+#[derive(Debug, Clone)]
+pub struct BuildOptions {
+    /// Where everything comes from.
+    pub mirror: String,
+    /// Another release than the one that belljar comes with: `3.24.1`.
+    pub release: Option<String>,
+    /// The digest of its archive, learned elsewhere than from the mirror.
+    pub digest: Option<Digest>,
+    pub tier: Tier,
+    /// Who is asked for names, and which private ranges may be dialled. What it allows is not asked: the mirror, and nothing else.
+    pub network: EgressPolicy,
+}
+
+impl Default for BuildOptions {
+    fn default() -> BuildOptions {
+        BuildOptions {
+            mirror: MIRROR.into(),
+            release: None,
+            digest: None,
+            tier: Tier::default(),
+            network: EgressPolicy::strict(),
+        }
+    }
+}
+
+impl BuildOptions {
+    /// As this machine's files and the variable BELLJAR_GOLDEN_MIRROR say.
+    pub fn configured() -> Result<BuildOptions, SandboxError> {
+        let GoldenSettings { mirror, release, digest, tier } = config::golden()?;
+        let said = std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty());
+        let usual = BuildOptions::default();
+        let policy = config::load(None, EgressFlags::default())?.policy;
+        Ok(BuildOptions {
+            mirror: said.or(mirror).unwrap_or(usual.mirror),
+            release,
+            digest,
+            tier: tier.unwrap_or(usual.tier),
+            network: policy.unwrap_or(usual.network),
+        })
+    }
+}
+
+/// How much is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Alpine as it comes.
+    Base,
+    /// A shell, Python, git and what fetches and unpacks.
+    Small,
+    /// Node.js and the usual tools too.
+    #[default]
+    Full,
+}
+
+impl Tier {
+    /// As people write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tier::Base => "base",
+            Tier::Small => "small",
+            Tier::Full => "full",
+        }
+    }
+
+    /// What it takes beside Alpine as it comes.
+    pub fn packages(self) -> Vec<&'static str> {
+        match self {
+            Tier::Base => ALWAYS.to_vec(),
+            Tier::Small => [&ALWAYS[..], &SMALL].concat(),
+            Tier::Full => [&ALWAYS[..], &SMALL, &FULL].concat(),
+        }
+    }
+
+    /// Commands that must run in it.
+    fn checks(self) -> Vec<Vec<&'static str>> {
+        let mut checks = vec![vec!["/bin/sh", "-c", "test -e /etc/alpine-release"]];
+        if self >= Tier::Small {
+            checks.extend([
+                vec!["bash", "--version"],
+                vec!["python3", "--version"],
+                vec!["git", "--version"],
+            ]);
+        }
+        if self >= Tier::Full {
+            checks.push(vec!["node", "--version"]);
+        }
+        checks
+    }
+}
+
+impl FromStr for Tier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tier, String> {
+        let all = [Tier::Base, Tier::Small, Tier::Full];
+        let found = all.into_iter().find(|tier| tier.as_str() == text);
+        found.ok_or_else(|| format!("there is no tier `{text}`: use one of base, small, full"))
+    }
+}
+
+/// What is told while one is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told<'t> {
+    /// Somebody else builds one: we wait.
+    Waiting,
+    /// The mirror has another release.
+    Other(&'t str),
+    /// So much of the archive is here.
+    Fetched(u64, Option<u64>),
+    Unpacking,
+    Installing(&'t [&'static str]),
+    /// Whether it works is tried.
+    Checking,
+}
+
+/// One that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GoldenStatus {
+    pub build: String,
+    pub release: String,
+    pub tier: Tier,
+}
+
+/// One that somebody uses: as long as it is held, it stays.
+pub(crate) struct Held {
+    pub(crate) lowers: Vec<PathBuf>,
+    pub(crate) _lease: File,
+}
+
+impl Golden {
+    /// Of this state directory.
+    pub fn new(state: &Path) -> Result<Golden, SandboxError> {
+        Ok(Golden { place: Place::new(state)? })
+    }
+
+    /// What is there.
+    pub fn status(&self) -> Option<GoldenStatus> {
+        self.place.current().and_then(|build| status(&build))
+    }
+
+    /// Builds one if there is none, or if it is to be a new one. Sandboxes that live keep theirs.
+    pub fn build(
+        &self,
+        options: &BuildOptions,
+        anew: bool,
+        told: &(dyn Fn(Told<'_>) + Sync),
+    ) -> Result<GoldenStatus, SandboxError> {
+        let gone =
+            || SandboxError::runtime("golden_gone", "the golden root was removed just now").hint("try again");
+        if !anew && let Some(status) = self.status() {
+            return Ok(status);
+        }
+        let before = self.status();
+        let _lock = self.place.lock(&|| told(Told::Waiting))?;
+        // Somebody else may have been faster: then theirs is new enough.
+        let present = self.status();
+        if let Some(status) = present.filter(|status| !anew || Some(status) != before.as_ref()) {
+            return Ok(status);
+        }
+        // What was cut short goes first: the disk may be full of it.
+        self.place.sweep();
+        // On a thread of its own, since whoever asks may be in a runtime already.
+        let work = || build::build(&self.place, options, told);
+        let outcome = std::thread::scope(|scope| scope.spawn(work).join());
+        let build = outcome.unwrap_or_else(|_| {
+            Err(SandboxError::runtime("golden_build", "the build of the golden root was interrupted"))
+        })?;
+        self.place.switch(&build)?;
+        self.place.sweep();
+        status(&build).ok_or_else(gone)
+    }
+
+    /// Removes it. Those that sandboxes use stay until they are gone; says how many.
+    pub fn remove(&self) -> Result<usize, SandboxError> {
+        let _lock = self.place.lock(&|| {})?;
+        self.place.forget()?;
+        Ok(self.place.sweep())
+    }
+
+    /// The one for a sandbox, built if there is none. Where the sandbox keeps what it changes, it gets the same one in all its
+    /// lives.
+    pub(crate) fn hold(
+        &self,
+        keeper: Option<&Path>,
+        options: &BuildOptions,
+        told: &(dyn Fn(Told<'_>) + Sync),
+    ) -> Result<Held, SandboxError> {
+        let pinned = keeper.map(|keeper| self.place.pinned(keeper)).transpose()?.flatten();
+        for _ in 0..TRIES {
+            let build = match pinned.clone().or_else(|| self.place.current()) {
+                Some(build) => build,
+                None => {
+                    self.build(options, false, told)?;
+                    continue;
+                }
+            };
+            let lease = build.lease();
+            // It may have been removed before we had it.
+            if let (Ok(lease), Some(_)) = (lease, build.about()) {
+                if let Some(keeper) = keeper {
+                    self.place.pin(&build, keeper)?;
+                }
+                return Ok(Held { lowers: build.lowers(), _lease: lease });
+            }
+        }
+        Err(SandboxError::runtime("golden_gone", "the golden root was removed again and again")
+            .hint("try again"))
+    }
+}
+
+fn status(build: &Build) -> Option<GoldenStatus> {
+    let about = build.about()?;
+    Some(GoldenStatus { build: build.name(), release: about.release, tier: about.tier })
+}
+
+/// Says where to fetch from, for one run.
+const MIRROR_VARIABLE: &str = "BELLJAR_GOLDEN_MIRROR";
+/// Alpine's own.
+pub const MIRROR: &str = "https://dl-cdn.alpinelinux.org/alpine";
+/// What programs need to trust servers.
+const ALWAYS: [&str; 1] = ["ca-certificates"];
+const SMALL: [&str; 8] = ["bash", "python3", "py3-pip", "git", "curl", "wget", "tar", "unzip"];
+const FULL: [&str; 8] = ["jq", "findutils", "grep", "sed", "gawk", "coreutils", "nodejs", "npm"];
+const TRIES: u32 = 8;

@@ -1,0 +1,257 @@
+//! Where golden roots are:
+//!
+//! ```text
+//! golden/lock                 alone while one is built or removed
+//! golden/current              the name of the one that new sandboxes get
+//! golden/downloads/           what is being fetched
+//! golden/builds/<name>/       base/ (the archive), changes/upper/ (packages), build.json, lock (shared while somebody uses it)
+//! golden/builds/.new-<name>/  one that is being made
+//! ```
+
+use super::Tier;
+use crate::Engine;
+use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::rustix::fs::syncfs;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// All of it.
+pub(super) struct Place {
+    directory: PathBuf,
+    /// Where everything is kept.
+    state: PathBuf,
+    /// Where stopped sandboxes keep what they changed of a root.
+    sandboxes: PathBuf,
+}
+
+/// One root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Build {
+    directory: PathBuf,
+}
+
+/// What is written down of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct About {
+    pub(super) release: String,
+    pub(super) tier: Tier,
+}
+
+impl Place {
+    pub(super) fn new(state: &Path) -> Result<Place, SandboxError> {
+        let directory = state.join("golden");
+        for place in ["", "builds", "downloads"] {
+            let path = directory.join(place);
+            DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed(&path))?;
+        }
+        Ok(Place { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
+    }
+
+    /// Waits until nobody else builds; `told` hears of it if somebody does.
+    pub(super) fn lock(&self, told: &dyn Fn()) -> Result<File, SandboxError> {
+        let path = self.directory.join("lock");
+        let lock = opened(&path).map_err(failed(&path))?;
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) => told(),
+            Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
+        }
+        lock.lock().map_err(failed(&path))?;
+        Ok(lock)
+    }
+
+    /// What makes sandboxes to build in.
+    pub(super) fn engine(&self) -> Engine {
+        Engine::new().with_state(&self.state).with_records(self.state.join("audit"))
+    }
+
+    /// The one that new sandboxes get.
+    pub(super) fn current(&self) -> Option<Build> {
+        let name = fs::read_to_string(self.directory.join("current")).ok()?;
+        self.named(name.trim())
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<Build> {
+        let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let build = is_name.then(|| Build { directory: self.builds().join(name) })?;
+        build.about().map(|_| build)
+    }
+
+    pub(super) fn unfinished(&self, name: SandboxId) -> Result<Build, SandboxError> {
+        let directory = self.builds().join(format!("{NEW}{name}"));
+        DirBuilder::new().mode(0o700).create(&directory).map_err(failed(&directory))?;
+        Ok(Build { directory })
+    }
+
+    pub(super) fn download(&self, file: &str) -> Result<PathBuf, SandboxError> {
+        Ok(self.directory.join("downloads").join(file))
+    }
+
+    /// From now on new sandboxes get this one.
+    pub(super) fn switch(&self, build: &Build) -> Result<(), SandboxError> {
+        let (new, current) = (self.directory.join("current.new"), self.directory.join("current"));
+        let mut file = File::create(&new).map_err(failed(&new))?;
+        file.write_all(build.name().as_bytes()).and_then(|()| file.sync_all()).map_err(failed(&new))?;
+        fs::rename(&new, &current).map_err(failed(&current))
+    }
+
+    /// New sandboxes get none.
+    pub(super) fn forget(&self) -> Result<(), SandboxError> {
+        let current = self.directory.join("current");
+        match fs::remove_file(&current) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&current)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what nobody has: builds that were cut short, and those that are neither current, nor in use, nor below the changes of
+    /// a sandbox that is stopped. Says how many are left beside the current one.
+    pub(super) fn sweep(&self) -> usize {
+        let current = self.current().map(|build| build.name());
+        let mut left = 0;
+        for entry in fs::read_dir(self.builds()).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if Some(&name) == current.as_ref() {
+                continue;
+            }
+            let gone = match name.starts_with(NEW) {
+                true => Some(entry.path()),
+                false => self.set_aside(&entry.path(), &name),
+            };
+            match gone {
+                Some(gone) => drop(belljar_workspace::remove::remove(&gone)),
+                None => left += 1,
+            }
+        }
+        left
+    }
+
+    /// Takes a build's name away, if nobody has it, and says where it is now. Whoever wants a lease meanwhile waits, and then finds
+    /// that it is gone.
+    fn set_aside(&self, build: &Path, name: &str) -> Option<PathBuf> {
+        let lock = opened(&build.join("lock")).ok()?;
+        lock.try_lock().ok()?;
+        if self.is_pinned(name) {
+            return None;
+        }
+        let aside = build.with_file_name(format!("{NEW}gone-{name}"));
+        fs::rename(build, &aside).ok()?;
+        Some(aside)
+    }
+
+    /// Keeps a build for as long as a sandbox's changes are there.
+    pub(super) fn pin(&self, build: &Build, keeper: &Path) -> Result<(), SandboxError> {
+        let file = keeper.join(PIN);
+        fs::write(&file, build.name()).map_err(failed(&file))
+    }
+
+    /// What lies below a sandbox's changes.
+    pub(super) fn pinned(&self, keeper: &Path) -> Result<Option<Build>, SandboxError> {
+        let Ok(name) = fs::read_to_string(keeper.join(PIN)) else { return Ok(None) };
+        match self.named(name.trim()) {
+            Some(build) => Ok(Some(build)),
+            None => {
+                let message = "the golden root that this sandbox was made on is gone";
+                Err(SandboxError::runtime("golden_gone", message).hint("delete the sandbox and make it anew"))
+            }
+        }
+    }
+
+    /// What cannot be read may name any of them.
+    fn is_pinned(&self, name: &str) -> bool {
+        let is_missing = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        let sandboxes = match fs::read_dir(&self.sandboxes) {
+            Ok(sandboxes) => sandboxes,
+            Err(error) => return !is_missing(&error),
+        };
+        sandboxes.into_iter().any(|entry| {
+            let pin = entry.and_then(|entry| fs::read_to_string(entry.path().join("root").join(PIN)));
+            match pin {
+                Ok(pin) => pin.trim() == name,
+                Err(error) => !is_missing(&error),
+            }
+        })
+    }
+
+    fn builds(&self) -> PathBuf {
+        self.directory.join("builds")
+    }
+}
+
+impl Build {
+    pub(super) fn name(&self) -> String {
+        self.directory.file_name().unwrap_or_default().to_string_lossy().trim_start_matches(NEW).to_string()
+    }
+
+    /// The archive.
+    pub(super) fn base(&self) -> PathBuf {
+        self.directory.join("base")
+    }
+
+    /// What packages changed.
+    pub(super) fn changes(&self) -> PathBuf {
+        self.directory.join("changes")
+    }
+
+    /// What an overlay is made of, topmost first.
+    pub(super) fn lowers(&self) -> Vec<PathBuf> {
+        vec![self.changes().join("upper"), self.base()]
+    }
+
+    pub(super) fn about(&self) -> Option<About> {
+        serde_json::from_slice(&fs::read(self.directory.join("build.json")).ok()?).ok()
+    }
+
+    /// Held, it is not removed.
+    pub(super) fn lease(&self) -> Result<File, SandboxError> {
+        let path = self.directory.join("lock");
+        let lock = opened(&path).map_err(failed(&path))?;
+        lock.lock_shared().map_err(failed(&path))?;
+        // Somebody may have taken it away while we waited.
+        let is_there = || {
+            let (ours, there) = (lock.metadata().ok()?, fs::metadata(&path).ok()?);
+            Some(ours.ino() == there.ino() && ours.dev() == there.dev())
+        };
+        match is_there() {
+            Some(true) => Ok(lock),
+            _ => Err(SandboxError::unavailable("golden_gone", "this golden root was just removed")
+                .hint("try again: `belljar golden status` says which there is")),
+        }
+    }
+
+    /// Gives it its name: it is whole.
+    pub(super) fn finish(self, release: &str, tier: Tier) -> Result<Build, SandboxError> {
+        let work = self.changes().join("work");
+        belljar_workspace::remove::remove(&work).map_err(failed(&work))?;
+        let about = self.directory.join("build.json");
+        let content = serde_json::to_vec(&About { release: release.into(), tier }).expect("words are JSON");
+        let mut file = File::create(&about).map_err(failed(&about))?;
+        // All that is in it, and not only what says that it is there.
+        let sync = |file: &File| syncfs(file).map_err(io::Error::from);
+        file.write_all(&content).and_then(|()| sync(&file)).map_err(failed(&about))?;
+        let directory = self.directory.with_file_name(self.name());
+        fs::rename(&self.directory, &directory).map_err(failed(&directory))?;
+        Ok(Build { directory })
+    }
+}
+
+fn opened(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
+    move |error| {
+        SandboxError::runtime("golden_place", format!("`{}` cannot be used: {error}", path.display()))
+    }
+}
+
+/// Of one that is being made.
+const NEW: &str = ".new-";
+/// The file that says which build lies below a sandbox's changes.
+const PIN: &str = "golden";

@@ -1,0 +1,147 @@
+//! What a sandbox's `/` is made of, made ready: found or fetched, and held for as long as the sandbox lives. How it is mounted is
+//! the backend's business.
+
+use crate::golden::{self, BuildOptions, Golden};
+use crate::{config, kept};
+use belljar_backend::{RootTree, Wall, image_root, root_directory};
+use belljar_images::{Lease, Silent, Store};
+use belljar_spec::{Assurance, BackendName, ImageName, Root, SandboxError, SandboxSpec};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A root that is ready. While somebody has it, nothing that it is made of is removed.
+#[derive(Default)]
+pub(crate) struct PreparedRoot {
+    tree: Option<RootTree>,
+    _image: Option<Lease>,
+    _golden: Option<golden::Held>,
+    /// Two sandboxes cannot change the same root.
+    _changes: Option<File>,
+}
+
+impl PreparedRoot {
+    /// One that somebody else holds.
+    pub(crate) fn of(tree: RootTree) -> PreparedRoot {
+        PreparedRoot { tree: Some(tree), ..PreparedRoot::default() }
+    }
+}
+
+/// Makes the root of a sandbox ready.
+pub(crate) fn prepare(
+    spec: &SandboxSpec,
+    backend: BackendName,
+    state: impl Fn() -> Result<PathBuf, SandboxError>,
+) -> Result<PreparedRoot, SandboxError> {
+    match (&spec.root, backend) {
+        (Root::Host, _) => return Ok(PreparedRoot::default()),
+        (Root::Image(image), BackendName::Docker(_)) => {
+            let tree = image_root(image, &state()?.join("docker"))?;
+            return Ok(PreparedRoot::of(tree));
+        }
+        (Root::Golden | Root::Directory(_), BackendName::Docker(_)) => {
+            let message = format!("Docker's containers cannot have the root `{}`", spec.root);
+            return Err(SandboxError::unavailable("root_unavailable", message)
+                .hint("use `--backend native`, or `--image` with an image that Docker has"));
+        }
+        // Said when it is planned, and nothing is fetched for it.
+        _ if backend.assurance() < Assurance::Namespace => return Ok(PreparedRoot::default()),
+        (Root::Golden | Root::Image(_) | Root::Directory(_), _) => {}
+    }
+    let kept = kept::root_of(spec);
+    let changes = kept.as_ref().map(|kept| held(&kept.join("lock"))).transpose()?;
+    let mut root = match &spec.root {
+        Root::Host => PreparedRoot::default(),
+        Root::Directory(path) => {
+            PreparedRoot::of(RootTree { lowers: vec![path.clone()], ..RootTree::default() })
+        }
+        Root::Image(name) => image(name, &state()?, kept.as_deref())?,
+        Root::Golden => {
+            let options = BuildOptions::configured()?;
+            let held = Golden::new(&state()?)?.hold(kept.as_deref(), &options, &|_| {})?;
+            let tree = RootTree { lowers: held.lowers.clone(), ..RootTree::default() };
+            PreparedRoot { tree: Some(tree), _golden: Some(held), ..PreparedRoot::default() }
+        }
+    };
+    if let Some(tree) = &mut root.tree {
+        tree.kept = kept.map(|kept| kept.join("changes"));
+    }
+    root._changes = changes;
+    Ok(root)
+}
+
+/// An image of our own store. A sandbox that keeps what it changes gets the same one in all its lives, whatever its tag means by
+/// then.
+fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<PreparedRoot, SandboxError> {
+    let store = Store::open(&state.join("images"))?;
+    let pinned = keeper.map(|keeper| store.pinned(keeper)).transpose()?.flatten();
+    let image = match pinned.filter(|image| image.name == *name) {
+        Some(image) => image,
+        None => {
+            let found = store.find(name)?;
+            let image = match found {
+                Some(image) => image,
+                // On a thread of its own, since whoever asks may be in a runtime already.
+                None => {
+                    let how = config::pull_options()?;
+                    let pull = || store.ensure(name, &how, &Silent);
+                    let pulled = std::thread::scope(|scope| scope.spawn(pull).join());
+                    pulled.map_err(|_| {
+                        SandboxError::runtime("image_interrupted", "the pull was interrupted")
+                    })??
+                }
+            };
+            if let Some(keeper) = keeper {
+                image.pin(keeper)?;
+            }
+            image
+        }
+    };
+    let environment = image.environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let tree = RootTree { lowers: image.lowers, environment, ..RootTree::default() };
+    Ok(PreparedRoot { tree: Some(tree), _image: Some(image.lease), ..PreparedRoot::default() })
+}
+
+/// The root, if it may be what it is.
+pub(crate) fn understand(
+    spec: &SandboxSpec,
+    root: &PreparedRoot,
+    wall: Wall,
+    own: &[PathBuf],
+) -> Result<Option<RootTree>, SandboxError> {
+    if spec.root != Root::Host && wall == Wall::Absent {
+        let message =
+            format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
+        return Err(SandboxError::unavailable("root_without_wall", message)
+            .hint("leave `--root` and `--image` away, or use `--backend native`"));
+    }
+    let mut tree = root.tree.clone();
+    if let (Root::Directory(path), Some(tree)) = (&spec.root, &mut tree) {
+        let real = root_directory(path, own)?;
+        // One that is kept has the directory that was allowed when it was made.
+        if spec.kept.is_some() && real != *path {
+            let message =
+                format!("the path `{}` leads over a link that was not there before", path.display());
+            return Err(SandboxError::policy("path_moved", message)
+                .hint("put back what was there, or delete the sandbox and make it anew"));
+        }
+        tree.lowers = vec![real];
+    }
+    Ok(tree)
+}
+
+fn held(path: &Path) -> Result<File, SandboxError> {
+    let failed = |error: std::io::Error| {
+        SandboxError::runtime("no_state", format!("`{}` cannot be locked: {error}", path.display()))
+    };
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let lock = lock.map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
+            let message = "another sandbox changes this root, and two cannot at the same time";
+            Err(SandboxError::unavailable("root_in_use", message).hint("end the other one first"))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}

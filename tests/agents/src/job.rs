@@ -5,6 +5,7 @@ use crate::done::Done;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_cli::belljar;
 use belljar_tests_hosts::{Model, Step};
+use std::env;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub struct Job {
     agent: String,
     prompt: String,
     url: String,
+    wall: String,
     args: Vec<String>,
     home: TempDir,
 }
@@ -49,6 +51,7 @@ impl Job {
         }
         let job = Job {
             url: model.url(),
+            wall: "native".into(),
             model,
             agent: agent.into(),
             prompt: "Do the task.".into(),
@@ -80,6 +83,13 @@ impl Job {
     #[must_use]
     pub fn elsewhere(mut self, url: &str) -> Job {
         self.url = url.into();
+        self
+    }
+
+    /// Behind this wall instead of the native one.
+    #[must_use]
+    pub fn behind(mut self, wall: &str) -> Job {
+        self.wall = wall.into();
         self
     }
 
@@ -137,13 +147,14 @@ impl Job {
         command
             .args(["agent", word, &self.agent, "--prompt", &self.prompt, "--workspace"])
             .arg(self.work())
-            .args(["--backend", "native", "--egress", "strict"])
+            .args(["--backend", &self.wall, "--egress", "strict"])
             .args(["--llm", &self.url, "--llm-key", "env:THE_KEY"])
             .args(&self.args)
             .current_dir(self.home.path())
             .env_clear()
             .envs([("THE_KEY", KEY), ("LANG", "C.UTF-8"), ("USER", "person"), ("SHELL", "/bin/sh")])
             .env("PATH", path())
+            .envs(env::var_os("DOCKER_HOST").map(|host| ("DOCKER_HOST", host)))
             .envs([("HOME", folder("home")), ("TMPDIR", folder("tmp"))])
             .envs([("XDG_STATE_HOME", folder("state")), ("XDG_CONFIG_HOME", folder("config"))]);
         command

@@ -137,7 +137,7 @@ fn a_record_is_held_against_litellms_books() {
     let home = Home::new(&config(&model));
     let run = home.run(&["run", "--json", "--", "sh", "-c", &format!("{ASK}; {ASK}")]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
-    let sandbox = report["sandbox"].as_str().expect("an id").to_string();
+    let sandbox = report["runId"].as_str().expect("an id").to_string();
     // A stand-in for LiteLLM's books. The model names every answer the same, so each row pays for one call.
     let row = |id: &str, run: &str, cost: &str| {
         format!(

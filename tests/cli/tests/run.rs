@@ -86,12 +86,12 @@ fn json_holds_the_whole_result() {
     let result = run(folder.path(), ["run", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 4"]);
     assert_eq!(result.code, 4);
     let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
-    assert_eq!(json["exit_code"], 4);
+    assert_eq!((json["ok"].clone(), json["exitCode"].clone()), (false.into(), 4.into()));
     assert_eq!(json["stdout"], "out\n");
     assert_eq!(json["stderr"], "err\n");
-    assert_eq!(json["timed_out"], false);
-    assert_eq!(json["limit"], serde_json::Value::Null);
-    assert!(json["backend"].is_string() && json["assurance"].is_string() && json["sandbox"].is_string());
+    assert_eq!(json["errorCode"], serde_json::Value::Null, "it ended by itself");
+    assert!(json["backend"].is_string() && json["assurance"].is_string());
+    assert_eq!(json["runId"].as_str().map(str::len), Some(16));
 }
 
 #[test]
@@ -100,14 +100,47 @@ fn json_names_the_limit_that_was_hit() {
     let result = run(folder.path(), ["run", "--json", "--timeout", "200ms", "--", "sleep", "60"]);
     assert_eq!(result.code, 124);
     let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
-    assert_eq!((json["timed_out"].clone(), json["limit"].clone()), (true.into(), "timeout".into()));
+    assert_eq!((json["errorCode"].clone(), json["exitCode"].clone()), ("timeout".into(), 124.into()));
     let result = run(folder.path(), ["run", "--json", "--output", "10", "--", "seq", "100"]);
     let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
     assert_eq!(
-        (json["output_truncated"].clone(), json["limit"].clone()),
+        (json["output_truncated"].clone(), json["errorCode"].clone()),
         (true.into(), "output_truncated".into())
     );
     assert_eq!(json["stdout"], "1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn json_is_one_result_whatever_happens() {
+    let folder = folder();
+    for (words, code, error) in [
+        (vec!["--", "true"], 0, None),
+        (vec!["--", "sh", "-c", "kill -9 $$"], 137, None),
+        (vec!["--", "no-such-program"], 127, Some("not_started")),
+        (vec!["--cwd", "nowhere", "--", "true"], 125, Some("not_started")),
+        (vec!["--ro", "/no/such/path", "--", "true"], 126, Some("refused")),
+        (vec!["--env", "NOT_SET_ANYWHERE", "--", "true"], 126, Some("refused")),
+        (vec!["--at-least", "microvm", "--", "true"], 125, Some("sandbox_failed")),
+        // No shell: what a shell would make of it stays as it is.
+        (vec!["--", "test", "$HOME; exit 9", "=", "$HOME; exit 9"], 0, None),
+    ] {
+        let words = [vec!["run", "--json"], words].concat();
+        let result = run(folder.path(), &words);
+        let json: serde_json::Value = serde_json::from_str(&result.stdout)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}: {}", result.stdout));
+        assert_eq!(result.code, code, "{words:?}: {json:#}");
+        assert_eq!(json["exitCode"], code, "{words:?}");
+        assert_eq!(json["errorCode"].as_str(), error, "{words:?}: {json:#}");
+        assert_eq!(json["ok"], code == 0, "{words:?}");
+        for key in ["runId", "stdout", "stderr"] {
+            assert!(json[key].is_string(), "{words:?} has no {key}");
+        }
+        assert_eq!(
+            json["error"].is_object(),
+            code >= 125 && code != 127 && code != 137,
+            "{words:?}: {json:#}"
+        );
+    }
 }
 
 #[test]

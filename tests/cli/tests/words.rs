@@ -1,5 +1,6 @@
 //! Help, version, completions, the manual page, the doctor.
 
+use belljar_spec::BackendName;
 use belljar_tests_cli::{belljar, run};
 use std::path::Path;
 
@@ -10,6 +11,8 @@ fn help_stays_as_it_is() {
         ("run", &["run", "--help"]),
         ("show_run", &["show-run", "--help"]),
         ("doctor", &["doctor", "--help"]),
+        ("build_base", &["build-base", "--help"]),
+        ("build", &["build", "--help"]),
     ] {
         let result = run(Path::new("/"), args);
         assert_eq!(result.code, 0);
@@ -45,7 +48,7 @@ fn the_doctor_reports_every_wall() {
     let json: serde_json::Value = serde_json::from_str(&result.stdout).expect("one JSON object");
     let walls: Vec<&str> =
         json["walls"].as_array().unwrap().iter().map(|wall| wall["backend"].as_str().unwrap()).collect();
-    assert_eq!(walls, ["native", "bwrap", "container", "host"]);
+    assert_eq!(walls, BackendName::ALL.map(BackendName::as_str));
     for wall in json["walls"].as_array().unwrap() {
         assert!(
             wall["works"] == true || (wall["reason"].is_string() && wall["remedy"].is_string()),

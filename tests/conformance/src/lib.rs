@@ -2,30 +2,40 @@
 //!
 //! The suite is `tests/`, one file a subject. Every test is written once, takes a backend, and runs for each of them:
 //! [`for_every_backend`] makes `native::a_timeout_kills_the_whole_tree` and its siblings out of one function. A
-//! backend that does not work on this machine is skipped by name, and is a failure where `CI=true`.
+//! backend that does not work on this machine is skipped by name, and is a failure where `CI=true`. Docker's daemon is the one
+//! of `DOCKER_HOST`, which `./dev test` starts; an ordinary user need not have one.
 //! `BELLJAR_BACKENDS=native,host` runs only those.
 //!
 //! A test judges from outside where it can (the host's files, the host's list of processes) and asserts no time; what
 //! hangs fails by the runner's patience.
 
+mod differences;
 mod inspected;
 mod model;
 mod outside;
 mod place;
+mod root;
 mod runner;
 mod secrets;
 mod streamed;
 mod world;
 
+pub use differences::{
+    answers_its_own_pings, can_exchange, devices_of_its_own, guards_low_ports, guards_process_one, has_ipv6,
+    has_netfilter, has_terminal_keys, hides_late_sockets, is_recorded, knows_32_bit_calls, lists_every_mount,
+    names_begin_with, outlives_its_limits, sees_host_changes, sees_short_lives, tells_all_of_a_process,
+};
 pub use inspected::about_requests;
 pub use model::{KEY, Keys, RouteTo, model, routed};
 pub use outside::{
     Marker, cgroup_can_be_ours, is_root, parent, process_user, processes_below, settles, wait_until,
 };
-pub use place::{Place, command, has_wall, sh, spec, text};
-pub use runner::{again, run};
+pub use place::{Place, as_owner, command, has_wall, sh, spec, text};
+pub use root::{everything, has_roots, import, import_archives, packed, sha256, system};
+pub use runner::{DOCKER, RUNSC, again, run};
 pub use secrets::{Drawer, credential, place};
 pub use streamed::{drain, end, read_until};
 pub use world::{Connection, LOOPBACK, World, python, web};
 
 pub use belljar_spec::BackendName;
+pub use belljar_tests_hosts::{is_inside, kernel_around, process_file};

@@ -1,6 +1,7 @@
 //! What the host sees of a sandbox: its processes in /proc, and what becomes of files.
 
 use belljar_sys::rustix::process::{geteuid, getpid};
+use belljar_tests_hosts::{beside, process_file, processes_with};
 use std::fmt;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,13 +21,10 @@ impl Marker {
         Marker(format!("marker-{}-{count}-", getpid().as_raw_nonzero()))
     }
 
-    /// The processes that carry it, as the host numbers them. The dead that nobody has reaped do not count.
+    /// The processes that carry it, as the host numbers them, or as its eyes do where a process has no number on the host
+    /// ([`is_inside`]). The dead that nobody has reaped do not count.
     pub fn processes(&self) -> Vec<u32> {
-        let carries = |pid: &u32| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.windows(self.0.len()).any(|window| window == self.0.as_bytes())
-        };
-        all_processes().filter(carries).collect()
+        processes_with(&self.0)
     }
 
     /// Waits until at least so many processes carry it.
@@ -57,7 +55,7 @@ impl fmt::Display for Marker {
 
 /// A process's parent, as the host sees it.
 pub fn parent(pid: u32) -> Option<u32> {
-    status(pid, "PPid:")?.parse().ok()
+    beside(pid, status(pid, "PPid:")?.parse().ok()?)
 }
 
 /// The user that a process runs as (its effective id), as the host sees it.
@@ -126,7 +124,7 @@ fn all_processes() -> impl Iterator<Item = u32> {
 }
 
 fn status(pid: u32, key: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = process_file(pid, "status").ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_string())
 }
 

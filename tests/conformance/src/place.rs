@@ -106,7 +106,7 @@ pub fn spec(backend: BackendName) -> SandboxSpec {
 /// Whether the sandbox has a root and private files of its own.
 pub fn has_wall(backend: BackendName) -> bool {
     match backend {
-        BackendName::Native | BackendName::Bwrap => true,
+        BackendName::Native | BackendName::Bwrap | BackendName::Docker(_) => true,
         BackendName::Container | BackendName::Host => false,
     }
 }
@@ -126,4 +126,20 @@ pub fn sh(script: &str) -> Command {
 /// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Everything in a folder belongs to who owns the folder, as it does where people work.
+pub fn as_owner(folder: &Path) {
+    let owner = std::fs::metadata(folder).expect("a folder");
+    use std::os::unix::fs::MetadataExt;
+    let (user, group) = (owner.uid(), owner.gid());
+    if crate::is_root() {
+        let done = std::process::Command::new("chown")
+            .arg("-R")
+            .arg(format!("{user}:{group}"))
+            .arg(folder)
+            .status()
+            .expect("chown");
+        assert!(done.success());
+    }
 }

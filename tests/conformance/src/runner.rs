@@ -1,7 +1,8 @@
 //! From one function to a test for every backend.
 
 use belljar_engine::Engine;
-use belljar_spec::{BackendName, ErrorKind};
+use belljar_spec::{BackendName, ErrorKind, Runtime, SandboxError};
+use belljar_tests_hosts::{have_runtime, look_into_sentries};
 use std::env;
 use std::future::Future;
 use std::panic;
@@ -11,24 +12,30 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// Docker's containers, by its own runtime.
+pub const DOCKER: BackendName = BackendName::Docker(Runtime::Runc);
+/// And by gVisor's.
+pub const RUNSC: BackendName = BackendName::Docker(Runtime::Runsc);
+
 /// One `#[test]` for each backend and function, in a module with the backend's name.
 #[macro_export]
 macro_rules! for_every_backend {
     ($($name:ident),* $(,)?) => {
-        $crate::for_every_backend!(@module native Native $($name)*);
-        $crate::for_every_backend!(@module bwrap Bwrap $($name)*);
-        $crate::for_every_backend!(@module container Container $($name)*);
-        $crate::for_every_backend!(@module host Host $($name)*);
+        $crate::for_every_backend!(@walls $($name),*);
+        $crate::for_every_backend!(@module container $crate::BackendName::Container => $($name)*);
+        $crate::for_every_backend!(@module host $crate::BackendName::Host => $($name)*);
     };
     (@walls $($name:ident),* $(,)?) => {
-        $crate::for_every_backend!(@module native Native $($name)*);
-        $crate::for_every_backend!(@module bwrap Bwrap $($name)*);
+        $crate::for_every_backend!(@module native $crate::BackendName::Native => $($name)*);
+        $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap => $($name)*);
+        $crate::for_every_backend!(@module docker $crate::DOCKER => $($name)*);
+        $crate::for_every_backend!(@module runsc $crate::RUNSC => $($name)*);
     };
-    (@module $module:ident $backend:ident $($name:ident)*) => {
+    (@module $module:ident $backend:expr => $($name:ident)*) => {
         mod $module {
             $(#[test]
             fn $name() {
-                $crate::run($crate::BackendName::$backend, super::$name);
+                $crate::run($backend, super::$name);
             })*
         }
     };
@@ -50,14 +57,18 @@ where
     // On a thread of its own, so that a hang in blocking code fails too.
     let body = thread::spawn(move || {
         if usable(backend) {
+            if backend == RUNSC {
+                look_into_sentries();
+            }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime starts").block_on(test(backend));
         }
         let _ = tell.send(());
     });
-    match told.recv_timeout(PATIENCE) {
+    let patience = if is_dockers(backend) { 3 * PATIENCE } else { PATIENCE };
+    match told.recv_timeout(patience) {
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            panic!("{backend}: nothing happened for {PATIENCE:?}: it hangs")
+            panic!("{backend}: nothing happened for {patience:?}: it hangs")
         }
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {}
     }
@@ -68,12 +79,21 @@ where
 
 /// Runs the test `name` of this executable again, as a process of its own, started by a shell after `preparation`.
 /// The test knows itself by the variable `BELLJAR_AGAIN`, whose value is `role`.
-pub fn again(name: &str, role: &str, preparation: &str) -> Command {
+pub fn again(backend: BackendName, name: &str, role: &str, preparation: &str) -> Command {
+    let name = format!("{}::{name}", module(backend));
     let own = env::current_exe().expect("we know our own executable");
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{preparation}; exec \"$0\" \"$@\"")]).arg(own);
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("BELLJAR_AGAIN", role);
+    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env("BELLJAR_AGAIN", role);
     command
+}
+
+/// Where [`for_every_backend`] puts a backend's tests.
+fn module(backend: BackendName) -> &'static str {
+    match backend {
+        BackendName::Docker(runtime) if runtime != Runtime::Runc => runtime.as_str(),
+        other => other.as_str(),
+    }
 }
 
 /// Whether this test is wanted and its backend works here; says so if not.
@@ -84,15 +104,11 @@ fn usable(backend: BackendName) -> bool {
         eprintln!("skipped: {backend}: not named by BELLJAR_BACKENDS");
         return false;
     }
-    // Without a wall there is no private workspace.
-    let folder = TempDir::new().expect("there is room for a workspace");
-    let mut spec = crate::spec(backend);
-    spec.workspace = Some(folder.path().into());
-    match Engine::new().create_blocking(&spec) {
-        Ok(sandbox) => {
-            sandbox.dispose_blocking();
-            true
-        }
+    if let BackendName::Docker(runtime) = backend {
+        return have_runtime(runtime.as_str());
+    }
+    match tried(backend) {
+        Ok(()) => true,
         Err(refusal) if refusal.kind == ErrorKind::Unavailable && env::var("CI").as_deref() != Ok("true") => {
             eprintln!("skipped: {backend}: {refusal}");
             false
@@ -101,5 +117,19 @@ fn usable(backend: BackendName) -> bool {
     }
 }
 
-/// Far longer than the slowest test takes on a busy machine.
+/// Makes a sandbox, which takes a few milliseconds.
+fn tried(backend: BackendName) -> Result<(), SandboxError> {
+    // Without a wall there is no private workspace.
+    let folder = TempDir::new().expect("there is room for a workspace");
+    let mut spec = crate::spec(backend);
+    spec.workspace = Some(folder.path().into());
+    Engine::new().create_blocking(&spec)?.dispose_blocking();
+    Ok(())
+}
+
+fn is_dockers(backend: BackendName) -> bool {
+    matches!(backend, BackendName::Docker(_))
+}
+
+/// Far longer than the slowest test takes on a busy machine. Containers take longer, and programs in gVisor far longer.
 const PATIENCE: Duration = Duration::from_secs(45);

@@ -1,9 +1,9 @@
 //! The world outside of a sandbox: names that lead to servers of the test, an authority, and a place for records.
 
-use crate::{Place, text};
+use crate::{Place, has_netfilter, text};
 use belljar_audit::{Reader, verify};
 use belljar_engine::{Engine, Sandbox};
-use belljar_spec::egress::{EgressPolicy, Reason};
+use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_spec::{BackendName, Command};
 use belljar_tests_hosts::{Authority, Dns, HttpServer, Request, Response};
 use std::fs;
@@ -54,6 +54,15 @@ impl World {
         policy.allow =
             rules.map(|rule| rule.parse().unwrap_or_else(|error| panic!("{rule}: {error}"))).into();
         policy
+    }
+
+    /// The same, with every public name allowed, at these ports at least: where not every port arrives, a rule has to name them.
+    pub fn open_policy<const N: usize>(&self, backend: BackendName, ports: [u16; N]) -> EgressPolicy {
+        let policy = match has_netfilter(backend) {
+            true => self.policy([]),
+            false => self.policy(ports.map(|port| format!("=another.test:{port}/tcp"))),
+        };
+        EgressPolicy { mode: Mode::Open, ..policy }
     }
 
     /// A sandbox with this policy. Its workspace has the authority's certificate, `ca.pem`.

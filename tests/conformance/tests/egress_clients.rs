@@ -59,8 +59,13 @@ async fn curl_over_ipv6_alone(backend: BackendName) {
     }
     let (world, web) = web("api.test");
     let place = world.place(backend, world.policy([format!("api.test:{}", web.port())])).await;
-    let said = place.answer(&format!("curl -6 -sS --cacert ca.pem https://api.test:{}/x", web.port())).await;
-    assert_eq!(said, "hello /x");
+    let script = format!("curl -6 -sS --cacert ca.pem https://api.test:{}/x", web.port());
+    if has_ipv6(backend) {
+        assert_eq!(place.answer(&script).await, "hello /x");
+    } else {
+        let result = place.sh(&script).await;
+        assert!(!result.timed_out && result.exit_code != Some(0), "{result:?}");
+    }
 }
 
 async fn curl_fails_fast_when_not_allowed(backend: BackendName) {
@@ -204,7 +209,7 @@ async fn fails_fast(backend: BackendName, program: &'static str, script: &str) {
         assert_ne!(result.exit_code, Some(0), "{name}: {}", text(&result.stdout));
         assert!(!result.timed_out && start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
         // What is on loopback inside is the sandbox's own business, and nobody listens there.
-        if !name.starts_with("127.") {
+        if !name.starts_with("127.") && is_recorded(backend, expected.2) {
             assert!(place.refusals().contains(&expected), "{name}: {:?}", place.refusals());
         }
     }

@@ -55,7 +55,9 @@ async fn psql_fails_fast_when_not_allowed(backend: BackendName) {
         assert!(start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
     }
     let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
-    assert_eq!(reasons, [Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress]);
+    let mut expected = vec![Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress];
+    expected.retain(|reason| is_recorded(backend, *reason));
+    assert_eq!(reasons, expected);
 }
 
 async fn another_name_in_tls_is_refused(backend: BackendName) {

@@ -91,6 +91,10 @@ for host, port in (('other.test', 443), ('api.test', 8443), ('192.0.2.1', 443)):
     let names = of("name_refused");
     assert!(names.iter().all(|event| event["name"] == "other.test" && event["reason"] == "name_not_allowed"));
     let refused = of("connection_refused");
+    if !has_netfilter(backend) {
+        assert_eq!((refused.len(), names.len()), (0, 1), "{events:?}");
+        return;
+    }
     assert_eq!(refused.len(), 2, "{events:?}");
     assert_eq!((&refused[0]["destination"], &refused[0]["port"]), (&"api.test".into(), &8443.into()));
     assert_eq!(

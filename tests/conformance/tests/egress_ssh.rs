@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use belljar_spec::BackendName;
-use belljar_spec::egress::{Mode, Reason};
+use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Child, Server, have, own_address};
 use std::fs;
@@ -61,7 +61,9 @@ async fn ssh_fails_fast_when_not_allowed(backend: BackendName) {
         assert!(start.elapsed() < FAST, "{name}: {:?}", start.elapsed());
     }
     let reasons: Vec<Reason> = place.refusals().into_iter().map(|(_, _, reason)| reason).collect();
-    assert_eq!(reasons, [Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress]);
+    let mut expected = vec![Reason::NameNotAllowed, Reason::PortNotAllowed, Reason::DirectAddress];
+    expected.retain(|reason| is_recorded(backend, *reason));
+    assert_eq!(reasons, expected);
 }
 
 async fn git_clones_over_ssh(backend: BackendName) {
@@ -136,9 +138,7 @@ async fn a_greeting_arrives_under_a_rule_for_tcp(backend: BackendName) {
 async fn a_greeting_arrives_in_open_mode(backend: BackendName) {
     let server = greeting("220 mail.test ESMTP");
     let world = World::new([("mail.test", "127.0.0.1")]);
-    let mut policy = world.policy([]);
-    policy.mode = Mode::Open;
-    let place = world.place(backend, policy).await;
+    let place = world.place(backend, world.open_policy(backend, [server.port()])).await;
     assert_eq!(place.python(&greeted(server.port())).await, "220 mail.test ESMTP\nyou said EHLO me");
 }
 

@@ -124,7 +124,9 @@ async fn dispose_leaves_nothing_behind(backend: BackendName) {
     assert!(left.is_empty() || std::env::var_os("NEXTEST").is_none(), "left: {left:?}");
     assert!(!cgroups_of(&id), "a cgroup is left");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains("belljar") && !mounts.contains(place.on_host().to_str().unwrap()));
+    // A container is put together on the host: others that are starting can be seen there, for a moment.
+    let ours = if matches!(backend, BackendName::Docker(_)) { &id } else { "belljar" };
+    assert!(!mounts.contains(ours) && !mounts.contains(place.on_host().to_str().unwrap()));
     let names: Vec<_> =
         fs::read_dir(place.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["d"], "a stub was left in the workspace");
@@ -229,7 +231,9 @@ fn guest_above(marker: &Marker) -> u32 {
     parent(parent(parent(command).unwrap()).unwrap()).unwrap()
 }
 
+/// Kills a process, or where the host has no number for it the kernel that it lives in.
 fn kill(pid: u32) {
+    let pid = kernel_around(pid).unwrap_or(pid);
     let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
 }
@@ -303,14 +307,14 @@ async fn a_caller_that_is_killed_leaves_nothing_running(backend: BackendName) {
         return;
     }
     let marker = Marker::new();
-    let name = format!("{backend}::a_caller_that_is_killed_leaves_nothing_running");
-    let mut again = again(&name, "caller", ":");
+    let mut again = again(backend, "a_caller_that_is_killed_leaves_nothing_running", "caller", ":");
     let null = std::process::Stdio::null;
     again.env("MARKER_OF_CALLER", marker.to_string()).stdout(null()).stderr(null());
     let mut caller = again.spawn().unwrap();
     marker.wait_for(2);
     let below = processes_below(caller.id());
-    assert!(below.len() > 2);
+    // A container's processes are below the daemon's.
+    assert!(below.len() > 2 || matches!(backend, BackendName::Docker(_)));
     caller.kill().unwrap();
     caller.wait().unwrap();
     marker.wait_for_none();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use belljar_engine::{Output, Running};
 use belljar_spec::{BackendName, ByteSize, Cpus, ErrorKind, LimitHit, LimitsSpec};
 use belljar_tests_conformance::*;
 use std::fs;
@@ -84,12 +85,12 @@ async fn a_commands_own_cap_wins_over_the_sandboxs(backend: BackendName) {
 
 async fn memory_is_held_and_named(backend: BackendName) {
     let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
-    let Some(place) = limited(backend, "memory", limits).await else { return };
+    let Some(place) = limited(backend, "memory", limits.clone()).await else { return };
     // `tail` keeps the last line, and there is only one.
     let result = place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
     assert_eq!(result.limit, Some(LimitHit::OomKilled), "{result:?}");
     assert!(!text(&result.stdout).contains("300000000"));
-    assert_eq!(place.answer("echo alive").await, "alive");
+    let place = after_the_limit(place, limits).await;
     // What fits, fits.
     let result = place.sh("head -c 20000000 /dev/zero | tail -c 10000000 | wc -c").await;
     assert_eq!((result.exit_code, result.limit), (Some(0), None));
@@ -104,6 +105,9 @@ async fn memory_that_private_files_take_is_held(backend: BackendName) {
     let result = place.sh("head -c 300000000 /dev/zero > /tmp/file").await;
     assert_ne!(result.exit_code, Some(0));
     assert!([Some(LimitHit::OomKilled), Some(LimitHit::DiskFull)].contains(&result.limit), "{result:?}");
+    if result.limit == Some(LimitHit::OomKilled) && !outlives_its_limits(backend) {
+        return is_gone(&place).await;
+    }
     // It was the command's fault, not the sandbox's end.
     place.remove("/tmp/file", false).await.unwrap_or_else(|error| panic!("{error} ({})", error.code));
     assert_eq!(place.answer("echo alive").await, "alive");
@@ -129,23 +133,37 @@ async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName
     let limits = LimitsSpec { pids: Some(40), ..Default::default() };
     let Some(place) = limited(backend, "pids", limits).await else { return };
     let mut running = Vec::new();
-    for _ in 0..60 {
+    // Where the host's tasks are counted, a process is some of them.
+    let many = if outlives_its_limits(backend) { 60 } else { 600 };
+    for _ in 0..many {
         let mut one = place.spawn(&command(["sleep", "60"])).await.unwrap();
         // One that runs says nothing.
         if let Ok(word) = tokio::time::timeout(Duration::from_millis(50), one.events.next()).await {
+            if !outlives_its_limits(backend) {
+                // Whoever began before the limit was reached is told of it.
+                let first: &mut Running = running.first_mut().unwrap();
+                let told = first.events.next().await;
+                let Ok(Output::Ended(ended)) = told else { panic!("{told:?} after {word:?}") };
+                assert_eq!(ended.limit, Some(LimitHit::PidsExhausted), "{ended:?}");
+                return is_gone(&place).await;
+            }
             let error = word.expect_err("nothing ends here");
             assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "pids_exhausted"), "{error}");
             return;
         }
         running.push(one);
     }
-    panic!("60 commands run, or wait for ever, where 40 processes are allowed");
+    panic!("{many} commands run, or wait for ever, where 40 processes are allowed");
 }
 
 async fn file_operations_work_when_processes_are_used_up(backend: BackendName) {
     let limits = LimitsSpec { pids: Some(40), ..Default::default() };
     let Some(place) = limited(backend, "pids", limits).await else { return };
-    place.sh("for i in $(seq 100); do sleep 60 & done; exit 0").await;
+    let result = place.sh("for i in $(seq 100); do sleep 60 & done; exit 0").await;
+    if !outlives_its_limits(backend) {
+        assert_eq!(result.limit, Some(LimitHit::PidsExhausted), "{result:?}");
+        return is_gone(&place).await;
+    }
     for _ in 0..5 {
         place.write_file("file", b"x").await.unwrap();
         assert_eq!(place.read_file("file").await.unwrap(), b"x");
@@ -163,7 +181,7 @@ async fn processors_are_held(backend: BackendName) {
     let pid = marker.processes()[0];
     // In hundredths of a second: proc_pid_stat(5). A share, not a time: more load only makes it smaller.
     let used = || -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let stat = process_file(pid, "stat").unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
@@ -237,5 +255,26 @@ async fn a_limit_of_before_is_not_named_again(backend: BackendName) {
     let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
     let Some(place) = limited(backend, "memory", limits).await else { return };
     place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
+    if !outlives_its_limits(backend) {
+        return is_gone(&place).await;
+    }
     assert_eq!(place.sh("exit 1").await.limit, None);
+}
+
+/// A sandbox as good as before it ran into a limit: the same, or where that is gone, which it says, another one.
+async fn after_the_limit(place: Place, limits: LimitsSpec) -> Place {
+    if outlives_its_limits(place.backend()) {
+        assert_eq!(place.answer("echo alive").await, "alive");
+        return place;
+    }
+    is_gone(&place).await;
+    Place::with(place.backend(), |spec| spec.limits = limits).await
+}
+
+/// The limit took all of it: that is said, whatever is asked of it, and no limit is named again.
+async fn is_gone(place: &Place) {
+    let error = place.exec(&sh("exit 1")).await.expect_err("nobody is there");
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+    let error = place.read_file("file").await.expect_err("nobody is there");
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
 }

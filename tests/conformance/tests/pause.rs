@@ -28,7 +28,7 @@ for_every_backend![
 fn seen(marker: &Marker) -> (String, u64) {
     let (mut states, mut time) = (Vec::new(), 0);
     for pid in marker.processes() {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = process_file(pid, "stat").unwrap_or_default();
         let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
         let fields: Vec<&str> = fields.split(' ').collect();
         states.push(fields[0].to_string());
@@ -77,7 +77,7 @@ async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
     for _ in 0..10 {
         place.pause().await.unwrap();
         let before: Vec<u32> = marker.processes();
-        assert!(!before.is_empty());
+        assert!(!before.is_empty() || !sees_short_lives(backend));
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(marker.processes(), before);
         assert!(!seen(&marker).0.contains(['R', 'S']), "{:?}", seen(&marker));

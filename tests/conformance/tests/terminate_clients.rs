@@ -91,7 +91,7 @@ async fn a_tool_that_reads_the_systems_bundle_trusts_the_authority(backend: Back
         .answer(&format!("env -i curl -sS --cacert {bundle} https://api.test:{}/x", server.port()))
         .await;
     assert_eq!(said, "hello /x");
-    let others = place.answer("ls /etc/ssl/certs 2>/dev/null | wc -l").await;
+    let others = place.answer("(cd /etc/ssl/certs 2>/dev/null && ls) | wc -l").await;
     let here = std::fs::read_dir("/etc/ssl/certs").map_or(0, Iterator::count);
     assert_eq!(others, here.to_string(), "the rest of the directory is as it was");
 }
@@ -203,7 +203,8 @@ async fn variables_that_the_caller_set_stay(backend: BackendName) {
 async fn without_rules_about_requests_there_is_no_authority(backend: BackendName) {
     let (world, server) = served();
     let place = world.place(backend, world.policy([format!("api.test:{}/tls", server.port())])).await;
-    let said = place.answer("ls /etc/belljar; env | grep -c -e CERT -e CA_BUNDLE -e CAINFO || true").await;
+    let said =
+        place.answer("cd /etc/belljar && ls; env | grep -c -e CERT -e CA_BUNDLE -e CAINFO || true").await;
     assert_eq!(said, "gitconfig\nnetwork.txt\n0");
 }
 

@@ -1,6 +1,6 @@
 //! Looking for a value wherever a sandbox, or what belljar leaves behind, could have it: from inside, and from outside.
 
-use crate::{HeldGuard, Jail};
+use crate::{HeldGuard, Jail, around};
 use std::fs::{self, File};
 use std::io::{BufRead, Read};
 use std::os::unix::fs::FileExt;
@@ -36,12 +36,8 @@ pub fn found_in_folder(folder: &Path, value: &str) -> Vec<PathBuf> {
 /// Where the value is in the processes of a sandbox, as the host sees them: arguments, environment, memory, and the files
 /// that are only there. `held` is one of its commands.
 pub fn found_from_outside(held: &HeldGuard, value: &str) -> Vec<String> {
-    let space = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let Some(inside) = held.pids().into_iter().find_map(space) else { return Vec::new() };
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut found = Vec::new();
-    for pid in pids.filter(|pid| space(*pid).as_ref() == Some(&inside)) {
+    for pid in whole(&held.pids()) {
         let process = PathBuf::from(format!("/proc/{pid}"));
         for file in ["cmdline", "environ", "comm", "status"] {
             if fs::read(process.join(file)).is_ok_and(|bytes| holds(&bytes, value)) {
@@ -57,6 +53,19 @@ pub fn found_from_outside(held: &HeldGuard, value: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// All processes of the sandbox that these are of, as the host sees them.
+fn whole(some: &[u32]) -> Vec<u32> {
+    let around: Vec<u32> = some.iter().copied().flat_map(around).collect();
+    if !around.is_empty() {
+        return around;
+    }
+    let space = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let Some(inside) = some.iter().copied().find_map(space) else { return Vec::new() };
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| space(*pid).as_ref() == Some(&inside)).collect()
 }
 
 /// Is the value in there?

@@ -105,6 +105,9 @@ for host in sys.argv[1:]:
             );
             assert_eq!(cage.opened(), 0, "{wall}");
             let refused = cage.refused_for(Reason::DirectAddress);
+            if !is_recorded(*wall, Reason::DirectAddress) {
+                continue; // Its own kernel has refused it.
+            }
             for expected in ["169.254.169.254", "fd00:ec2::254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"] {
                 assert!(refused.iter().any(|it| it == expected), "{wall}: {expected} not in {refused:?}");
             }
@@ -162,14 +165,13 @@ good = socket.gethostbyname('good.test')
 for host, port in ((good, 443), ('192.0.2.77', 443), ('8.8.8.8', 123), ('2001:db8::1', 443)):
     s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, socket.SOCK_DGRAM)
     s.settimeout(3)
-    s.connect((host, port))
-    begun = time.time()
     try:
+        s.connect((host, port))
         s.send(b'x'); s.recv(10)
-    except ConnectionRefusedError:
-        continue
     except OSError as error:
-        print(host, port, error)
+        # A kernel of its own knows that there is no way, before anything is sent.
+        if error.errno not in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
+            print(host, port, error)
 "#,
             &[],
         );
@@ -181,7 +183,7 @@ for host, port in ((good, 443), ('192.0.2.77', 443), ('8.8.8.8', 123), ('2001:db
 fn pings_and_packets_written_by_hand_go_nowhere() {
     let dns = Dns::of([("good.test", at("127.0.0.1"))]);
     for wall in walls() {
-        let worked = cage(*wall, &policy(&dns, &["=good.test"])).attack(
+        let mut worked = cage(*wall, &policy(&dns, &["=good.test"])).attack(
             r#"
 def ping(family, host, protocol, kind):
     s = socket.socket(family, socket.SOCK_DGRAM, protocol)
@@ -198,6 +200,9 @@ for kind in (2, 3, 10):
 "#,
             &[],
         );
+        if answers_its_own_pings(*wall) {
+            worked.retain(|line| !line.starts_with(&format!("ping {}", names_begin_with(*wall))));
+        }
         assert_eq!(worked, Vec::<String>::new(), "{wall}");
     }
 }

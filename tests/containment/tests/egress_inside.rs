@@ -142,7 +142,7 @@ for family, addresses in ((socket.AF_INET, ('0.0.0.0', '127.0.0.1', '127.0.0.2',
 fn a_user_namespace_inside_gives_no_power_over_the_way_out() {
     let (dns, capture, policy) = world();
     let port = capture.port().to_string();
-    for wall in walls() {
+    for wall in nesting_walls() {
         let cage = cage_with(*wall, &policy, |spec, _| spec.nesting = Nesting::Allowed);
         let changed = cage.attack(
             &format!(

@@ -18,6 +18,10 @@ fn an_administrator_reaches_nothing_more_than_an_agent() {
     let port = listener.local_addr().unwrap().port().to_string();
     for wall in walls() {
         for admin in [Admin::User, Admin::Root] {
+            // A container refuses it by name.
+            if admin == Admin::Root && is_docker(*wall) {
+                continue;
+            }
             let jail = jail_with(*wall, |spec, _| spec.admin = admin);
             // Whatever is dialled ends at the gateway, which has nothing to say.
             let reached = jail.successes(
@@ -49,7 +53,9 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 "#,
                 &[],
             );
-            assert!(succeeded.is_empty(), "{wall} {admin:?}: {succeeded:?}");
+            let is_its_own = |line: &&String| line.starts_with("low port ") && !guards_low_ports(*wall);
+            let others = succeeded.iter().filter(|line| !is_its_own(line)).count();
+            assert_eq!(others, 0, "{wall} {admin:?}: {succeeded:?}");
             let arrived = listener.accept();
             assert!(
                 matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
@@ -62,11 +68,16 @@ attack('namespace', lambda: subprocess.run(['unshare', '-Ur', 'true'], check=Tru
 #[test]
 fn root_inside_is_nobody_outside() {
     for wall in walls() {
+        if is_docker(*wall) {
+            let refused = try_jail(*wall, |spec, _| spec.admin = Admin::Root).err().unwrap();
+            assert_eq!(refused.code, "root_unavailable");
+            continue;
+        }
         let jail = jail_with(*wall, |spec, _| spec.admin = Admin::Root);
         let marker = canary("root");
         let held = HeldCommand::start(&jail, &marker);
         for pid in held.pids() {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let status = process_file(pid, "status").unwrap();
             let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap().to_string();
             let uid: u32 = line("Uid:").split_whitespace().nth(1).unwrap().parse().unwrap();
             assert!(uid != 0, "{wall}: {}", line("Uid:"));

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use belljar_spec::BackendName;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::*;
 use std::collections::BTreeSet;
@@ -115,11 +116,17 @@ fn killed_at_random_moments_200_times_nothing_is_left() {
     let workspace = folder();
     let before = look();
     let mut dice = Dice::new();
+    // What Docker holds is killed in tests/docker, together with Docker.
+    let is_own = |wall: &&BackendName| !matches!(wall, BackendName::Docker(_));
+    let own_walls: Vec<BackendName> = walls().iter().filter(is_own).copied().collect();
+    if own_walls.is_empty() {
+        return;
+    }
     for round in 0..200 {
-        let wall = walls()[round % walls().len()];
+        let wall = own_walls[round % own_walls.len()];
         let mut child = run(wall.as_str(), workspace.path(), &marker).spawn().unwrap();
         // By turns at any moment of the start, and at any moment of a start on a busy machine.
-        let longest = if (round / walls().len()).is_multiple_of(2) { 8_000 } else { 30_000 };
+        let longest = if (round / own_walls.len()).is_multiple_of(2) { 8_000 } else { 30_000 };
         thread::sleep(dice.microseconds(longest));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -174,7 +181,7 @@ fn hold_many_sandboxes() {
             thread::spawn(move || {
                 loop {
                     let spec = belljar_spec::SandboxSpec {
-                        backend: belljar_spec::BackendChoice::Named(belljar_spec::BackendName::Native),
+                        backend: belljar_spec::BackendChoice::Named(BackendName::Native),
                         workspace: Some(workspace.clone().into()),
                         ..Default::default()
                     };

@@ -10,6 +10,9 @@ use std::fs;
 fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
     for wall in walls() {
         for nesting in [Nesting::Denied, Nesting::Allowed] {
+            if nesting == Nesting::Allowed && is_docker(*wall) {
+                continue;
+            }
             let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
             let marker = canary("status");
             let held = HeldCommand::start(&jail, &marker);
@@ -17,31 +20,44 @@ fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
             // Process 1, the supervisor: whoever is above it, up to us.
             let mut above = pids[0];
             while above > 1 && above != std::process::id() {
-                let status = fs::read_to_string(format!("/proc/{above}/status")).unwrap();
+                let status = process_file(above, "status").unwrap();
                 let namespaced = status
                     .lines()
                     .any(|line| line.starts_with("NSpid:") && line.split_whitespace().count() > 2);
-                if namespaced {
+                if namespaced || is_inside(above) {
                     pids.push(above);
                 }
-                above = field(&status, "PPid:").trim().parse().unwrap();
+                let parent = field(&status, "PPid:").trim().parse().unwrap();
+                above = if parent == 0 { 0 } else { beside(above, parent).unwrap() };
             }
+            // PR_GET_NO_NEW_PRIVS
+            let asked = "print('no_new_privs') if libc.prctl(39, 0, 0, 0, 0) == 1 else None";
+            assert_eq!(jail.successes(asked, &[]), ["no_new_privs"], "{wall}");
             for pid in pids {
-                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+                let status = process_file(pid, "status").unwrap();
+                let is_told = |name: &str| status.contains(name) || tells_all_of_a_process(*wall);
                 for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-                    assert_eq!(
-                        field(&status, set).trim(),
-                        "0000000000000000",
-                        "{wall} {nesting:?} {pid} {set}"
+                    let found = field(&status, set).trim();
+                    assert!(
+                        found == "0000000000000000" || !is_told(set),
+                        "{wall} {nesting:?} {pid} {set} {found}"
                     );
                 }
-                assert_eq!(field(&status, "NoNewPrivs:").trim(), "1", "{wall}");
+                let found = field(&status, "NoNewPrivs:").trim();
+                assert!(found == "1" || !is_told("NoNewPrivs:"), "{wall} {found}");
                 assert_eq!(field(&status, "Seccomp:").trim(), "2", "{wall}");
                 for id in ["Uid:", "Gid:"] {
                     assert!(field(&status, id).split_whitespace().all(|id| id != "0"), "{wall} {status}");
                 }
                 if is_root() {
-                    assert_eq!(field(&status, "Groups:").trim(), "", "{wall}: groups of the host's root");
+                    // A daemon names the user's own group once more.
+                    let own = field(&status, "Gid:").split_whitespace().next().unwrap_or_default();
+                    let groups = if is_docker(*wall) { own } else { "" };
+                    let found = field(&status, "Groups:").trim().to_string();
+                    assert!(
+                        found.is_empty() || found == groups,
+                        "{wall}: groups of the host's root: {found}"
+                    );
                 }
             }
         }
@@ -139,10 +155,17 @@ attack('quotactl', lambda: syscall(179, 0, b'/dev/vda', 0, None))
 fn interfaces_that_reach_deep_into_the_kernel_are_refused() {
     for wall in walls() {
         for nesting in [Nesting::Denied, Nesting::Allowed] {
+            if nesting == Nesting::Allowed && is_docker(*wall) {
+                continue;
+            }
             let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
             let done = jail.successes(
                 r#"
 zero = ctypes.create_string_buffer(4096)
+try:
+    own = os.pidfd_open(os.getpid())
+except OSError:
+    own = -1
 calls = dict(keyctl=(250, 0, -3, 1), add_key=(248, b'user', b'a', b'b', 1, -2), request_key=(249, b'user', b'a', None, -2),
     bpf_map=(321, 0, ctypes.create_string_buffer(struct.pack('IIII', 2, 4, 4, 1), 128), 128),
     bpf_prog=(321, 5, zero, 128), io_uring=(425, 8, zero), io_uring_enter=(426, 0, 0, 0, 0, None, 0), io_uring_register=(427, -1, 0, None, 0),
@@ -152,7 +175,7 @@ calls = dict(keyctl=(250, 0, -3, 1), add_key=(248, b'user', b'a', b'b', 1, -2), 
     syslog=(103, 3, zero, 4096), settimeofday=(164, zero, None), clock_settime=(227, 0, zero), adjtimex=(159, ctypes.create_string_buffer(b'\1' * 208)),
     iopl=(172, 3), ioperm=(173, 0, 1, 1), acct=(163, None), vhangup=(153,), lookup_dcookie=(212, 0, zero, 10),
     personality_norandomize=(135, 0x40000), personality_read_implies_exec=(135, 0x400000), personality_mmap_zero=(135, 0x100000),
-    pidfd_getfd=(438, os.pidfd_open(os.getpid()), 0, 0), name=(170, b'x', 1) if sys.argv[1] == 'Denied' else (250, 0, -3, 1),
+    pidfd_getfd=(438, own, 0, 0), name=(170, b'x', 1) if sys.argv[1] == 'Denied' else (250, 0, -3, 1),
     lsm_set=(460, 100, zero, 32, 0), kcmp_guest=(312, 1, os.getpid(), 0, 0, 0))
 for name, args in calls.items():
     attack(name, lambda: syscall(*args))
@@ -178,7 +201,8 @@ attack('TIOCLINUX', lambda: fcntl.ioctl(0, 0x541c, b'\2'))
 fn calls_of_32_bit_programs_are_refused() {
     for wall in walls() {
         let jail = jail(*wall);
-        // int 0x80 from a 64-bit program: 20 is getpid, 5 open, 310 unshare, 359 socket, 102 socketcall.
+        // int 0x80 from a 64-bit program: 20 is getpid, 5 open, 310 unshare, 359 socket, 102 socketcall. And what the filter
+        // refuses by the numbers of 64-bit ones: unshare, mount, socket.
         let done = jail.successes(
             r#"
 import mmap
@@ -186,13 +210,18 @@ code = mmap.mmap(-1, 4096, prot=7)
 # mov eax, edi; mov ebx, esi; mov ecx, edx; xor edx, edx; int 0x80; ret -- rbx kept on the stack
 code.write(bytes.fromhex('53 89f8 89f3 89d1 31d2 31f6 cd80 5b c3'))
 call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
-for number, a, b in ((20, 0, 0), (310, 0x10000000, 0), (359, 40, 1), (359, 1, 1), (102, 1, 0), (64, 0, 0), (24, 0, 0)):
+for number, a, b in ((20, 0, 0), (310, 0x10000000, 0), (359, 40, 1), (359, 1, 1), (102, 1, 0), (64, 0, 0), (24, 0, 0),
+        (272, 0x10000000, 0), (165, 0, 0), (41, 40, 1), (41, 17, 3)):
     r = call(number, a, b)
     if r >= 0:
         print('int 0x80', number, r)
 "#,
             &[],
         );
+        // As numbers of 64-bit calls: getuid and sched_yield.
+        let is_harmless = |line: &String| line.starts_with("int 0x80 102 ") || line == "int 0x80 24 0";
+        let done: Vec<String> =
+            done.into_iter().filter(|line| knows_32_bit_calls(*wall) || !is_harmless(line)).collect();
         assert_eq!(done, Vec::<String>::new(), "{wall}");
     }
 }
@@ -208,7 +237,7 @@ fn with_nesting_a_namespace_inside_gives_access_to_nothing_hidden() {
     fs::set_permissions(shared.path().join("f"), std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .unwrap();
     let mut failures = Vec::new();
-    for wall in walls() {
+    for wall in nesting_walls() {
         let jail = jail_with(*wall, |spec, _| {
             spec.nesting = Nesting::Allowed;
             spec.shared = vec![share(shared.path(), belljar_spec::Permission::Read)];

@@ -56,11 +56,16 @@ fn the_first_process_cannot_be_killed_stopped_traced_read_or_limited_by_any_of_i
         let bystander = HeldCommand::start(&jail, &marker);
         let done = jail.successes(
             r#"
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+# MAP_PRIVATE, MAP_ANONYMOUS and MAP_FIXED.
+afar = ctypes.c_void_p(libc.mmap(7 << 32, 4096, 3, 0x32, -1, 0))
+assert afar.value == 7 << 32, afar
 threads = [int(t) for t in os.listdir('/proc/1/task')]
 if len(threads) < 2:
     print('no threads to attack')
 for t in threads:
-    for s in list(range(1, 32)) + [34, 50, 64]:
+    for s in list(range(1, 32)) + [34, 50, 64] if 'signals' in sys.argv else []:
         for send in (lambda: os.kill(t, s), lambda: syscall(200, t, s), lambda: syscall(234, 1, t, s)):
             try:
                 send()
@@ -92,6 +97,8 @@ for t in threads:
     limit = ctypes.create_string_buffer(struct.pack('QQ', 0, 0), 16)
     for resource in range(16):
         attack('prlimit %d of %d' % (resource, t), lambda: syscall(302, t, resource, limit, None))
+        # One that looks like none to whoever sees half of it.
+        attack('prlimit %d of %d from afar' % (resource, t), lambda: syscall(302, t, resource, afar, None))
     local = ctypes.create_string_buffer(64)
     iov = ctypes.create_string_buffer(struct.pack('QQ', ctypes.addressof(local), 64), 16)
     remote = ctypes.create_string_buffer(struct.pack('QQ', 0x400000, 64), 16)
@@ -101,7 +108,10 @@ for t in threads:
     attack('migrate_pages', lambda: syscall(256, t, 64, ctypes.create_string_buffer(b'\1' * 8), ctypes.create_string_buffer(b'\1' * 8)))
 for t in threads:
     attack('setpgid', lambda: os.setpgid(t, os.getpid()))
-fd = os.pidfd_open(1)
+try:
+    fd = os.pidfd_open(1)
+except OSError:
+    fd = -1
 for s in (9, 15, 19, 6, 11):
     try:
         signal.pidfd_send_signal(fd, s)
@@ -116,11 +126,41 @@ attack('scheduler', lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_par
 attack('affinity', lambda: os.sched_setaffinity(1, {0}))
 attack('move to my session', lambda: os.setpgid(os.getpid(), 1))
 "#,
-            &[],
+            if guards_process_one(*wall) { &["signals"] } else { &[] },
         );
+        let done: Vec<String> = done.into_iter().filter(|line| !is_open(*wall, line)).collect();
         assert_eq!(done, Vec::<String>::new(), "{wall}");
         assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{wall}: process 1 does not answer any more");
         assert!(!bystander.pids().is_empty(), "{wall}: process 1 died");
+    }
+}
+
+/// Whether it is known that process 1 can be asked that: it holds no secret, and nothing of it can be changed.
+fn is_open(wall: belljar_spec::BackendName, line: &str) -> bool {
+    let shown = ["environ", "maps", "smaps", "auxv", "io", "fdinfo", "fd", "exe", "root", "cwd"];
+    let name = line.split(' ').nth(1).and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    !guards_process_one(wall) && line.starts_with("read ") && shown.contains(&name)
+}
+
+/// Where process 1 is not out of reach of signals, they end this sandbox or stop it, and no other; and it is still disposed of.
+#[test]
+fn a_signal_to_process_one_reaches_no_other_sandbox() {
+    for wall in walls() {
+        for number in [9, 15, 19] {
+            let (jail, other) = (jail(*wall), jail(*wall));
+            let (marker, bystander) = (canary("own"), canary("bystander"));
+            let _own = HeldCommand::start(&jail, &marker);
+            let held = HeldCommand::start(&other, &bystander);
+            let script = format!("import os; os.kill(1, {number})");
+            let _ = jail.run_for(&["/usr/bin/python3", "-c", &script], Duration::from_secs(5));
+            assert_eq!(other.run(&["true"]).exit_code, Some(0), "{wall}: {number}");
+            assert!(!held.pids().is_empty(), "{wall}: {number}");
+            if guards_process_one(*wall) {
+                assert_eq!(jail.run(&["true"]).exit_code, Some(0), "{wall}: {number}");
+            }
+            jail.sandbox.dispose_blocking();
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}: {number}");
+        }
     }
 }
 
@@ -309,6 +349,9 @@ attack('supervisor', lambda: syscall(101, 16, os.getppid(), 0, 0))
 attack('supervisor, seized', lambda: syscall(101, 0x4206, os.getppid(), 0, 0))
 attack('supervisor, memory', lambda: open('/proc/%d/mem' % os.getppid(), 'r+b'))
 attack('supervisor, descriptors', lambda: os.listdir('/proc/%d/fd' % os.getppid()))
+for number in range(10):
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        attack('supervisor, descriptor %d' % number, lambda: os.open('/proc/%d/fd/%d' % (os.getppid(), number), flags | os.O_NONBLOCK))
 # A tracer may not lift the filter.
 child = os.fork()
 if child == 0:
@@ -321,6 +364,10 @@ os.kill(child, 9)
 "#,
             &[],
         );
+        // How many there are, and nothing of what is behind them.
+        let is_open =
+            |line: &String| line.starts_with("supervisor, descriptors ") && !guards_process_one(*wall);
+        let done: Vec<String> = done.into_iter().filter(|line| !is_open(line)).collect();
         assert_eq!(done, Vec::<String>::new(), "{wall}");
     }
 }
@@ -334,7 +381,7 @@ fn a_crash_inside_is_not_handed_to_a_program_of_the_host() {
         let marker = canary("core");
         let held = HeldCommand::start(&jail, &marker);
         for pid in held.pids() {
-            let Ok(limits) = fs::read_to_string(format!("/proc/{pid}/limits")) else { continue };
+            let Ok(limits) = process_file(pid, "limits") else { continue };
             let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
             let values: Vec<&str> = core.split_whitespace().skip(4).take(2).collect();
             assert_eq!(values, ["1", "1"], "{wall}: {core}");

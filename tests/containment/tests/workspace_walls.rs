@@ -119,7 +119,7 @@ fn an_overlay_takes_every_change_and_the_folder_none() {
         let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
         let result = jail.sh(
             "cat src/a && echo b > src/b && echo more >> src/a && chmod 700 src && rm -r .git/objects && \
-             mkdir new && mv src/b new/ && ln -s a src/link && ls -A . .git",
+             mkdir new && mv src/b new/ && ln -s a src/link && ls -A && cd .git && ls -A",
         );
         assert_eq!(result.exit_code, Some(0), "{wall}: {}", text(&result.stderr));
         assert!(text(&result.stdout).contains(".husky"), "{wall}");
@@ -162,6 +162,16 @@ def truncated(path):
     fd = os.open(path, os.O_RDONLY); os.ftruncate(fd, 0)
 def again(path):
     fd = os.open(path, os.O_RDONLY); os.open('/proc/self/fd/%d' % fd, os.O_RDWR)
+# A kernel may say that it did these. What counts is whether it did.
+def resized(path):
+    os.truncate(path, 7)
+    if os.path.getsize(path) != 7: raise OSError()
+def opened(path):
+    os.chmod(path, 0o777)
+    if os.stat(path).st_mode & 0o777 != 0o777: raise OSError()
+def aged(path):
+    os.utime(path, (1, 1))
+    if os.stat(path).st_mtime != 1: raise OSError()
 def unmount(path):
     syscall(166, ctypes.c_char_p(path.encode()), 2)
 def mount_over(path):
@@ -174,12 +184,12 @@ def seen_from(prefix, path):
     write(prefix + path + ('/evil' if os.path.isdir(path) else ''))
 TRIED = {
     'write': write, 'append': lambda p: write(p, 'a'), 'create in': lambda p: write(p + '/evil'),
-    'mkdir in': lambda p: os.mkdir(p + '/evil'), 'mkdir': os.mkdir, 'truncate': lambda p: os.truncate(p, 0),
+    'mkdir in': lambda p: os.mkdir(p + '/evil'), 'mkdir': os.mkdir, 'truncate': resized,
     'unlink': os.unlink, 'rmdir': os.rmdir, 'remove tree': shutil.rmtree,
     'rename': lambda p: os.rename(p, base + '/r'), 'replace': replace, 'replace by folder': replace_by_folder,
     'exchange': exchange, 'symlink': lambda p: os.symlink('/tmp', p), 'symlink in': lambda p: os.symlink('/tmp', p + '/evil'),
     'through link': through_link, 'hard link out': hard_link_out, 'hard link in': lambda p: os.link(base + '/src/a', p + '/evil'),
-    'no name': no_name, 'chmod': lambda p: os.chmod(p, 0o777), 'times': lambda p: os.utime(p, (1, 1)),
+    'no name': no_name, 'chmod': opened, 'times': aged,
     'xattr': lambda p: os.setxattr(p, 'user.evil', b'1'), 'mapped': mapped, 'truncated by descriptor': truncated,
     'opened again': again, 'unmount': unmount, 'mount over': mount_over, 'remount': remount, 'mount tree': tree,
     'by own root': lambda p: seen_from('/proc/self/root', p), 'by root of 1': lambda p: seen_from('/proc/1/root', p),
@@ -238,7 +248,7 @@ fn what_is_protected_below_an_overlay_never_reaches_its_layer() {
         assert_eq!(protected(&layer.upper), [], "{wall}: {worked:?}");
         assert_eq!(everything(jail.workspace.path()), before, "{wall}");
         assert_eq!(worked, Vec::<String>::new(), "{wall}");
-        let result = jail.sh("cat .git/commondir .git/info/attributes && ls -A .husky");
+        let result = jail.sh("cat .git/commondir .git/info/attributes && cd .husky && ls -A");
         assert_eq!(text(&result.stdout), ".\n", "{wall}");
     }
 }
@@ -252,6 +262,9 @@ fn without_a_shield_the_attacks_work() {
         let jail = viewed(*wall, workspace, view, |_| {}).unwrap();
         let worked = attack_all(&jail, &["/workspace"], &[".git/config", ".husky"]);
         for attack in ["append", "unlink", "replace", "exchange", "hard link out", "by parent"] {
+            if attack == "exchange" && !can_exchange(*wall) {
+                continue;
+            }
             assert!(worked.iter().any(|line| line.starts_with(attack)), "{wall}: {attack}: {worked:?}");
         }
     }

@@ -43,6 +43,11 @@ impl Client {
         &self.address
     }
 
+    /// What is in every request.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
     pub fn ask(&self, method: &str, target: &str) -> Ask<'_> {
         Ask {
             client: self,

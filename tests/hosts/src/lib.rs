@@ -12,6 +12,7 @@ mod git;
 mod github;
 mod http;
 mod model;
+mod processes;
 mod program;
 mod server;
 mod tls;
@@ -25,7 +26,10 @@ pub use git::http_backend;
 pub use github::{GitHub, Token};
 pub use http::{HttpServer, Request, Response, serve};
 pub use model::{Api, Asked, Delivery, Model, SCENARIOS, Step, Stop, Usage};
-pub use program::{Child, have};
+pub use processes::{
+    around, beside, is_inside, kernel_around, look_into_sentries, process_file, processes_with,
+};
+pub use program::{Child, have, have_docker, have_runtime};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;
 pub use web::{Agreement, MODERN, Piece, WebBody, WebServer, piece, pieces, trailers, whole};

@@ -1,6 +1,7 @@
 //! Real programs: whether they are here, and a running one that ends with its test.
 
 use std::env;
+use std::fs;
 use std::process::{self, Command};
 
 /// Whether every one of these programs is here, on PATH or at its own path. Says which is not; in CI that is a failure.
@@ -11,6 +12,41 @@ pub fn have<const N: usize>(programs: [&str; N]) -> bool {
     assert!(env::var("CI").as_deref() != Ok("true"), "there is no `{missing}` here, and CI must have it");
     eprintln!("skipped: no `{missing}` here");
     false
+}
+
+/// Whether there is a Docker daemon that we may use: the one of `DOCKER_HOST`, which an ordinary user need not have. Says so if
+/// not; for root in CI that is a failure.
+pub fn have_docker() -> bool {
+    have_runtime("runc")
+}
+
+/// The same, with this runtime.
+#[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
+pub fn have_runtime(runtime: &str) -> bool {
+    if !is_root() && env::var_os("DOCKER_HOST").is_none() {
+        eprintln!("skipped: no Docker for an ordinary user, DOCKER_HOST names none");
+        return false;
+    }
+    // Asked, and not made to start a container: that takes a hundred times as long, and the test does it anyway.
+    let answer = Command::new("docker").args(["info", "--format", "{{json .Runtimes}}"]).output();
+    let has_it = |output: &process::Output| {
+        String::from_utf8_lossy(&output.stdout).contains(&format!("\"{runtime}\":"))
+    };
+    if answer.as_ref().is_ok_and(has_it) {
+        return true;
+    }
+    assert!(
+        env::var("CI").as_deref() != Ok("true"),
+        "there is no Docker with {runtime} here, and CI must have it: {answer:?}"
+    );
+    eprintln!("skipped: no Docker with {runtime} here");
+    false
+}
+
+fn is_root() -> bool {
+    // The effective one is the second (proc_pid_status(5)).
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
 fn is_here(program: &str) -> bool {

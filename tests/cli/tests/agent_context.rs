@@ -1,0 +1,142 @@
+//! `--agent-context`, `[agent] context` and `.belljar/agent-context`: who is heard, in which order, and what is left.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use belljar_tests_cli::belljar;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(tempfile::tempdir().unwrap());
+        fs::create_dir_all(home.path("work")).unwrap();
+        home
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+
+    fn belljar(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(belljar());
+        command
+            .args(args)
+            .current_dir(self.path("work"))
+            .env("HOME", self.path("."))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn said(&self, args: &[&str]) -> (i32, String, String) {
+        let done = self.belljar(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
+    }
+
+    /// What agents see.
+    fn seen(&self, flags: &[&str]) -> String {
+        let (code, stdout, stderr) = self.said(&[&["run"], flags, &["--", "cat", "AGENTS.md"]].concat());
+        assert_eq!(code, 0, "{stderr}");
+        stdout
+    }
+
+    fn in_work(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.path("work"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn the_user_the_repository_and_the_run_add_up() {
+    let home = Home::new();
+    let user = home.path("user");
+    home.write("config/belljar/belljar.toml", &format!("[agent]\ncontext = \"{}\"\n", user.display()));
+    home.write("user/a.md", "THE USER\n");
+    home.write("work/.belljar/config.toml", "[workspace]\nprotect = [\"x\"]\n");
+    home.write("work/.belljar/agent-context/a.md", "THE REPOSITORY\n");
+    home.write("flag/a.md", "THE RUN\n");
+    let flag = home.path("flag");
+    let flags = ["--agent-context", flag.to_str().unwrap()];
+    let seen = home.seen(&flags);
+    assert!(seen.contains("THE USER") && seen.contains("THE RUN"), "{seen}");
+    assert!(!seen.contains("THE REPOSITORY"), "nobody trusted it: {seen}");
+    let (code, _, stderr) = home.said(&["trust", "--yes"]);
+    assert_eq!(code, 0, "{stderr}");
+    let seen = home.seen(&flags);
+    let order = ["THE USER", "THE REPOSITORY", "THE RUN"].map(|what| seen.find(what).unwrap_or(usize::MAX));
+    assert!(order.is_sorted() && order[2] != usize::MAX, "{seen}");
+    assert_eq!(home.in_work(), [".belljar"]);
+}
+
+#[test]
+fn a_repository_does_not_say_where_context_is() {
+    let home = Home::new();
+    home.write("work/.belljar/config.toml", "[agent]\ncontext = \"/etc\"\n");
+    home.said(&["trust", "--yes"]);
+    let (code, _, stderr) = home.said(&["run", "--", "true"]);
+    assert!(code == 0 || stderr.contains("`agent` is not for a repository to say"), "{stderr}");
+    let (code, _, stderr) = home.said(&["policy", "check", "--as", "repository", ".belljar/config.toml"]);
+    assert!(code != 0 && stderr.contains("`agent`"), "{stderr}");
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let home = Home::new();
+    home.write("context/a.md", "x\n");
+    let context = home.path("context");
+    let flag = ["run", "--agent-context", context.to_str().unwrap()];
+    for (before, after, code, word) in [
+        (&["run", "--agent-context", "/no/such/place"][..], &["--", "true"][..], 126, "/no/such/place"),
+        (&flag, &["--backend", "host", "--", "true"], 125, "without a wall"),
+    ] {
+        let (found, _, stderr) = home.said(&[before, after].concat());
+        assert!(found == code && stderr.contains(word) && stderr.contains("hint"), "{found}: {stderr}");
+    }
+    // A link of the repository is no way to files of this machine.
+    std::os::unix::fs::symlink("/etc/passwd", home.path("work/AGENTS.md")).unwrap();
+    let (code, stdout, stderr) = home.said(&[&flag[..], &["--", "cat", "AGENTS.md"]].concat());
+    assert!(
+        code == 126 && stderr.contains("leads elsewhere") && !stdout.contains("root:"),
+        "{stdout}{stderr}"
+    );
+}
+
+#[test]
+fn a_killed_belljar_leaves_no_file() {
+    let home = Home::new();
+    home.write("context/a.md", "x\n");
+    let context = home.path("context");
+    let script = "test -s AGENTS.md && echo > started; while sleep 1; do :; done";
+    let words = ["run", "--agent-context", context.to_str().unwrap(), "--", "sh", "-c", script];
+    let mut child = home.belljar(&words).stderr(Stdio::null()).spawn().unwrap();
+    let soon = |is_so: &dyn Fn() -> bool| {
+        (0..1000).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            is_so()
+        })
+    };
+    assert!(soon(&|| home.path("work/started").exists()), "its command never ran");
+    assert_eq!(fs::metadata(home.path("work/AGENTS.md")).map(|found| found.len()).unwrap_or(0), 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(soon(&|| home.in_work() == ["started"]), "{:?}", home.in_work());
+}

@@ -1,0 +1,98 @@
+//! What walls do differently, each as a question with a name: a test says which of them it depends on, and asserts what is left
+//! where the answer is no. People read of the same in docs/gvisor.md.
+
+use belljar_spec::egress::Reason;
+use belljar_spec::{BackendName, Runtime};
+
+/// Whether whatever is dialled arrives at the gateway: every address, every port. gVisor has no nf_tables: its own kernel
+/// refuses all but the ports that rules name.
+pub fn has_netfilter(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether a refusal for this reason is the gateway's, and so recorded; otherwise the sandbox's own kernel refuses it unheard.
+pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
+    has_netfilter(backend) || !matches!(reason, Reason::DirectAddress | Reason::PortNotAllowed)
+}
+
+/// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`.
+pub fn has_ipv6(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// What addresses of names begin with. In gVisor only those of the loopback device are local.
+pub fn names_begin_with(backend: BackendName) -> &'static str {
+    if is_gvisor(backend) { "127.128." } else { "198.18." }
+}
+
+/// Whether a limit on memory or processes takes nothing but what ran into it. In gVisor it may take the kernel, and with it the
+/// sandbox.
+pub fn outlives_its_limits(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether a terminal makes signals of keys, an end of Ctrl-D, and is `/dev/tty`. gVisor's passes all keys on as bytes.
+pub fn has_terminal_keys(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether the host's changes of shared folders are told inside. gVisor sees them when it looks.
+pub fn sees_host_changes(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether each mount is one inside too. gVisor's file server shows those within another as plain folders of it.
+pub fn lists_every_mount(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether nobody inside can signal process 1. In gVisor it has the same user as commands, and no other shield.
+pub fn guards_process_one(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether an echo request to an address of the sandbox's own is answered, by its own kernel: gVisor asks for no privilege.
+pub fn answers_its_own_pings(backend: BackendName) -> bool {
+    is_gvisor(backend)
+}
+
+/// Whether a kernel with Landlock 9 keeps sockets away that appear in shared folders after the start. gVisor has no Landlock.
+pub fn hides_late_sockets(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether `/proc/PID/status` has every line that Linux has. gVisor's has no `CapAmb` (it knows no ambient capabilities) and no
+/// `NoNewPrivs`.
+pub fn tells_all_of_a_process(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether int 0x80 means the calls of 32-bit programs, which no filter allows. To gVisor it is `syscall` by another name.
+pub fn knows_32_bit_calls(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// What is in `/dev` beside the usual, and leads to nothing of the host's: gVisor has a FUSE and a tunnel of its own.
+pub fn devices_of_its_own(backend: BackendName) -> &'static [&'static str] {
+    if is_gvisor(backend) { &["fuse", "net"] } else { &[] }
+}
+
+/// Whether two files can change places in one call. gVisor knows no RENAME_EXCHANGE.
+pub fn can_exchange(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether a port below 1024 takes a privilege. In gVisor nobody but the sandbox itself is at any of its ports.
+pub fn guards_low_ports(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether a process is seen from outside that lives for a moment. A look into gVisor takes longer than that.
+pub fn sees_short_lives(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
+/// Whether the kernel that everything inside asks is gVisor's.
+fn is_gvisor(backend: BackendName) -> bool {
+    backend == BackendName::Docker(Runtime::Runsc)
+}

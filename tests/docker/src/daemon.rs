@@ -1,0 +1,109 @@
+//! A Docker daemon of the test's own.
+
+use belljar_sys::rustix::fs::{FlockOperation, flock};
+use belljar_sys::rustix::process::geteuid;
+use belljar_tests_daemon::{eventually, kill};
+use belljar_tests_hosts::have;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// It, and the containerd beside it. Gone when dropped, with everything that they started.
+pub struct Dockerd {
+    folder: TempDir,
+    // Who finds the folder without it takes it away: `daemon sweep`.
+    _lock: File,
+}
+
+impl Dockerd {
+    /// Nothing where it cannot be had; why is said.
+    #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
+    pub fn start() -> Option<Dockerd> {
+        if !geteuid().is_root() {
+            eprintln!("skipped: a Docker daemon needs root");
+            return None;
+        }
+        if !have(["dockerd", "containerd", "runsc", "docker", "busybox"]) {
+            return None;
+        }
+        // Where Docker's layers can lie, which `./dev` finds out.
+        let base = env::var_os("BELLJAR_TEST_DOCKERS").unwrap_or_else(|| "/var/lib".into());
+        let folder = tempfile::Builder::new().prefix("test-docker.").tempdir_in(base).unwrap();
+        let lock = File::create(folder.path().join("lock")).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let daemon = Dockerd { folder, _lock: lock };
+        daemon.start_again();
+        Some(daemon)
+    }
+
+    /// Starts what of it does not run.
+    pub fn start_again(&self) {
+        self.script("start");
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder().join("docker.sock")
+    }
+
+    /// The value of `DOCKER_HOST`.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// As a machine that runs out of memory does. Its containers and its containerd go on.
+    pub fn kill(&self) {
+        self.kill_one("dockerd");
+    }
+
+    /// The same with containerd.
+    pub fn kill_containerd(&self) {
+        self.kill_one("containerd");
+    }
+
+    /// What `docker` says to these words.
+    #[track_caller]
+    pub fn docker(&self, words: &[&str]) -> String {
+        let output = self.command(words).output().unwrap();
+        let wrong = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "docker {words:?}: {wrong}");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command.args(words).env("DOCKER_HOST", self.host());
+        command
+    }
+
+    /// All containers, whatever they do: what each is called.
+    pub fn containers(&self) -> Vec<String> {
+        let names = self.docker(&["ps", "--all", "--format", "{{.Names}}"]);
+        names.lines().map(String::from).collect()
+    }
+
+    fn kill_one(&self, name: &str) {
+        let started = fs::read_to_string(self.folder().join(format!("{name}.started"))).unwrap();
+        let pid = started.trim().parse().unwrap();
+        kill(pid);
+        let is_gone = || !belljar_tests_cli::left::is_alive(pid);
+        assert!(eventually(is_gone), "{name} lives on");
+    }
+
+    fn script(&self, command: &str) {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/daemon");
+        let output = Command::new(script).arg(command).arg(self.folder()).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Drop for Dockerd {
+    fn drop(&mut self) {
+        self.script("stop");
+    }
+}

@@ -1,0 +1,9 @@
+//! `belljar build-base` and `belljar build`, with a real Docker, a real npm, and a registry of packages on loopback.
+
+#![allow(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+
+mod base;
+mod belljar;
+mod node;
+mod npm;
+mod repository;

@@ -1,0 +1,129 @@
+//! kill -9 of Docker's daemon and of belljar, at any moment of a sandbox's life: the next start takes away what is left.
+//!
+//! Where belljar alone is killed, nothing is left at all. A daemon that is killed while it starts a container may forget what it had
+//! asked of containerd, a task with its shim and cgroups, and its API has no word for that: plain `docker run --rm` leaves them too
+//! (20.10). So there only what belljar can take away is judged.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use belljar_tests_docker::{Dockerd, Left, Work, eventually};
+use std::collections::BTreeSet;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn killed_at_random_moments_nothing_is_left_with_runc() {
+    nothing_is_left("docker");
+}
+
+#[test]
+fn killed_with_containerd_as_well_nothing_of_ours_is_left() {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    work.succeeds("docker", &["--", "true"]);
+    let mut dice = Dice::new();
+    for _ in 0..ROUNDS / 3 {
+        let mut child = start(&work, "docker");
+        thread::sleep(dice.part_of(Duration::from_secs(1)));
+        daemon.kill();
+        daemon.kill_containerd();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        daemon.start_again();
+    }
+    work.succeeds("docker", &["--", "true"]);
+    let is_clean =
+        |left: &Left| left.containers.is_empty() && left.files.is_empty() && left.volumes.is_empty();
+    assert!(eventually(|| is_clean(&work.left())), "{:#?}", work.left());
+}
+
+/// A life of a sandbox is create, exec and remove: a moment in it is a moment in one of them.
+fn nothing_is_left(wall: &str) {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    // The first one also makes what stays: the empty image.
+    work.succeeds(wall, &["--", "true"]);
+    let begin = Instant::now();
+    work.succeeds(wall, &["--", "true"]);
+    let life = begin.elapsed();
+    assert!(eventually(|| is_empty(&work.left())), "{:#?}", work.left());
+    let before = work.left();
+
+    let mut dice = Dice::new();
+    for _ in 0..ROUNDS / 2 {
+        let mut child = start(&work, wall);
+        thread::sleep(dice.part_of(life));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    work.succeeds(wall, &["--", "true"]);
+    assert!(eventually(|| work.left() == before), "before: {before:#?}\nafter: {:#?}", work.left());
+
+    for round in 0..ROUNDS {
+        let mut child = start(&work, wall);
+        thread::sleep(dice.part_of(life));
+        if round % 2 == 0 {
+            child.kill().unwrap();
+        }
+        daemon.kill();
+        // One whose Docker died ends by itself, and says so.
+        assert!(eventually(|| child.try_wait().unwrap().is_some()), "round {round}: belljar does not end");
+        daemon.start_again();
+    }
+    work.succeeds(wall, &["--", "true"]);
+    // A Docker that dies while it starts a container may forget what it had asked of containerd: a shim, and a runtime that waits
+    // to be told to go on. Nothing of ours runs in it, and nobody but Docker can know of it.
+    let ours = |left: &Left| {
+        let processes = left.processes.iter().filter(|words| !is_forgotten(words)).cloned();
+        (
+            left.containers.clone(),
+            left.files.clone(),
+            left.volumes.clone(),
+            processes.collect::<BTreeSet<_>>(),
+        )
+    };
+    let is_over = || ours(&work.left()) == ours(&before);
+    assert!(eventually(is_over), "before: {before:#?}\nafter: {:#?}", work.left());
+    let files = std::fs::read_dir(work.folder()).unwrap().count();
+    assert_eq!(files, 0, "something lies in the workspace");
+}
+
+/// By its words: of Docker's own, and not yet a process of a container.
+fn is_forgotten(words: &str) -> bool {
+    words.starts_with("/usr/bin/containerd-shim") || words.trim_end() == "runc init"
+}
+
+fn start(work: &Work<'_>, wall: &str) -> Child {
+    work.run(wall, &["--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn is_empty(left: &Left) -> bool {
+    left.containers.is_empty()
+        && left.tasks.is_empty()
+        && left.processes.is_empty()
+        && left.cgroups.is_empty()
+        && left.volumes.is_empty()
+        && left.files.is_empty()
+}
+
+/// Numbers enough, the same in no two runs.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Dice {
+        let uuid = std::fs::read("/proc/sys/kernel/random/uuid").unwrap();
+        let seed = uuid.iter().fold(0u64, |seed, byte| seed.wrapping_mul(31).wrapping_add((*byte).into()));
+        Dice(seed | 1)
+    }
+
+    /// Up to a little more than all of it.
+    fn part_of(&mut self, whole: Duration) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        whole.mul_f64((self.0 % 1100) as f64 / 1000.0)
+    }
+}
+
+const ROUNDS: usize = 24;

@@ -1,0 +1,134 @@
+//! The processes of this machine, those in gVisor's kernels included.
+//!
+//! The host's list has nothing of what runs inside of a sentry: a test that looks there finds nobody, whatever goes on. So a test
+//! that has such a container says so ([`look_into_sentries`]), and from then on its processes are asked for by Docker's own door,
+//! `docker exec`. They get numbers that no process of the host has.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// From now on the containers of gVisor are looked into.
+pub fn look_into_sentries() {
+    HAS_SENTRIES.store(true, Ordering::Relaxed);
+}
+
+/// Every process that has `word` among its words, ourselves left out. The dead that nobody has reaped have no words.
+pub fn processes_with(word: &str) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let carries = |pid: &u32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        *pid != std::process::id() && words.windows(word.len()).any(|window| window == word.as_bytes())
+    };
+    let mut found: Vec<u32> = pids.filter(carries).collect();
+    if HAS_SENTRIES.load(Ordering::Relaxed) {
+        found.extend(sentries().iter().flat_map(|container| processes_in(container, word)));
+    }
+    found
+}
+
+/// A file of a process below /proc, wherever it runs.
+pub fn process_file(pid: u32, file: &str) -> io::Result<String> {
+    if pid < FIRST_INSIDE {
+        return fs::read_to_string(format!("/proc/{pid}/{file}"));
+    }
+    let (container, inside) = known(pid).ok_or(io::ErrorKind::NotFound)?;
+    let output = exec(&container, &format!("cat /proc/{inside}/{file}"), "")?;
+    output.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Whether a process runs in a sentry, where the host has no number for it.
+pub fn is_inside(pid: u32) -> bool {
+    pid >= FIRST_INSIDE
+}
+
+/// The process that has this number where `pid` runs.
+pub fn beside(pid: u32, number: u32) -> Option<u32> {
+    if !is_inside(pid) {
+        return Some(number);
+    }
+    let (container, _) = known(pid)?;
+    Some(number_of(&container, number))
+}
+
+/// The processes of the host that a process in a sentry consists of: the kernel around it, and who serves files to that.
+/// None for a process of the host's own.
+pub fn around(pid: u32) -> Vec<u32> {
+    let Some((container, _)) = known(pid) else { return Vec::new() };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_of = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(&container))
+    };
+    pids.filter(is_of).collect()
+}
+
+/// The kernel that a process in a sentry asks, as a process of the host.
+pub fn kernel_around(pid: u32) -> Option<u32> {
+    let words = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    around(pid).into_iter().find(|pid| words(*pid).starts_with(b"runsc-sandbox"))
+}
+
+/// Container and number inside.
+fn known(pid: u32) -> Option<(String, u32)> {
+    let known = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    known.iter().find(|(_, number)| **number == pid).map(|(place, _)| place.clone())
+}
+
+/// The number that tests know a process by.
+fn number_of(container: &str, inside: u32) -> u32 {
+    let mut known = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = FIRST_INSIDE + u32::try_from(known.len()).unwrap_or_default();
+    *known.entry((container.to_string(), inside)).or_insert(next)
+}
+
+/// The containers that gVisor runs.
+fn sentries() -> Vec<String> {
+    let docker = |words: &[&str]| {
+        let output = Command::new("docker").args(words).stderr(Stdio::null()).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    };
+    let all = docker(&["ps", "--quiet", "--no-trunc"]);
+    let mut words = vec!["inspect", "--format", "{{.HostConfig.Runtime}} {{.Id}}"];
+    words.extend(all.lines());
+    if words.len() == 3 {
+        return Vec::new();
+    }
+    docker(&words).lines().filter_map(|line| line.strip_prefix("runsc ")).map(String::from).collect()
+}
+
+fn processes_in(container: &str, word: &str) -> Vec<u32> {
+    // The word comes by standard input: nobody who looks is to have it among its own.
+    let script = "read -r word; cd /proc; grep -lasF -- \"$word\" [0-9]*/cmdline; :";
+    // One that is on its way out has no processes any more.
+    let Ok(Some(found)) = exec(container, script, word) else { return Vec::new() };
+    let inside = found.lines().filter_map(|line| line.strip_suffix("/cmdline")?.parse::<u32>().ok());
+    inside.map(|pid| number_of(container, pid)).collect()
+}
+
+/// What a script in a container wrote; nothing if it failed.
+fn exec(container: &str, script: &str, input: &str) -> io::Result<Option<String>> {
+    // In a sandbox that stands still, whoever looks may be made to as well.
+    let mut child = Command::new("timeout")
+        .args(["20", "docker", "exec", "--interactive", container, "/bin/sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that does not read is no failure.
+        let _ = writeln!(stdin, "{input}");
+    }
+    let output = child.wait_with_output()?;
+    Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+static HAS_SENTRIES: AtomicBool = AtomicBool::new(false);
+/// Container and number inside, and the number that tests know it by.
+static INSIDE: LazyLock<Mutex<HashMap<(String, u32), u32>>> = LazyLock::new(Mutex::default);
+/// Above the largest number that the kernel gives (PID_MAX_LIMIT, 2^22).
+const FIRST_INSIDE: u32 = 1 << 24;

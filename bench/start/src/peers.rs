@@ -84,7 +84,7 @@ pub(crate) fn works(words: &[String]) -> bool {
 }
 
 /// The binary that was built beside us.
-fn belljar() -> Result<PathBuf, Box<dyn Error>> {
+pub(crate) fn belljar() -> Result<PathBuf, Box<dyn Error>> {
     let here = std::env::current_exe()?;
     let beside = here.with_file_name("belljar");
     if Path::new(&beside).exists() {

@@ -87,6 +87,21 @@ pub fn guards_low_ports(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
+/// Options of sockets that take a privilege elsewhere, and that gVisor accepts without a meaning: it has no marks, no transparent
+/// sockets, no filters of packets, and no protocols above TCP.
+pub fn options_without_meaning(backend: BackendName) -> &'static [&'static str] {
+    let all = &[
+        "SO_MARK",
+        "SO_MARK of datagrams",
+        "IP_TRANSPARENT",
+        "SO_PRIORITY",
+        "SO_ATTACH_BPF",
+        "TCP_REPAIR",
+        "ULP",
+    ];
+    if is_gvisor(backend) { all } else { &[] }
+}
+
 /// Whether a process is seen from outside that lives for a moment. A look into gVisor takes longer than that.
 pub fn sees_short_lives(backend: BackendName) -> bool {
     !is_gvisor(backend)

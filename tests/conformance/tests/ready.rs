@@ -4,7 +4,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::{ErrorKind, LimitsSpec, SandboxError};
-use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process, nice};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,18 +46,23 @@ fn hang(backend: BackendName) {
     assert_eq!(fs::read_dir(folder.path().join(".git")).unwrap().count(), 0, "a stub was left behind");
 }
 
-/// Makes a sandbox while somebody stops every process below us that is its guest. The guest may have been faster.
+/// Makes a sandbox while somebody stops every process below us that is its guest. The guest may have been faster, though others
+/// come first wherever it is to run.
 fn stopped_while_made(spec: &belljar_spec::SandboxSpec) -> Result<(), SandboxError> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let stopper = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                for pid in processes_below(std::process::id()).into_iter().filter(|pid| is_guest(*pid)) {
+                for pid in children(std::process::id()).into_iter().filter(|pid| is_guest(*pid)) {
                     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::STOP);
                 }
             }
         });
-        let made = Engine::new().create_blocking(spec);
+        let maker = scope.spawn(|| {
+            nice(19).unwrap();
+            Engine::new().create_blocking(spec)
+        });
+        let made = maker.join().unwrap();
         is_over.store(true, Ordering::Relaxed);
         stopper.join().unwrap();
         made.map(|sandbox| {
@@ -68,6 +73,16 @@ fn stopped_while_made(spec: &belljar_spec::SandboxSpec) -> Result<(), SandboxErr
             sandbox.dispose_blocking();
         })
     })
+}
+
+/// The children of a process, and theirs: only these are looked at, since whoever looks at everybody comes too late.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let below: Vec<u32> = listed
+        .flat_map(|list| list.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    below.into_iter().flat_map(|pid| [vec![pid], children(pid)].concat()).collect()
 }
 
 /// The guest, by the name it is started with. Not who stands by to clean up after us, which is the same program.

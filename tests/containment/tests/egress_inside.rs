@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use belljar_spec::Nesting;
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::{BackendName, Nesting};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Capture, Dns};
@@ -51,6 +51,11 @@ def change_all(prefix):
         attack(prefix + name, lambda: told(protocol, data))
 "#;
 
+/// Whether a kernel takes this option of a socket and does nothing with it.
+fn means_nothing(wall: BackendName, option: &str) -> bool {
+    options_without_meaning(wall).iter().any(|name| option.strip_suffix(" None") == Some(name))
+}
+
 #[test]
 fn the_network_cannot_be_changed_from_inside() {
     let (dns, capture, policy) = world();
@@ -94,7 +99,8 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
             ),
             &[],
         );
-        assert_eq!(changed, Vec::<String>::new(), "{wall}");
+        let changed: Vec<_> = changed.iter().filter(|line| !means_nothing(*wall, line)).collect();
+        assert!(changed.is_empty(), "{wall}: {changed:?}");
         // And what leads out leads there as before.
         cage.attack(
             "send('good.test', sys.argv[1], record(hello(sni(b'evil.test'))), timeout=0.3)",
@@ -105,31 +111,48 @@ attack('init net', lambda: os.open('/proc/1/root/proc/1/ns/net', os.O_RDONLY) an
     }
 }
 
+/// Places that only a privilege gives, whoever listens.
+const LOW_PORTS: &str = r#"
+addresses = [(V4, a) for a in ('0.0.0.0', '127.0.0.1', '127.0.0.2', '198.18.0.1', '198.18.1.0', '8.8.8.8')]
+addresses += [(V6, a) for a in ('::', '::1', 'fd62:656c:6c6a:6172::1', '2001:db8::1')]
+PLACES = [(f, kind, a, port, o) for f, a in addresses for port in (1, 53, 80, 443) for kind in (TCP, UDP) for o in ((), (2,), (15,), (2, 15))]
+"#;
+/// Where low ports take no privilege, the places that count are those where the guest listens for what is to go out. No name has
+/// an address of IPv6 there, and datagrams are for names.
+const WAYS_OUT: &str = r#"
+V4S = ('0.0.0.0', '127.0.0.1', '127.0.0.2', '127.128.0.1', '127.255.255.254')
+PLACES = [(V4, TCP, a, port, o) for a in V4S for port in (53, int(sys.argv[1])) for o in ((), (2,), (15,), (2, 15))]
+PLACES += [(V6, TCP, a, port, o) for a in ('::', '::ffff:127.0.0.1', '::ffff:127.128.0.1') for port in (53, int(sys.argv[1])) for o in ((), (2,), (2, 15))]
+PLACES += [(V4, UDP, a, 53, o) for a in ('0.0.0.0', '127.0.0.1') for o in ((), (2,), (15,), (2, 15))]
+PLACES += [(V6, UDP, a, 53, o) for a in ('::', '::ffff:127.0.0.1') for o in ((), (2,), (2, 15))]
+"#;
+
 #[test]
 fn nobody_inside_takes_the_place_of_who_listens() {
     let (dns, capture, policy) = world();
     for wall in walls() {
+        let places = if guards_low_ports(*wall) { LOW_PORTS } else { WAYS_OUT };
+        let port = capture.port().to_string();
         let taken = cage(*wall, &policy).attack(
-            r#"
+            &format!(
+                r#"
+V4, V6, TCP, UDP = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
 def take(family, kind, address, port, options):
     s = socket.socket(family, kind)
     for option in options:
         s.setsockopt(1, option, 1)
-    if family == socket.AF_INET6:
+    if family == V6:
         s.setsockopt(41, 26, options == (15,))
     s.bind((address, port))
-    if kind == socket.SOCK_STREAM:
+    if kind == TCP:
         s.listen(5)
     return s
-for family, addresses in ((socket.AF_INET, ('0.0.0.0', '127.0.0.1', '127.0.0.2', '198.18.0.1', '198.18.1.0', '8.8.8.8')),
-        (socket.AF_INET6, ('::', '::1', 'fd62:656c:6c6a:6172::1', '2001:db8::1'))):
-    for address in addresses:
-        for port in (1, 53, 80, 443):
-            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                for options in ((), (2,), (15,), (2, 15)):
-                    attack('%s %s %d %d %s' % (family, address, port, kind, options), lambda: take(family, kind, address, port, options))
-"#,
-            &[],
+{places}
+for family, kind, address, port, options in PLACES:
+    attack('%s %s %d %d %s' % (family, address, port, kind, options), lambda: take(family, kind, address, port, options))
+"#
+            ),
+            &[&port],
         );
         assert_eq!(taken, Vec::<String>::new(), "{wall}");
         assert_eq!(dns.queries(), [], "{wall}");
@@ -216,8 +239,10 @@ nested(0x50000000, below)
 
 #[test]
 fn nothing_inside_shows_the_hosts_network() {
-    let (_dns, capture, policy) = world();
-    let port = format!(":{:04X} ", capture.port());
+    let (_dns, _capture, policy) = world();
+    // No rule names it: what is shown of it is the host's.
+    let elsewhere = Capture::start(at("127.66.6.2"));
+    let port = format!(":{:04X} ", elsewhere.port());
     for wall in walls() {
         let shown = cage(*wall, &policy).attack(
             r#"

@@ -88,9 +88,13 @@ impl Knocker {
 impl Knocked {
     /// Whether it is a process of this container, and its user.
     pub(super) fn is_of(&self, container: &str, uid: u32) -> bool {
-        let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
-        self.uid == uid && cgroups.contains(container)
+        self.uid == uid && is_within(self.pid, container)
     }
+}
+
+/// Whether a process belongs to a container: what it may not leave says so.
+pub(super) fn is_within(pid: Pid, container: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|cgroups| cgroups.contains(container))
 }
 
 /// What the door is made of: packets with descriptors, or one connection for streams where no descriptor passes.

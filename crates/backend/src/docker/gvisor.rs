@@ -1,7 +1,7 @@
 //! What is different where the container's kernel is gVisor: its guest connects through gVisor's own file server, no descriptor
 //! passes, nobody outside can enter its network, and when memory runs out the whole kernel may be killed.
 
-use super::door::{Knocked, Knocker};
+use super::door::{Knocked, Knocker, is_within};
 use super::launch::{Container, setup_with};
 use crate::cgroup::{Counters, Foreign};
 use crate::guest::{Behind, Door, Process};
@@ -44,11 +44,15 @@ pub(super) fn finish(
     }
     container.has_knocked.store(true, Ordering::SeqCst);
     container.place.strike();
-    let kernel = kernel(&container.daemon, &container.id)?;
     let failed =
         |what: &str, why: String| SandboxError::runtime("guest_died", format!("cannot {what}: {why}"));
+    let kernel = kernel(&container.daemon, &container.id)?;
     let process = pidfd_open(kernel, PidfdFlags::empty())
         .map_err(|errno| failed("find the container's kernel", errno.to_string()))?;
+    // Looked at while it is held: the number may have been given to somebody else since the daemon heard of it.
+    if !is_within(kernel, &container.id) {
+        return Err(failed("find the container's kernel", "it is gone".into()));
+    }
     if let Some(stubs) = &mut stubs {
         stubs.wait_for(plan, process.as_fd())?;
     }

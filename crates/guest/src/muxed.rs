@@ -6,7 +6,6 @@ use belljar_sys::passing;
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::ioctl_fionbio;
 use belljar_sys::rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_wire::mux::Side;
 use belljar_wire::purpose::Purpose;
 use std::io;
@@ -23,10 +22,11 @@ pub(crate) fn knock(path: &str) -> io::Result<(OwnedFd, Pump)> {
             return None;
         }
         let (ours, theirs) = UnixStream::pair().ok()?;
-        // gVisor tells nobody that a socket was hung up while bytes wait in it.
-        let (hears, alarm) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+        // gVisor tells nobody that a socket was hung up while bytes wait in it. No pipe: a command could open that from /proc, and
+        // then it has no end.
+        let (hears, alarm) = UnixStream::pair().ok()?;
         passing::send(&outside, &[theirs.as_fd(), hears.as_fd()]).ok()?;
-        Some(Local { socket: ours.into(), alarm: Some(alarm) })
+        Some(Local { socket: ours.into(), alarm: Some(alarm.into()) })
     };
     Ok((door, Pump::start(connection.into(), Side::Guest, Box::new(receive))?))
 }

@@ -170,7 +170,7 @@ impl<'w> Relay<'w> {
             fds.push(PollFd::new(alarm, PollFlags::IN));
         }
         if !matches!(self.state, State::Running) {
-            // The end of the status pipe is known; only the rest matters, and all of that is at hand.
+            // How it ended is known; only the rest matters, and all of that is at hand.
             fds[0] = PollFd::new(&self.supervised.status, PollFlags::empty());
         }
         let timeout = (!matches!(self.state, State::Running) && self.leaving.is_empty())

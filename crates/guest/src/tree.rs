@@ -166,14 +166,14 @@ fn look(pid: i32) -> Option<Seen> {
     // A process whose first thread has ended looks dead, while others of its threads go on.
     let mut state = state(&stat)?;
     if has_ended(state) {
-        state = match fs::read_dir(format!("/proc/{pid}/task")) {
-            Ok(threads) => threads
-                .flatten()
-                .filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?))
-                .find(|state| !has_ended(*state))?,
-            // gVisor shows none of such a process, and still counts them.
-            Err(_) => fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some('S')?,
-        };
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let states: Vec<char> = threads
+            .filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?))
+            .collect();
+        let living = states.iter().find(|state| !has_ended(**state));
+        // gVisor lists none of such a process, and still counts them.
+        let is_counted = || fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some('S');
+        state = living.copied().or_else(|| if states.is_empty() { is_counted() } else { None })?;
     }
     let parent = fields.get(1)?.parse().ok()?;
     let started = fields.get(19)?.parse().ok()?;

@@ -3,7 +3,7 @@
 //! Two processes are made: a supervisor, and the command as its child. The supervisor is a child subreaper: a
 //! process of the tree that forks twice, starts a session or clears its environment still ends up below it, so
 //! "the tree" is what descends from the supervisor. The supervisor does nothing but reap: it writes the
-//! command's status into a pipe and exits when no descendant is left. Where no namespace ends the tree together with
+//! command's status to its guest and exits when no descendant is left. Where no namespace ends the tree together with
 //! whoever started it, the supervisor waits for that end as well, and becomes the program that clears up.
 
 use crate::caps::{check, last_errno, prctl};
@@ -12,7 +12,7 @@ use crate::mark;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -69,8 +69,8 @@ pub struct Supervised {
 
 /// Starts a command. The error is that of the exec (or of what comes before it).
 pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
-    let (status, status_inside) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (report, report_inside) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (status, status_inside) = line()?;
+    let (report, report_inside) = line()?;
     let as_strs = |strings: &[CString]| pointers(&strings.iter().map(CString::as_c_str).collect::<Vec<_>>());
     let prepared = Prepared {
         command,
@@ -97,6 +97,12 @@ pub fn spawn_supervised(command: &Command<'_>) -> Result<Supervised, Errno> {
         Some((_, errno)) => Err(Errno::from_raw_os_error(errno)),
         None => Err(Errno::CHILD),
     }
+}
+
+/// For words to us alone. Not a pipe: where /proc does not guard our descriptors (gVisor), a command could open that and speak
+/// for another's supervisor. Nobody opens a socket.
+fn line() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
 struct Prepared<'a> {
@@ -142,7 +148,7 @@ fn reap(command: i32, flags: i32) {
         // SAFETY: `status` is live.
         let reaped = unsafe { libc::waitpid(-1, &raw mut status, flags) };
         if reaped == command {
-            // SAFETY: descriptor 3 is the status pipe, the buffer is live.
+            // SAFETY: descriptor 3 leads to the guest, the buffer is live.
             unsafe { libc::write(KEPT, (&raw const status).cast(), size_of::<i32>()) };
         } else if reaped < 0 && last_errno() == Errno::CHILD {
             exit(0);
@@ -295,12 +301,12 @@ fn keep_only(status: &OwnedFd, keeper: Option<&Keeper<'_>>) {
     }
 }
 
-fn read_report(pipe: &OwnedFd) -> Result<Option<(i32, i32)>, Errno> {
+fn read_report(line: &OwnedFd) -> Result<Option<(i32, i32)>, Errno> {
     let mut bytes = [0; 8];
     loop {
-        match rustix::io::read(pipe, &mut bytes) {
+        match rustix::io::read(line, &mut bytes) {
             Err(Errno::INTR) => continue,
-            // Eight bytes are written at once, and a pipe does not split them.
+            // Written at once, and a packet is not split.
             Ok(8) => break,
             Ok(_) => return Ok(None),
             Err(errno) => return Err(errno),
@@ -310,11 +316,11 @@ fn read_report(pipe: &OwnedFd) -> Result<Option<(i32, i32)>, Errno> {
     Ok(Some((i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))))
 }
 
-fn write_report(pipe: &OwnedFd, about: i32, value: i32) {
+fn write_report(line: &OwnedFd, about: i32, value: i32) {
     let [a, b, c, d] = about.to_ne_bytes();
     let [e, f, g, h] = value.to_ne_bytes();
     // The reader learns from the end of file when this cannot be written.
-    let _ = rustix::io::write(pipe, &[a, b, c, d, e, f, g, h]);
+    let _ = rustix::io::write(line, &[a, b, c, d, e, f, g, h]);
 }
 
 fn exit(code: i32) -> ! {

@@ -82,6 +82,12 @@ pub fn can_exchange(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
+/// Whether a truncation that is refused is said to be. gVisor says of a file in a read-only folder that it was done, and nothing
+/// has changed.
+pub fn refuses_aloud(backend: BackendName) -> bool {
+    !is_gvisor(backend)
+}
+
 /// Whether a port below 1024 takes a privilege. In gVisor nobody but the sandbox itself is at any of its ports.
 pub fn guards_low_ports(backend: BackendName) -> bool {
     !is_gvisor(backend)

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub fn found_inside(jail: &Jail, value: &str) -> Vec<String> {
     // Turned round on the way in, or whoever looks would find it in its own arguments.
     let backwards: String = value.chars().rev().collect();
-    jail.successes(LOOK_INSIDE, &[&backwards])
+    jail.successes(&format!("{TOOLS}{LOOK_INSIDE}"), &[&backwards])
 }
 
 /// In which files of a folder, or names of files, the value is.
@@ -134,6 +134,19 @@ const PIECE: usize = 1 << 20;
 /// What a sandbox has of its own.
 const PRIVATE_FOLDERS: [&str; 7] = ["home", "tmp", "dev/shm", "etc", "run", "var", "workspace"];
 
+/// Inside, `is_tool` says of a folder that it is one of the run times and tools, of some gigabytes, that nobody inside can write.
+/// Tried, since not every kernel tells which mounts are read-only.
+pub const TOOLS: &str = r#"
+def is_tool(folder):
+    probe = os.path.join(folder, '.probe')
+    try:
+        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY))
+        os.unlink(probe)
+    except OSError as error:
+        return error.errno == errno.EROFS and not folder.startswith(('/etc', '/run'))
+    return False
+"#;
+
 const LOOK_INSIDE: &str = r#"
 import re, stat
 VALUE = sys.argv[1][::-1].encode()
@@ -156,13 +169,7 @@ def read(path):
     except OSError:
         pass
 def belongs_to_the_host(folder):
-    if folder in SYSTEM:
-        return True
-    try:
-        # Run times and tools under home, of some gigabytes.
-        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY) and not folder.startswith(('/etc', '/run'))
-    except OSError:
-        return False
+    return folder in SYSTEM or is_tool(folder)
 look('os.environ', repr(dict(os.environ)).encode())
 for directory, folders, files in os.walk('/'):
     folders[:] = [f for f in folders if not belongs_to_the_host(os.path.join(directory, f))]

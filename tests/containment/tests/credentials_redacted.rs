@@ -5,6 +5,7 @@
 use belljar_spec::egress::EgressPolicy;
 use belljar_tests_containment::credentials::*;
 use belljar_tests_containment::egress::*;
+use belljar_tests_containment::looking::TOOLS;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Authority, Dns, HttpServer, Response, TlsServer};
 use std::fs;
@@ -209,7 +210,7 @@ fn the_secret_is_nowhere_inside_and_not_in_the_record() {
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
         let found = cage.attack(
             &format!(
-                r#"{ASK}
+                r#"{ASK}{TOOLS}
 open('/workspace/answer', 'wb').write(ask('good.test', sys.argv[1], headers=[('x-api-key', KEY)]))
 # As numbers, so that the search does not find itself.
 needle = bytes(int(number) for number in sys.argv[2].split(','))
@@ -222,7 +223,8 @@ def look(path):
         pass
 seen = 0
 for root in ('/etc', '/home', '/tmp', '/run', '/var/lib', '/var/tmp', '/dev/shm', '/root', '/srv', '/workspace'):
-    for folder, _, files in os.walk(root):
+    for folder, below, files in os.walk(root):
+        below[:] = [name for name in below if not is_tool(os.path.join(folder, name))]
         for name in files:
             look(os.path.join(folder, name))
             seen += 1

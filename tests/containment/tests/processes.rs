@@ -372,6 +372,41 @@ os.kill(child, 9)
     }
 }
 
+/// What a supervisor tells its guest is nobody else's to say, whatever of its descriptors /proc shows.
+#[test]
+fn nobody_inside_says_how_another_command_ended() {
+    for wall in walls() {
+        let jail = jail(*wall);
+        let forger = format!(
+            r#"{PRELUDE}
+import glob
+open('/workspace/up', 'w')
+while True:
+    for path in glob.glob('/proc/[0-9]*/fd/[0-9]*'):
+        if path.split('/')[2] == str(os.getpid()):
+            continue
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            os.write(descriptor, bytes(4))
+            os.write(descriptor, bytes(4))
+        except OSError:
+            pass
+        os.close(descriptor)
+"#
+        );
+        let forging = HeldCommandFor::start(&jail, &["/usr/bin/python3", "-c", &forger]);
+        assert!(eventually(|| jail.outside("up").exists()), "{wall}");
+        for _ in 0..3 {
+            let done = jail.sh("sleep 0.7; exit 7");
+            assert_eq!(done.exit_code, Some(7), "{wall}: {done:?}");
+        }
+        drop(forging);
+    }
+}
+
 /// A crash inside must not make the host run its crash handler: with a pattern that names one, a limit of 0 does not
 /// keep the kernel from starting it; 1 does (fs/coredump.c).
 #[test]

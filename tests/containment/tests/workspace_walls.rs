@@ -214,7 +214,10 @@ fn protected(folder: &Path) -> Vec<(PathBuf, Found)> {
 }
 
 fn attack_all(jail: &Jail, bases: &[&str], paths: &[&str]) -> Vec<String> {
-    jail.successes(ATTACKS, &[&bases.join(":"), &paths.join(":")])
+    let worked = jail.successes(ATTACKS, &[&bases.join(":"), &paths.join(":")]);
+    let refuses_aloud = refuses_aloud(jail.sandbox.backend());
+    // Whether a file has changed is looked at from outside as well.
+    worked.into_iter().filter(|line| refuses_aloud || !line.starts_with("truncate ")).collect()
 }
 
 #[test]

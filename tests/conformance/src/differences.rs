@@ -10,9 +10,11 @@ pub fn has_netfilter(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
-/// Whether a refusal for this reason is the gateway's, and so recorded; otherwise the sandbox's own kernel refuses it unheard.
+/// Whether a refusal for this reason is the gateway's, and so recorded; otherwise the sandbox's own kernel refuses it unheard, or
+/// its guest, which has one connection for all others.
 pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
-    has_netfilter(backend) || !matches!(reason, Reason::DirectAddress | Reason::PortNotAllowed)
+    let unheard = [Reason::DirectAddress, Reason::PortNotAllowed, Reason::TooManyConnections];
+    has_netfilter(backend) || !unheard.contains(&reason)
 }
 
 /// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`.
@@ -106,6 +108,12 @@ pub fn options_without_meaning(backend: BackendName) -> &'static [&'static str] 
         "ULP",
     ];
     if is_gvisor(backend) { all } else { &[] }
+}
+
+/// Whether processes that wake each other all the time are stopped by a pause. In gVisor they may be faster than who stops them,
+/// and the pause is refused.
+pub fn stops_the_restless(backend: BackendName) -> bool {
+    !is_gvisor(backend)
 }
 
 /// Whether a process is seen from outside that lives for a moment. A look into gVisor takes longer than that.

@@ -21,7 +21,8 @@ use belljar_spec::{
 pub use belljar_tests_conformance::{
     answers_its_own_pings, can_exchange, devices_of_its_own, guards_low_ports, guards_process_one, has_ipv6,
     has_netfilter, hides_late_sockets, is_recorded, knows_32_bit_calls, names_begin_with,
-    options_without_meaning, outlives_its_limits, refuses_aloud, sees_host_changes, tells_all_of_a_process,
+    options_without_meaning, outlives_its_limits, refuses_aloud, sees_host_changes, stops_the_restless,
+    tells_all_of_a_process,
 };
 pub use belljar_tests_hosts::{around, beside, is_inside, kernel_around, process_file, processes_with};
 use belljar_tests_hosts::{have_runtime, look_into_sentries};
@@ -40,8 +41,7 @@ use tempfile::TempDir;
 pub fn walls() -> &'static [BackendName] {
     static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
     WALLS.get_or_init(|| {
-        // gVisor's is attacked where it is named: not every attack is understood there yet (docs/gvisor.md).
-        let all = "native,bwrap,docker";
+        let all = "native,bwrap,docker,docker+runsc";
         let wanted = std::env::var("BELLJAR_BACKENDS").unwrap_or_else(|_| all.into());
         let mut walls = Vec::new();
         for name in wanted.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -134,8 +134,8 @@ const PIECE: usize = 1 << 20;
 /// What a sandbox has of its own.
 const PRIVATE_FOLDERS: [&str; 7] = ["home", "tmp", "dev/shm", "etc", "run", "var", "workspace"];
 
-/// Inside, `is_tool` says of a folder that it is one of the run times and tools, of some gigabytes, that nobody inside can write.
-/// Tried, since not every kernel tells which mounts are read-only.
+/// Inside, `is_tool` says of a folder below another that it is one of the run times and tools, of some gigabytes, that nobody inside
+/// can write. Tried, since not every kernel tells which mounts are read-only.
 pub const TOOLS: &str = r#"
 def is_tool(folder):
     probe = os.path.join(folder, '.probe')
@@ -143,7 +143,7 @@ def is_tool(folder):
         os.close(os.open(probe, os.O_CREAT | os.O_WRONLY))
         os.unlink(probe)
     except OSError as error:
-        return error.errno == errno.EROFS and not folder.startswith(('/etc', '/run'))
+        return error.errno in (errno.EROFS, errno.EACCES) and folder.count('/') > 1 and not folder.startswith(('/etc', '/run'))
     return False
 "#;
 

@@ -156,15 +156,16 @@ def crowd(processes, each, act):
         if pid == 0:
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-            kept = []
+            kept, failures = [], {}
             for _ in range(each):
                 try:
                     s = dial('good.test', sys.argv[1])
                     s.settimeout(1)
                     act(s)
                     kept.append(s)
-                except OSError:
-                    pass
+                except OSError as error:
+                    failures[str(error)] = failures.get(str(error), 0) + 1
+            print(len(kept), failures, flush=True)
             time.sleep(3)
             os._exit(0)
         pids.append(pid)
@@ -180,15 +181,17 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
             let cage_ = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/{protocol}")]));
             let bystander = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/http")]));
             let mut served = (0, Duration::ZERO);
+            let mut crowds = Vec::new();
             let growth = growth(|| {
                 served = served_beside(&bystander, port, || {
-                    cage_.attack(&format!("{CROWD}\n{act}"), &[&port.to_string()]);
+                    crowds = cage_.attack(&format!("{CROWD}\n{act}"), &[&port.to_string()]);
                 });
             });
             assert_cheap(&cage_, growth, served, most);
             let many = cage_.refused_for(Reason::TooManyConnections).len()
                 + cage_.refused_for(Reason::SilentClient).len();
-            assert!(many > 0, "{wall}: was that all?");
+            let is_recorded = is_recorded(*wall, Reason::TooManyConnections);
+            assert!(many > 0 || !is_recorded, "{wall}: was that all? {crowds:?}");
             // Gone, they leave their places to others.
             cage_.attack("s = dial('good.test', sys.argv[1])", &[&port.to_string()]);
         }

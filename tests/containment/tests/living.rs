@@ -68,20 +68,13 @@ print('ready', flush=True)
 wake()
 "#;
 
-/// What /proc says of each thread; where the host has no list of them, of the process.
-fn stats(pid: u32) -> Vec<String> {
-    if is_inside(pid) {
-        return process_file(pid, "stat").into_iter().collect();
-    }
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok()).collect()
-}
-
 /// The states of all threads of these processes, and the processor time that they have used.
 fn seen(pids: &[u32]) -> (Vec<char>, u64) {
     let (mut states, mut time) = (Vec::new(), 0);
     for pid in pids {
-        for stat in stats(*pid) {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
             let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
             let fields: Vec<&str> = fields.split(' ').collect();
             states.extend(fields[0].chars().filter(|state| !matches!(state, 'Z' | 'X')));
@@ -102,7 +95,14 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
         let held = HeldCommandFor::start(&jail, &["bash", "-c", &script, "bash", RESTLESS]);
         assert!(eventually(|| processes_with(&marker).len() >= 7), "{wall}");
         for _ in 0..5 {
-            wait_for(jail.sandbox.pause()).unwrap();
+            let paused = wait_for(jail.sandbox.pause());
+            if !stops_the_restless(*wall) {
+                // It may be that it cannot. Then it says so, and all goes on.
+                let refusal = paused.err().map(|error| error.code);
+                assert!(matches!(refusal, None | Some("pause_failed")), "{wall}: {refusal:?}");
+                break;
+            }
+            paused.unwrap();
             let pids = processes_with(&marker);
             let before = seen(&pids);
             // One that waits for a child in vfork hangs in the kernel (D).
@@ -114,7 +114,7 @@ fn nobody_inside_keeps_a_paused_sandbox_going() {
             assert!(eventually(|| seen(&pids).1 > before.1), "{wall}: it goes on");
         }
         drop(held);
-        wait_for(jail.sandbox.pause()).unwrap();
+        let _ = wait_for(jail.sandbox.pause());
         drop(jail);
         assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
     }
@@ -140,7 +140,9 @@ fn a_watch_sees_nothing_of_the_host() {
         let jail = jail(*wall);
         std::os::unix::fs::symlink(outside.path(), jail.workspace.path().join("out")).unwrap();
         let seen = wait_for(async {
-            let mut watch = jail.sandbox.watch("/", true).await.unwrap();
+            // Where a look into each folder of a system takes minutes, at what leads out of it.
+            let top = if sees_host_changes(*wall) { "/" } else { "/workspace" };
+            let mut watch = jail.sandbox.watch(top, true).await.unwrap();
             fs::create_dir_all(outside.path().join("folder")).unwrap();
             fs::write(outside.path().join("folder/secret"), "").unwrap();
             fs::remove_dir_all(outside.path().join("folder")).unwrap();
@@ -151,7 +153,7 @@ fn a_watch_sees_nothing_of_the_host() {
             let mut seen = Vec::new();
             loop {
                 let change = watch.next().await.unwrap().unwrap();
-                if change.path.to_string_lossy().ends_with("/end") {
+                if change.path.to_string_lossy().ends_with("end") {
                     return seen;
                 }
                 if change.kind != ChangeKind::Overflow {

@@ -43,7 +43,7 @@ impl Left {
             processes: processes(below).into_iter().chain(processes(mark)).collect(),
             mounts: mounts.lines().filter(is_ours).map(point).collect(),
             cgroups,
-            files: entries(&state.join("docker")).into_iter().filter(|path| !path.ends_with(OWNER)).collect(),
+            files: entries(&state.join("docker")).into_iter().filter(|path| !stays(path)).collect(),
             volumes: volumes.lines().map(String::from).collect(),
         }
     }
@@ -71,5 +71,7 @@ fn entries(folder: &Path) -> BTreeSet<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// Says whose containers they are: it stays with the directory.
-const OWNER: &str = "owner";
+/// What says whose containers they are, and the notes of the last minute.
+fn stays(path: &Path) -> bool {
+    path.ends_with("owner") || path.ends_with("started")
+}

@@ -13,6 +13,7 @@ mod look;
 mod network;
 mod place;
 mod stage;
+mod strays;
 
 use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_docker::Daemon;

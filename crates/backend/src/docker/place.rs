@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! S/docker/owner      a random word: the label of every container of this state directory
+//! S/docker/started/   a note of each container that was started, until it is known that nothing of it was forgotten
 //! S/docker/ID/        locked by whoever launched the sandbox, as long as it lives
 //! S/docker/ID/root    the stage: what the container will be shown; empty again when it runs
 //! S/docker/ID/private the private filesystem, while it is taken apart
@@ -11,6 +12,7 @@
 //! The kernel lets go of the lock when its holder dies, however it dies. So a container is swept if it has our label and
 //! nobody holds its directory, and never a neighbour's.
 
+use super::strays;
 use belljar_docker::Daemon;
 use belljar_docker::bollard::query_parameters::ListContainersOptionsBuilder;
 use belljar_spec::{SandboxError, SandboxId};
@@ -18,7 +20,7 @@ use belljar_sys::mount::{UnmountFlags, unmount};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use belljar_sys::rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -101,6 +103,11 @@ impl Place {
         &self.owner
     }
 
+    /// Where all places are.
+    pub(super) fn containers(&self) -> &Path {
+        self.directory.parent().unwrap_or(&self.directory)
+    }
+
     /// Leaves the directory for the next sweep: nobody could say that the container is gone.
     pub(super) fn leave_a_trace(&mut self) {
         self.is_needed = true;
@@ -162,11 +169,15 @@ fn remove(containers: &Path, abandoned: &[(PathBuf, OwnedFd)]) {
 }
 
 fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
+    // First: what is noted later than the list is made may be of one that it does not have yet.
+    let noted = strays::noted(containers);
     let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
     let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
     let listed =
         daemon.run("list its containers", async |client| client.list_containers(Some(options)).await);
-    for container in listed.unwrap_or_default() {
+    let Ok(listed) = listed else { return };
+    let known: HashSet<String> = listed.iter().filter_map(|container| container.id.clone()).collect();
+    for container in listed {
         let id = container.labels.as_ref().and_then(|labels| labels.get(ID_LABEL));
         let (Some(id), Some(name)) = (id.filter(|id| is_id(id)), container.id) else { continue };
         // An image that was made of a sandbox has its labels too, and so has whatever somebody runs of it.
@@ -180,6 +191,7 @@ fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
             let _ = daemon.remove_container(&name);
         }
     }
+    noted.iter().filter(|id| !known.contains(*id)).for_each(|id| strays::end_noted(containers, id));
 }
 
 /// So long does a start wait for what earlier ones left to be taken away.

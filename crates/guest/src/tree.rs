@@ -92,7 +92,7 @@ pub(crate) struct Process {
 pub(crate) struct Seen {
     pub(crate) process: Process,
     parent: i32,
-    /// The letter of proc_pid_stat(5).
+    /// The letter of proc_pid_stat(5), or [`UNTOLD`].
     state: char,
 }
 
@@ -172,7 +172,7 @@ fn look(pid: i32) -> Option<Seen> {
             .collect();
         let living = states.iter().find(|state| !has_ended(**state));
         // gVisor lists none of such a process, and still counts them.
-        let is_counted = || fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some('S');
+        let is_counted = || fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some(UNTOLD);
         state = living.copied().or_else(|| if states.is_empty() { is_counted() } else { None })?;
     }
     let parent = fields.get(1)?.parse().ok()?;
@@ -206,6 +206,8 @@ pub(crate) fn signal(process: Process, signal: Signal) {
     }
 }
 
+/// Alive, and nobody tells whether it runs: neither going nor stopped.
+const UNTOLD: char = '?';
 /// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
 pub(crate) const ORPHANED: &CStr = c"orphaned";
 /// The first of our marks: more than any machine has of memory, so nobody asks for such a limit.

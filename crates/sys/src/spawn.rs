@@ -336,7 +336,7 @@ const COMMAND_STACK: usize = 32 * 1024;
 const COMMAND_STARTED: i32 = 0;
 /// A report of an error number.
 const FAILED: i32 = 1;
-/// Where the supervisor keeps the status pipe.
+/// Where the supervisor keeps its line to the guest.
 const KEPT: i32 = 3;
 /// And the pidfd of its keeper.
 const KEPT_KEEPER: i32 = 4;

@@ -10,11 +10,9 @@ pub fn has_netfilter(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
-/// Whether a refusal for this reason is the gateway's, and so recorded; otherwise the sandbox's own kernel refuses it unheard, or
-/// its guest, which has one connection for all others.
+/// Whether a refusal for this reason is the gateway's, and so recorded; otherwise the sandbox's own kernel refuses it unheard.
 pub fn is_recorded(backend: BackendName, reason: Reason) -> bool {
-    let unheard = [Reason::DirectAddress, Reason::PortNotAllowed, Reason::TooManyConnections];
-    has_netfilter(backend) || !unheard.contains(&reason)
+    has_netfilter(backend) || !matches!(reason, Reason::DirectAddress | Reason::PortNotAllowed)
 }
 
 /// Whether names have addresses of IPv6. In gVisor no address of it is local but `::1`.
@@ -84,9 +82,8 @@ pub fn can_exchange(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
-/// Whether a truncation that is refused is said to be. gVisor says of a file in a read-only folder that it was done, and nothing
-/// has changed.
-pub fn refuses_aloud(backend: BackendName) -> bool {
+/// Whether statvfs(3) says of a mount that it is read-only.
+pub fn tells_of_read_only(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 

@@ -1,6 +1,7 @@
 //! Looking for a value wherever a sandbox, or what belljar leaves behind, could have it: from inside, and from outside.
 
-use crate::{HeldGuard, Jail, around};
+use crate::{HeldGuard, Jail, around, tells_of_read_only};
+use belljar_spec::BackendName;
 use std::fs::{self, File};
 use std::io::{BufRead, Read};
 use std::os::unix::fs::FileExt;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 pub fn found_inside(jail: &Jail, value: &str) -> Vec<String> {
     // Turned round on the way in, or whoever looks would find it in its own arguments.
     let backwards: String = value.chars().rev().collect();
-    jail.successes(&format!("{TOOLS}{LOOK_INSIDE}"), &[&backwards])
+    let tools = tools(jail.sandbox.backend());
+    jail.successes(&format!("{tools}{LOOK_INSIDE}"), &[&backwards])
 }
 
 /// In which files of a folder, or names of files, the value is.
@@ -134,16 +136,30 @@ const PIECE: usize = 1 << 20;
 /// What a sandbox has of its own.
 const PRIVATE_FOLDERS: [&str; 7] = ["home", "tmp", "dev/shm", "etc", "run", "var", "workspace"];
 
-/// Inside, `is_tool` says of a folder below another that it is one of the run times and tools, of some gigabytes, that nobody inside
-/// can write. Tried, since not every kernel tells which mounts are read-only.
-pub const TOOLS: &str = r#"
+/// Defines `is_tool` inside: whether a folder is one of the run times and tools under home, of some gigabytes, that nobody inside can
+/// write. Where the kernel does not tell which mounts are read-only it is tried; and there each file takes milliseconds.
+pub fn tools(wall: BackendName) -> &'static str {
+    if tells_of_read_only(wall) { READ_ONLY } else { UNWRITABLE_AT_HOME }
+}
+
+const READ_ONLY: &str = r#"
 def is_tool(folder):
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY) and not folder.startswith(('/etc', '/run'))
+    except OSError:
+        return False
+"#;
+
+const UNWRITABLE_AT_HOME: &str = r#"
+def is_tool(folder):
+    if not folder.startswith(('/root/', '/home/')):
+        return False
     probe = os.path.join(folder, '.probe')
     try:
         os.close(os.open(probe, os.O_CREAT | os.O_WRONLY))
         os.unlink(probe)
     except OSError as error:
-        return error.errno in (errno.EROFS, errno.EACCES) and folder.count('/') > 1 and not folder.startswith(('/etc', '/run'))
+        return error.errno in (errno.EROFS, errno.EACCES)
     return False
 "#;
 

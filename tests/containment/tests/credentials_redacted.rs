@@ -5,7 +5,7 @@
 use belljar_spec::egress::EgressPolicy;
 use belljar_tests_containment::credentials::*;
 use belljar_tests_containment::egress::*;
-use belljar_tests_containment::looking::TOOLS;
+use belljar_tests_containment::looking::tools;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Authority, Dns, HttpServer, Response, TlsServer};
 use std::fs;
@@ -208,9 +208,11 @@ fn the_secret_is_nowhere_inside_and_not_in_the_record() {
     for wall in walls() {
         let port = server.port();
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
+        let tools = tools(*wall);
+        let slow = if tells_of_read_only(*wall) { "False" } else { "True" };
         let found = cage.attack(
             &format!(
-                r#"{ASK}{TOOLS}
+                r#"{ASK}{tools}
 open('/workspace/answer', 'wb').write(ask('good.test', sys.argv[1], headers=[('x-api-key', KEY)]))
 # As numbers, so that the search does not find itself.
 needle = bytes(int(number) for number in sys.argv[2].split(','))
@@ -222,9 +224,10 @@ def look(path):
     except (OSError, ValueError):
         pass
 seen = 0
+SLOW = {slow}
 for root in ('/etc', '/home', '/tmp', '/run', '/var/lib', '/var/tmp', '/dev/shm', '/root', '/srv', '/workspace'):
     for folder, below, files in os.walk(root):
-        below[:] = [name for name in below if not is_tool(os.path.join(folder, name))]
+        below[:] = [name for name in below if not (SLOW and is_tool(os.path.join(folder, name)))]
         for name in files:
             look(os.path.join(folder, name))
             seen += 1

@@ -164,8 +164,9 @@ def again(path):
     fd = os.open(path, os.O_RDONLY); os.open('/proc/self/fd/%d' % fd, os.O_RDWR)
 # A kernel may say that it did these. What counts is whether it did.
 def resized(path):
-    os.truncate(path, 7)
-    if os.path.getsize(path) != 7: raise OSError()
+    # A size that none of them has.
+    os.truncate(path, 3)
+    if os.path.getsize(path) != 3: raise OSError()
 def opened(path):
     os.chmod(path, 0o777)
     if os.stat(path).st_mode & 0o777 != 0o777: raise OSError()
@@ -214,10 +215,7 @@ fn protected(folder: &Path) -> Vec<(PathBuf, Found)> {
 }
 
 fn attack_all(jail: &Jail, bases: &[&str], paths: &[&str]) -> Vec<String> {
-    let worked = jail.successes(ATTACKS, &[&bases.join(":"), &paths.join(":")]);
-    let refuses_aloud = refuses_aloud(jail.sandbox.backend());
-    // Whether a file has changed is looked at from outside as well.
-    worked.into_iter().filter(|line| refuses_aloud || !line.starts_with("truncate ")).collect()
+    jail.successes(ATTACKS, &[&bases.join(":"), &paths.join(":")])
 }
 
 #[test]

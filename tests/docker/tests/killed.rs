@@ -36,6 +36,23 @@ fn killed_with_containerd_as_well_nothing_of_ours_is_left() {
     assert!(eventually(|| is_clean(&work.left())), "{:#?}", work.left());
 }
 
+/// Who asks one daemon what there is must not take what another one holds for forgotten.
+#[test]
+fn a_sandbox_of_one_daemon_is_not_swept_by_way_of_another() {
+    let (Some(one), Some(other)) = (Dockerd::start(), Dockerd::start()) else { return };
+    for wall in ["docker", "docker+runsc"] {
+        let work = Work::with(&one);
+        let mut held = work.holds(wall);
+        let elsewhere = work.run(wall, &["--", "true"]).env("DOCKER_HOST", other.host()).output().unwrap();
+        assert!(elsewhere.status.success(), "{wall}: {}", String::from_utf8_lossy(&elsewhere.stderr));
+        thread::sleep(Duration::from_millis(500));
+        assert!(held.try_wait().unwrap().is_none(), "{wall}: it was ended");
+        assert_eq!(one.containers().len(), 1, "{wall}");
+        held.kill().unwrap();
+        held.wait().unwrap();
+    }
+}
+
 /// A life of a sandbox is create, exec and remove: a moment in it is a moment in one of them.
 fn nothing_is_left(wall: &str) {
     let Some(daemon) = Dockerd::start() else { return };

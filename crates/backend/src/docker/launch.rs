@@ -20,7 +20,6 @@ use super::look::refuse_links;
 use super::network::{Opened, Opener};
 use super::place::{Place, container_name};
 use super::stage::{self, identity, shown};
-use super::strays;
 use crate::cgroup::{Counters, Foreign};
 use crate::guest::{Behind, Door, Process};
 use crate::layout::Layout;
@@ -234,7 +233,7 @@ impl Container {
             (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
         let (tell, told) = channel();
         self.starting = Mutex::new(Some(told));
-        strays::note(self.place.containers(), &self.id);
+        self.place.note(&self.id);
         thread::spawn(move || {
             let options = None::<StartContainerOptions>;
             let started = daemon.try_run(async |client| client.start_container(&id, options).await);
@@ -275,15 +274,14 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         // A request that is broken off may leave anything.
-        let _ = self.started();
-        // Its last process ended: then the daemon removes it by itself, and this waits until it has.
-        if self.is_left {
-            return;
+        let started = self.started();
+        // Its daemon knew that it ran, so it has forgotten nothing.
+        if self.has_knocked.load(Ordering::SeqCst) && !matches!(started, Some(Err(_))) {
+            self.place.forget(&self.id);
         }
-        if self.daemon.remove_container(&self.name).is_err() {
+        // Its last process ended: then the daemon removes it by itself, and this waits until it has.
+        if !self.is_left && self.daemon.remove_container(&self.name).is_err() {
             self.place.leave_a_trace();
-        } else if self.has_knocked.load(Ordering::SeqCst) {
-            strays::forget(self.place.containers(), &self.id);
         }
     }
 }

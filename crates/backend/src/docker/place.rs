@@ -103,9 +103,18 @@ impl Place {
         &self.owner
     }
 
-    /// Where all places are.
-    pub(super) fn containers(&self) -> &Path {
-        self.directory.parent().unwrap_or(&self.directory)
+    /// Notes that a container is about to be started.
+    pub(super) fn note(&self, container: &str) {
+        if let (Some(containers), Some(id)) = (self.directory.parent(), self.directory.file_name()) {
+            strays::note(containers, container, &id.to_string_lossy());
+        }
+    }
+
+    /// That it was ready: nothing of it was forgotten.
+    pub(super) fn forget(&self, container: &str) {
+        if let Some(containers) = self.directory.parent() {
+            strays::forget(containers, container);
+        }
     }
 
     /// Leaves the directory for the next sweep: nobody could say that the container is gone.
@@ -186,12 +195,16 @@ fn sweep_labelled(daemon: &Daemon, containers: &Path, owner: &str) {
             continue;
         }
         // Whoever makes it has locked its directory before it asked for it.
-        let is_held = matches!(lock(&containers.join(id)), Ok(None));
-        if !is_held {
+        if is_free(&containers.join(id)) {
             let _ = daemon.remove_container(&name);
         }
     }
-    noted.iter().filter(|id| !known.contains(*id)).for_each(|id| strays::end_noted(containers, id));
+    // One that is held lives: another daemon than this one has it.
+    let is_forgotten = |(container, id): &(String, String)| {
+        !known.contains(container) && is_id(id) && is_free(&containers.join(id))
+    };
+    let forgotten = noted.into_iter().filter(is_forgotten).map(|(container, _)| container);
+    strays::end_noted(containers, &forgotten.collect::<Vec<_>>());
 }
 
 /// So long does a start wait for what earlier ones left to be taken away.
@@ -252,6 +265,11 @@ fn owner(containers: &Path) -> io::Result<String> {
 fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.and_then(|()| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)))
+}
+
+/// Whether it is certain that nobody holds it.
+fn is_free(path: &Path) -> bool {
+    matches!(lock(path), Ok(Some(_)) | Err(Errno::NOENT))
 }
 
 /// The lock, if nobody has it.

@@ -8,10 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Before a container is started: from now on there may be something to forget.
-pub(super) fn note(containers: &Path, container: &str) {
-    let _ = fs::create_dir_all(containers.join(STARTED));
-    let _ = fs::write(containers.join(STARTED).join(container), "");
+/// Before a container is started: from now on there may be something to forget. `sandbox` is whose it is.
+pub(super) fn note(containers: &Path, container: &str, sandbox: &str) {
+    let notes = containers.join(STARTED);
+    let _ = fs::create_dir_all(&notes);
+    let unfinished = notes.join(format!(".{container}"));
+    // Whole, or not there.
+    let _ = fs::write(&unfinished, sandbox).and_then(|()| fs::rename(&unfinished, notes.join(container)));
 }
 
 /// One that was ready has nothing that its daemon forgot.
@@ -19,46 +22,56 @@ pub(super) fn forget(containers: &Path, container: &str) {
     let _ = fs::remove_file(containers.join(STARTED).join(container));
 }
 
-/// The containers that were started.
-pub(super) fn noted(containers: &Path) -> Vec<String> {
+/// The containers that were started, and whose they are.
+pub(super) fn noted(containers: &Path) -> Vec<(String, String)> {
     let notes = fs::read_dir(containers.join(STARTED)).into_iter().flatten().flatten();
-    notes.filter_map(|note| note.file_name().into_string().ok()).collect()
+    let read = |note: fs::DirEntry| {
+        Some((note.file_name().into_string().ok()?, fs::read_to_string(note.path()).ok()?))
+    };
+    notes.filter_map(read).collect()
 }
 
-/// Ends what is left of a noted container that its daemon does not know, for as long as containerd may still be busy with it.
-pub(super) fn end_noted(containers: &Path, container: &str) {
-    end_strays(container);
-    let note = containers.join(STARTED).join(container);
-    let age = note.metadata().and_then(|note| note.modified()).ok().and_then(|when| when.elapsed().ok());
-    if age.is_none_or(|age| age > LONG_AFTER) {
-        forget(containers, container);
+/// Ends what is left of noted containers that their daemon does not know, for as long as containerd may still be busy with them.
+/// Without the right to, or where the daemon is on another machine, nothing happens.
+pub(super) fn end_noted(containers: &Path, forgotten: &[String]) {
+    let (ids, unfinished): (Vec<&String>, Vec<&String>) = forgotten.iter().partition(|id| is_whole(id));
+    if !ids.is_empty() {
+        // What is in a container first: containerd hears of a shim's end, and takes the rest away.
+        end(|pid| ids.iter().any(|id| is_within(pid, id)));
+        end(|pid| shim_of(pid).is_some_and(|id| ids.iter().any(|known| **known == id)));
     }
-}
-
-/// Ends what is left of a container that the daemon has removed. Without the right to, or where the daemon is on another machine,
-/// nothing happens.
-fn end_strays(container: &str) {
-    if container.len() != ID_LENGTH {
-        return;
-    }
-    // What is in it first: containerd hears of a shim's end, and takes the rest away.
-    for belongs in [is_within, is_shim_of] {
-        for pid in processes().filter(|pid| belongs(*pid, container)) {
-            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            // Looked at again while it is held: the number may have been given to somebody else.
-            if belongs(pid, container) {
-                let _ = pidfd_send_signal(process, Signal::KILL);
-            }
+    for note in ids.into_iter().chain(unfinished) {
+        let written = containers.join(STARTED).join(note).metadata().and_then(|note| note.modified());
+        let age = written.ok().and_then(|when| when.elapsed().ok());
+        if age.is_some_and(|age| age > LONG_AFTER) {
+            forget(containers, note);
         }
     }
 }
 
-/// By its words: `containerd-shim-runc-v2 -namespace moby -id ID …`.
-fn is_shim_of(pid: Pid, container: &str) -> bool {
-    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+/// Kills those that belong.
+fn end(belongs: impl Fn(Pid) -> bool) {
+    for pid in processes().filter(|pid| belongs(*pid)) {
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        // Looked at again while it is held: the number may have been given to somebody else.
+        if belongs(pid) {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
+}
+
+/// The container that a process is the shim of, by its words: `containerd-shim-runc-v2 -namespace moby -id ID …`.
+fn shim_of(pid: Pid) -> Option<String> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-    let is_shim = words[0].rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(SHIM));
-    is_shim && words.windows(2).any(|pair| pair == [b"-id".as_slice(), container.as_bytes()])
+    let name = words.first()?.rsplit(|byte| *byte == b'/').next()?;
+    let at = words.iter().position(|word| *word == b"-id")?;
+    let id = words.get(at + 1).filter(|_| name.starts_with(SHIM))?;
+    Some(String::from_utf8_lossy(id).into_owned())
+}
+
+fn is_whole(id: &str) -> bool {
+    id.len() == ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn processes() -> impl Iterator<Item = Pid> {

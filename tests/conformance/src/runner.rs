@@ -65,7 +65,7 @@ where
         }
         let _ = tell.send(());
     });
-    let patience = if is_dockers(backend) { 3 * PATIENCE } else { PATIENCE };
+    let patience = if is_dockers(backend) { 2 * PATIENCE } else { PATIENCE };
     match told.recv_timeout(patience) {
         Err(mpsc::RecvTimeoutError::Timeout) => {
             panic!("{backend}: nothing happened for {patience:?}: it hangs")
@@ -132,4 +132,4 @@ fn is_dockers(backend: BackendName) -> bool {
 }
 
 /// Far longer than the slowest test takes on a busy machine. Containers take longer, and programs in gVisor far longer.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PATIENCE: Duration = Duration::from_secs(120);

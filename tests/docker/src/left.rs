@@ -33,7 +33,9 @@ impl Left {
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let below = daemon.folder().to_str().unwrap();
-        let is_ours = |line: &&str| line.contains(below) || line.contains(mark);
+        // Docker that is killed while it makes the first layer of a container leaves that mounted; no container has it yet.
+        let is_unborn = |line: &str| line.contains("-init/merged");
+        let is_ours = |line: &&str| (line.contains(below) && !is_unborn(line)) || line.contains(mark);
         // Their numbers are new each time.
         let point = |line: &str| line.split(' ').skip(3).take(2).collect::<Vec<_>>().join(" ");
         let volumes = daemon.docker(&["volume", "ls", "--quiet"]);

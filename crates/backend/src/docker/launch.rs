@@ -275,13 +275,15 @@ impl Drop for Container {
     fn drop(&mut self) {
         // A request that is broken off may leave anything.
         let started = self.started();
-        // Its daemon knew that it ran, so it has forgotten nothing.
-        if self.has_knocked.load(Ordering::SeqCst) && !matches!(started, Some(Err(_))) {
-            self.place.forget(&self.id);
+        if self.is_left {
+            return;
         }
         // Its last process ended: then the daemon removes it by itself, and this waits until it has.
-        if !self.is_left && self.daemon.remove_container(&self.name).is_err() {
+        if self.daemon.remove_container(&self.name).is_err() {
             self.place.leave_a_trace();
+        } else if self.has_knocked.load(Ordering::SeqCst) && !matches!(started, Some(Err(_))) {
+            // Its daemon knew that it ran, and that it was removed, so it has forgotten nothing.
+            self.place.forget(&self.id);
         }
     }
 }

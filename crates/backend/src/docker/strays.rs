@@ -2,7 +2,6 @@
 //! looks after it. Its API has no word for them, and plain `docker run` leaves them too. They bear the container's id, 64 digits
 //! that nothing else has, and which is noted before a container is started (`S/docker/started/ID`).
 
-use super::door::is_within;
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ pub(super) fn note(containers: &Path, container: &str, sandbox: &str) {
     let _ = fs::write(&unfinished, sandbox).and_then(|()| fs::rename(&unfinished, notes.join(container)));
 }
 
-/// One that was ready has nothing that its daemon forgot.
+/// One whose start and removal its daemon has confirmed has nothing that was forgotten.
 pub(super) fn forget(containers: &Path, container: &str) {
     let _ = fs::remove_file(containers.join(STARTED).join(container));
 }
@@ -37,7 +36,7 @@ pub(super) fn end_noted(containers: &Path, forgotten: &[String]) {
     let (ids, unfinished): (Vec<&String>, Vec<&String>) = forgotten.iter().partition(|id| is_whole(id));
     if !ids.is_empty() {
         // What is in a container first: containerd hears of a shim's end, and takes the rest away.
-        end(|pid| ids.iter().any(|id| is_within(pid, id)));
+        end(|pid| ids_of(pid).iter().any(|id| ids.iter().any(|known| *known == id)));
         end(|pid| shim_of(pid).is_some_and(|id| ids.iter().any(|known| **known == id)));
     }
     for note in ids.into_iter().chain(unfinished) {
@@ -47,6 +46,13 @@ pub(super) fn end_noted(containers: &Path, forgotten: &[String]) {
             forget(containers, note);
         }
     }
+}
+
+/// The containers that a process is within: what it may not leave says so.
+fn ids_of(pid: Pid) -> Vec<String> {
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let words = cgroups.split(|c: char| !c.is_ascii_hexdigit());
+    words.filter(|word| word.len() == ID_LENGTH).map(String::from).collect()
 }
 
 /// Kills those that belong.

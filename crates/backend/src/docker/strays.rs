@@ -36,8 +36,8 @@ pub(super) fn end_noted(containers: &Path, forgotten: &[String]) {
     let (ids, unfinished): (Vec<&String>, Vec<&String>) = forgotten.iter().partition(|id| is_whole(id));
     if !ids.is_empty() {
         // What is in a container first: containerd hears of a shim's end, and takes the rest away.
-        end(|pid| ids_of(pid).iter().any(|id| ids.iter().any(|known| *known == id)));
-        end(|pid| shim_of(pid).is_some_and(|id| ids.iter().any(|known| **known == id)));
+        end(|pid| ids_of(pid).iter().any(|id| ids.contains(&id)));
+        end(|pid| shim_of(pid).is_some_and(|id| ids.contains(&&id)));
     }
     for note in ids.into_iter().chain(unfinished) {
         let written = containers.join(STARTED).join(note).metadata().and_then(|note| note.modified());

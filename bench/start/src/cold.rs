@@ -13,21 +13,27 @@ pub(crate) fn run(peers: &Peers, runs: usize) {
             if SLOW.contains(&name.as_str()) && round % 5 != 0 {
                 continue;
             }
-            let run = || {
-                works(words);
-            };
-            if round < WARM_UP {
-                run()
-            } else {
-                case.time(run)
-            }
-            // The kernel takes namespaces apart after their last process is gone: that is not the next one's time.
-            thread::sleep(PAUSE);
+            turn(case, words, round);
         }
     }
     print("Cold start: one command in a new sandbox, from exec to exit", &cases, "bwrap");
 }
 
-const WARM_UP: usize = 5;
+/// One turn of a command, timed once it is warm.
+pub(crate) fn turn(case: &mut Case, words: &[String], round: usize) {
+    let run = || {
+        works(words);
+    };
+    if round < WARM_UP {
+        run()
+    } else {
+        case.time(run)
+    }
+    // The kernel takes namespaces apart after their last process is gone: that is not the next one's time.
+    thread::sleep(PAUSE);
+}
+
+/// Rounds that are not timed.
+pub(crate) const WARM_UP: usize = 5;
 const PAUSE: Duration = Duration::from_millis(15);
 const SLOW: [&str; 3] = ["firejail", "docker run", "runsc do"];

@@ -1,13 +1,12 @@
 //! What another root costs: one command in a new sandbox with the host's system, with a directory, and with an image of several
 //! layers that is here already. The ratio to `host` is what counts.
 
+use crate::cold::{WARM_UP, turn};
 use crate::peers::{belljar, works};
 use belljar_bench_sample::{Case, print};
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 pub(crate) fn run(runs: usize) -> Result<(), Box<dyn Error>> {
     let place = std::env::temp_dir().join(format!("belljar-bench-roots-{}", std::process::id()));
@@ -36,15 +35,7 @@ fn compare(place: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
     let mut cases: Vec<Case> = roots.iter().map(|(name, _)| Case::new(*name)).collect();
     for round in 0..runs + WARM_UP {
         for (case, (_, words)) in cases.iter_mut().zip(&roots) {
-            let run = || {
-                works(words);
-            };
-            if round < WARM_UP {
-                run()
-            } else {
-                case.time(run)
-            }
-            thread::sleep(PAUSE);
+            turn(case, words, round);
         }
     }
     print("Roots: one command in a new sandbox, from exec to exit", &cases, "host");
@@ -53,8 +44,6 @@ fn compare(place: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
 }
 
 const IMAGE: &str = "belljar-bench/roots:1";
-const WARM_UP: usize = 5;
-const PAUSE: Duration = Duration::from_millis(15);
 /// A system of busybox at `$1/root`, and the same with four small layers over it as `docker save` writes it.
 const SYSTEM: &str = r#"set -e
 busybox=$(command -v busybox)

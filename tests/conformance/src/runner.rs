@@ -77,10 +77,11 @@ where
     }
 }
 
-/// Runs the test `name` of this executable again, as a process of its own, started by a shell after `preparation`.
-/// The test knows itself by the variable `BELLJAR_AGAIN`, whose value is `role`.
+/// Runs the test `name`, its module's name before it, of this executable again: as a process of its own, started by a shell after
+/// `preparation`. The test knows itself by the variable `BELLJAR_AGAIN`, whose value is `role`.
 pub fn again(backend: BackendName, name: &str, role: &str, preparation: &str) -> Command {
-    let name = format!("{}::{name}", module(backend));
+    let (subject, name) = name.split_once("::").expect("a test is in a module");
+    let name = format!("{subject}::{}::{name}", module(backend));
     let own = env::current_exe().expect("we know our own executable");
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{preparation}; exec \"$0\" \"$@\"")]).arg(own);

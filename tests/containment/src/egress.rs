@@ -104,7 +104,8 @@ impl Deref for Cage {
     }
 }
 
-/// Runs the rest of a test in a process of its own, for what is to be said of a whole process. `name` is the test's.
+/// Runs the rest of a test in a process of its own, for what is to be said of a whole process. `name` is the test's, with its
+/// module's before it.
 pub fn alone(name: &str, limits: &[&str], test: impl FnOnce()) {
     const ALONE: &str = "BELLJAR_TEST_ALONE";
     if std::env::var(ALONE).is_ok_and(|alone| alone == name) {
@@ -118,7 +119,8 @@ pub fn alone(name: &str, limits: &[&str], test: impl FnOnce()) {
         .output()
         .expect("a test can be run again");
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// How much more memory this process had at its worst, in KiB.

@@ -1,0 +1,11 @@
+//! The agents' real command lines under glass, a subject a module.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod container;
+mod failures;
+mod hostile;
+mod limits;
+mod shell;
+mod stopped;
+mod task;

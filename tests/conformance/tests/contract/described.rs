@@ -1,0 +1,147 @@
+//! What is said of a sandbox beforehand is what it then is, and saying it leaves nothing behind.
+
+use belljar_engine::Engine;
+use belljar_spec::secret::{Carrier, Forwarded};
+use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
+use belljar_spec::{BackendName, Nesting, SandboxSpec, Volume};
+use belljar_tests_conformance::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use tempfile::TempDir;
+
+for_every_backend![
+    what_is_described_is_what_is_made,
+    a_description_starts_nothing_and_holds_no_secret,
+    a_layer_is_described_without_leaving_one,
+    what_has_to_be_made_first_is_not_described,
+];
+
+fn engine(state: &TempDir) -> Engine {
+    Engine::new().with_state(state.path()).with_records(state.path().join("audit"))
+}
+
+async fn what_is_described_is_what_is_made(backend: BackendName) {
+    let state = TempDir::new().unwrap();
+    let engine = engine(&state);
+    let folder = TempDir::new().unwrap();
+    fs::create_dir(folder.path().join(".husky")).unwrap();
+    let mut spec = SandboxSpec {
+        workspace: Some(folder.path().into()),
+        env: vec![("A".parse().unwrap(), "b c".into())],
+        ..spec(backend)
+    };
+    if has_wall(backend) {
+        spec.volumes = vec![Volume {
+            source: state.path().join("fleet/volumes/v"),
+            target: "/volumes/v".parse().unwrap(),
+        }];
+        // A container refuses it by name.
+        if !is_docker(backend) {
+            spec.nesting = Nesting::Allowed;
+        }
+    }
+    spec.id = Some(belljar_engine::new_id().unwrap());
+    let description = engine.describe(&spec).unwrap();
+    let told = &description.json;
+    assert_eq!(told["backend"], backend.to_string());
+    assert_eq!(told["sandbox"], spec.id.unwrap().to_string());
+    let sandbox = engine.create(spec).await.unwrap();
+    assert_eq!(told["workspace"]["inside"], sandbox.workspace());
+    let listed = text(&sandbox.exec(&command(["env", "-0"])).await.unwrap().stdout);
+    let real: BTreeMap<&str, &str> =
+        listed.split_terminator('\0').map(|pair| pair.split_once('=').unwrap()).collect();
+    let said: BTreeMap<&str, &str> = told["environment"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str().unwrap()))
+        .collect();
+    assert_eq!(said, real);
+    let is_others_work = backend == BackendName::Bwrap || is_docker(backend);
+    assert_eq!(description.command.is_some(), is_others_work);
+    assert_eq!(told["program"].is_object(), is_others_work);
+    if !has_wall(backend) {
+        assert_eq!(told["seal"]["privileges"], "kept");
+        return;
+    }
+    let (seccomp, loosened) = match is_docker(backend) {
+        false => ("nested", serde_json::json!(["user namespaces inside"])),
+        true => ("default", serde_json::json!([])),
+    };
+    assert_eq!((&told["seal"]["seccomp"], &told["seal"]["privileges"]), (&seccomp.into(), &"dropped".into()));
+    assert_eq!(told["loosened"], loosened);
+    assert!(told["protected"].as_array().unwrap().contains(&".husky".into()), "{}", told["protected"]);
+    let mounts = text(&sandbox.exec(&command(["cat", "/proc/self/mounts"])).await.unwrap().stdout);
+    let mounted: Vec<&str> = mounts.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
+    for mount in told["mounts"].as_array().unwrap() {
+        let target = mount["target"].as_str().unwrap();
+        assert!(mounted.contains(&target) || !lists_every_mount(backend), "{mount}: {mounts}");
+        assert!(sandbox.exists(target).await.unwrap(), "{mount}");
+    }
+    let marker = told["steps"].as_array().unwrap().iter().find(|step| step["target"] == ".belljar").unwrap();
+    let real = text(&sandbox.exec(&command(["cat", "/.belljar"])).await.unwrap().stdout);
+    assert_eq!(marker["content"], real);
+    let inside = text(&sandbox.exec(&command(["id", "-u"])).await.unwrap().stdout);
+    assert_eq!(told["user"]["inside"].to_string(), inside.trim());
+}
+
+async fn a_description_starts_nothing_and_holds_no_secret(backend: BackendName) {
+    let state = TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
+    let mut spec = SandboxSpec { workspace: Some(folder.path().into()), ..spec(backend) };
+    spec.forwarded = vec![Forwarded {
+        variable: "REAL".parse().unwrap(),
+        source: "file:/nowhere/at/all".parse().unwrap(),
+    }];
+    if has_wall(backend) {
+        spec.credentials = vec![credential("service", "service.test", 443, [Carrier::Bearer])];
+    }
+    let told = engine(&state).describe(&spec).unwrap().json;
+    assert_eq!(told["environment"]["REAL"], "<the value of file:/nowhere/at/all>");
+    if has_wall(backend) {
+        assert_eq!(told["credentials"][0]["name"], "service");
+        let placeholders: Vec<&Value> = told["environment"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter(|value| value.as_str().is_some_and(|text| text.starts_with("<a placeholder for service")))
+            .collect();
+        assert_eq!(placeholders.len(), spec.credentials[0].variables.len());
+    }
+    // No record, no layer, no clone.
+    assert_eq!(fs::read_dir(state.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+async fn a_layer_is_described_without_leaving_one(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let state = TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
+    let spec = SandboxSpec {
+        workspace: Some(folder.path().into()),
+        mode: WorkspaceMode::Overlay { layer: None },
+        ..spec(backend)
+    };
+    let told = engine(&state).describe(&spec).unwrap().json;
+    assert!(told["workspace"]["layer"].is_string());
+    assert!(told["steps"].as_array().unwrap().iter().any(|step| step["step"] == "overlay"));
+    let left: Vec<_> =
+        fs::read_dir(state.path().join("layers")).unwrap().flatten().map(|one| one.file_name()).collect();
+    assert_eq!(left, ["lock"]);
+}
+
+async fn what_has_to_be_made_first_is_not_described(backend: BackendName) {
+    let state = TempDir::new().unwrap();
+    let clone = CloneSpec { url: "https://service.test/x".into(), branch: None, depth: None };
+    let spec = SandboxSpec { mode: WorkspaceMode::Clone(clone), ..spec(backend) };
+    let refused = engine(&state).describe(&spec).unwrap_err();
+    assert_eq!(refused.code, "cannot_describe");
+    assert!(refused.hint.is_some());
+}
+
+fn is_docker(backend: BackendName) -> bool {
+    matches!(backend, BackendName::Docker(_))
+}

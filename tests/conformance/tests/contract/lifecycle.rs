@@ -1,0 +1,500 @@
+//! From the first to the last moment of a sandbox, and beyond.
+
+use belljar_engine::{Engine, Sandbox, Stage};
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{
+    Assurance, BackendName, Compare, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath,
+};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use belljar_tests_conformance::*;
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+for_every_backend![
+    operations_after_dispose_fail,
+    disposing_twice_is_fine,
+    dispose_ends_what_runs,
+    a_dropped_sandbox_ends_what_runs,
+    an_abandoned_sandbox_ends_what_runs,
+    dispose_leaves_nothing_behind,
+    commands_run_side_by_side,
+    sandboxes_live_side_by_side,
+    a_sandbox_outlives_the_thread_that_made_it,
+    a_sandbox_is_the_same_from_every_thread,
+    a_guest_that_is_killed_is_an_error,
+    a_guest_that_is_killed_takes_its_commands_along,
+    a_caller_that_is_killed_leaves_nothing_running,
+    what_a_sandbox_says_of_itself_is_true,
+    a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again,
+    the_stages_of_a_sandbox_are_told_as_they_begin,
+    a_workspace_outlives_its_sandbox,
+    what_was_changed_in_the_folder_is_told_to_who_asked,
+    without_a_workspace_it_is_empty_and_goes_away,
+    the_workspace_can_be_where_it_is_on_the_host,
+    two_sandboxes_can_share_a_workspace,
+    a_refused_sandbox_leaves_nothing_behind,
+    many_commands_leave_no_zombies,
+];
+
+async fn operations_after_dispose_fail(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.write_file("file", b"kept").await.unwrap();
+    place.dispose().await;
+    let disposed = |outcome: Result<(), SandboxError>, what: &str| {
+        let error = outcome.expect_err(what);
+        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "disposed"), "{what}");
+    };
+    disposed(place.exec(&sh("exit 0")).await.map(drop), "exec");
+    disposed(place.spawn(&sh("exit 0")).await.map(drop), "spawn");
+    disposed(place.first_command().map(drop), "first_command");
+    disposed(place.read_file("file").await.map(drop), "read_file");
+    disposed(place.write_file("file", b"x").await, "write_file");
+    disposed(place.mkdir("d", true).await, "mkdir");
+    disposed(place.readdir(".").await.map(drop), "readdir");
+    disposed(place.exists("file").await.map(drop), "exists");
+    disposed(place.remove("file", true).await, "remove");
+    disposed(place.stat("file").await.map(drop), "stat");
+    assert_eq!(fs::read(place.host("file")).unwrap(), b"kept");
+}
+
+async fn disposing_twice_is_fine(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.dispose().await;
+    place.dispose().await;
+    place.dispose_blocking();
+    place.abandon();
+    let place = Place::new(backend).await;
+    tokio::join!(place.dispose(), place.dispose());
+}
+
+/// A sandbox in which two commands run, one of them in the background of none.
+async fn busy(backend: BackendName) -> (Place, Marker) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let lasting = "setsid sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.1; done' $M";
+    let mut command =
+        sh(&format!("{lasting} >/dev/null 2>&1 </dev/null & {lasting} >/dev/null 2>&1 </dev/null &"));
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    place.run(&command).await;
+    marker.wait_for(2);
+    (place, marker)
+}
+
+async fn dispose_ends_what_runs(backend: BackendName) {
+    let (place, marker) = busy(backend).await;
+    let mut command = sh("sleep 60");
+    command.timeout = Some(Duration::from_secs(50));
+    let (result, ()) = tokio::join!(place.exec(&command), async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        place.dispose().await;
+    });
+    assert_eq!(result.unwrap_err().kind, ErrorKind::Runtime);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
+}
+
+async fn a_dropped_sandbox_ends_what_runs(backend: BackendName) {
+    let (place, marker) = busy(backend).await;
+    let (sandbox, _folder) = place.into_parts();
+    drop(sandbox);
+    assert_eq!(marker.processes(), Vec::<u32>::new());
+}
+
+async fn an_abandoned_sandbox_ends_what_runs(backend: BackendName) {
+    let (place, marker) = busy(backend).await;
+    place.abandon();
+    marker.wait_for_none();
+}
+
+async fn dispose_leaves_nothing_behind(backend: BackendName) {
+    let before = own_children();
+    let place = Place::new(backend).await;
+    place.sh("mkdir d; : > d/file; : > /tmp/file; (setsid sleep 60 &)").await;
+    let id = place.id().to_string();
+    let while_it_lives = own_children();
+    place.dispose().await;
+    assert!(!while_it_lives.is_subset(&before), "the test sees nothing");
+    // Other tests of this process have children too, but not these.
+    let left: Vec<_> =
+        own_children().intersection(&while_it_lives).copied().filter(|pid| !before.contains(pid)).collect();
+    assert!(left.is_empty() || std::env::var_os("NEXTEST").is_none(), "left: {left:?}");
+    assert!(!cgroups_of(&id), "a cgroup is left");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    // A container is put together on the host: others that are starting can be seen there, for a moment.
+    let is_anothers = |line: &str| line.contains("/docker/") && !line.contains(&id);
+    let own = place.on_host().to_str().unwrap().to_string();
+    let is_left = |line: &str| line.contains("belljar") || line.contains(&id) || line.contains(&own);
+    let left: Vec<&str> = mounts.lines().filter(|line| is_left(line) && !is_anothers(line)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let names: Vec<_> =
+        fs::read_dir(place.on_host()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["d"], "a stub was left in the workspace");
+}
+
+fn own_children() -> HashSet<u32> {
+    processes_below(std::process::id()).into_iter().collect()
+}
+
+fn cgroups_of(id: &str) -> bool {
+    let homes = ["", "/memory", "/pids", "/cpu", "/cpu,cpuacct"];
+    homes.iter().any(|home| Path::new(&format!("/sys/fs/cgroup{home}/belljar-{id}")).exists())
+}
+
+async fn commands_run_side_by_side(backend: BackendName) {
+    let place = Place::new(backend).await;
+    // Each waits for all others: one after the other they would never end.
+    let commands: Vec<_> = (0..40)
+        .map(|number| {
+            sh(&format!(": > here-{number}; while [ $(ls | grep -c here) -lt 40 ]; do sleep 0.2; done; echo {number}; exit {number}"))
+        })
+        .collect();
+    let results = commands.iter().map(|command| place.exec(command));
+    for (number, result) in (0..).zip(join_all(results).await) {
+        let result = result.unwrap();
+        assert_eq!((result.exit_code, text(&result.stdout)), (Some(number), format!("{number}\n")));
+    }
+    // And it is as good as new.
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+/// All of them at the same time, on this thread.
+async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        for (future, outcome) in &mut futures {
+            if outcome.is_none()
+                && let std::task::Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *outcome = Some(ready);
+            }
+        }
+        let all = futures.iter().all(|(_, outcome)| outcome.is_some());
+        if all { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, outcome)| outcome).collect()
+}
+
+async fn sandboxes_live_side_by_side(backend: BackendName) {
+    let mut places = Vec::new();
+    for _ in 0..50 {
+        places.push(Place::new(backend).await);
+    }
+    let ids: HashSet<_> = places.iter().map(|place| place.id()).collect();
+    assert_eq!(ids.len(), 50);
+    for (number, place) in places.iter().enumerate() {
+        place.write_file("number", number.to_string().as_bytes()).await.unwrap();
+    }
+    let command = sh("cat number");
+    for (number, result) in
+        join_all(places.iter().map(|place| place.exec(&command))).await.into_iter().enumerate()
+    {
+        assert_eq!(text(&result.unwrap().stdout), number.to_string());
+    }
+    // The end of one is nobody else's.
+    places[0].dispose().await;
+    assert_eq!(places[49].answer("cat number").await, "49");
+}
+
+async fn a_sandbox_outlives_the_thread_that_made_it(backend: BackendName) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let mut spec = spec(backend);
+    spec.workspace = Some(folder.path().into());
+    let made = std::thread::spawn(move || Engine::new().create_blocking(&spec)).join();
+    let sandbox = made.unwrap().unwrap();
+    // The kernel tells a child that its parent died when that thread does: prctl(2), PR_SET_PDEATHSIG.
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(100));
+        let result = sandbox.exec(&sh("echo alive")).await;
+        assert_eq!(result.unwrap_or_else(|error| panic!("{error} ({})", error.code)).stdout, b"alive\n");
+    }
+}
+
+async fn a_sandbox_is_the_same_from_every_thread(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let sandbox: &Sandbox = &place;
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let result = runtime.block_on(sandbox.exec(&sh(&format!("echo {number}")))).unwrap();
+                assert_eq!(text(&result.stdout), format!("{number}\n"));
+            });
+        }
+    });
+}
+
+/// The guest of a sandbox in which a marked command runs: above its shell and its supervisor.
+fn guest_above(marker: &Marker) -> u32 {
+    let command = marker.processes()[0];
+    parent(parent(parent(command).unwrap()).unwrap()).unwrap()
+}
+
+/// Kills a process, or where the host has no number for it the kernel that it lives in.
+fn kill(pid: u32) {
+    let pid = kernel_around(pid).unwrap_or(pid);
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+}
+
+async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    let (result, ()) = tokio::join!(place.exec(&command), async {
+        marker.appears(1).await;
+        kill(guest_above(&marker));
+    });
+    let gone = |outcome: Result<(), SandboxError>, what: &str| {
+        let error = outcome.expect_err(what);
+        assert_eq!(error.kind, ErrorKind::Runtime, "{what}: {error}");
+        assert!(error.hint.is_some(), "{what}");
+    };
+    gone(result.map(drop), "the command that ran");
+    gone(place.exec(&sh("exit 0")).await.map(drop), "exec");
+    gone(place.read_file("file").await.map(drop), "read_file");
+    gone(place.write_file("file", &vec![0; 1_000_000]).await, "write_file");
+    gone(place.exists("file").await.map(drop), "exists");
+    place.dispose().await;
+    assert_eq!(place.exec(&sh("exit 0")).await.unwrap_err().code, "disposed");
+}
+
+async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
+    // Without a namespace and without a cgroup there is nothing that would end with it.
+    if !has_wall(backend) && !cgroup_can_be_ours("pids") {
+        return;
+    }
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    let running = place.spawn(&command).await.unwrap();
+    marker.wait_for(1);
+    kill(guest_above(&marker));
+    drop(running);
+    // At the latest when nobody wants the sandbox any more.
+    place.dispose().await;
+    let left = marker.processes();
+    wait_a_moment_for_none(&marker);
+    let survivors = marker.processes();
+    for pid in survivors.iter().chain(&left) {
+        if marker.processes().contains(pid) {
+            kill(*pid);
+        }
+    }
+    assert_eq!(survivors, Vec::<u32>::new(), "they outlived their guest");
+}
+
+fn wait_a_moment_for_none(marker: &Marker) {
+    for _ in 0..100 {
+        if marker.processes().is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+async fn a_caller_that_is_killed_leaves_nothing_running(backend: BackendName) {
+    if std::env::var_os("BELLJAR_AGAIN").is_some() {
+        let marker = std::env::var("MARKER_OF_CALLER").unwrap();
+        let place = Place::new(backend).await;
+        let mut command = sh("(setsid sh -c 'trap \"\" HUP TERM; while :; do sleep 0.1; done' $M &); \
+             sh -c 'while :; do sleep 0.1; done' $M; :");
+        command.env = vec![("M".parse().unwrap(), marker.into())];
+        let _ = place.exec(&command).await;
+        return;
+    }
+    let marker = Marker::new();
+    let mut again =
+        again(backend, "lifecycle::a_caller_that_is_killed_leaves_nothing_running", "caller", ":");
+    let null = std::process::Stdio::null;
+    again.env("MARKER_OF_CALLER", marker.to_string()).stdout(null()).stderr(null());
+    let mut caller = again.spawn().unwrap();
+    marker.wait_for(2);
+    let below = processes_below(caller.id());
+    // A container's processes are below the daemon's.
+    assert!(below.len() > 2 || matches!(backend, BackendName::Docker(_)));
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    marker.wait_for_none();
+    // The guest and the supervisors too.
+    wait_until("the guest to go", || !below.iter().any(|pid| is_ours(*pid)));
+    // And the next sandbox takes away what is left of it.
+    drop(Place::new(backend).await);
+}
+
+/// Whether that process is one of belljar's.
+fn is_ours(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name.starts_with("belljar") || name.starts_with("bwrap"))
+        && !fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default().is_empty()
+}
+
+async fn what_a_sandbox_says_of_itself_is_true(backend: BackendName) {
+    let place = Place::new(backend).await;
+    assert_eq!(place.backend(), backend);
+    assert_eq!(place.assurance(), backend.assurance());
+    assert_eq!(place.assurance() >= Assurance::Namespace, has_wall(backend));
+    assert_eq!(place.answer("pwd").await, place.workspace());
+    if has_wall(backend) {
+        assert_eq!(place.workspace(), "/workspace");
+    } else {
+        assert_eq!(Path::new(place.workspace()), place.on_host().canonicalize().unwrap());
+    }
+}
+
+async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backend: BackendName) {
+    let records = tempfile::tempdir().unwrap();
+    let engine = Engine::new().with_records(records.path());
+    let id = belljar_engine::new_id().unwrap();
+    let made = || Place::made_by(&engine, backend, |spec| spec.id = Some(id));
+    let place = made().await.unwrap();
+    assert_eq!(place.id(), id);
+    assert!(records.path().join(format!("{id}.jsonl")).exists());
+    assert_eq!(made().await.err().unwrap().code, "id_taken", "while it lives");
+    assert_eq!(text(&place.run(&sh("echo well")).await.stdout), "well\n");
+    place.dispose().await;
+    assert_eq!(made().await.err().unwrap().code, "id_taken", "and afterwards");
+}
+
+async fn the_stages_of_a_sandbox_are_told_as_they_begin(backend: BackendName) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let engine = Engine::new().watched(Arc::new(move |stage| heard.lock().unwrap().push(stage)));
+    Place::made_by(&engine, backend, |_| {}).await.unwrap();
+    let all = [Stage::Credentials, Stage::Workspace, Stage::Sandbox];
+    assert_eq!(std::mem::take(&mut *told.lock().unwrap()), all);
+    // The last one is where it went wrong.
+    let missing = |spec: &mut SandboxSpec| {
+        spec.mode = WorkspaceMode::Overlay { layer: Some("none".into()) };
+    };
+    let error = Place::made_by(&engine, backend, missing).await.err().unwrap();
+    assert_eq!((error.code, told.lock().unwrap().last()), ("layer_missing", Some(&Stage::Workspace)));
+}
+
+async fn a_workspace_outlives_its_sandbox(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.sh("mkdir d; echo kept > d/file").await;
+    let (sandbox, folder) = place.into_parts();
+    sandbox.dispose().await;
+    assert_eq!(fs::read_to_string(folder.path().join("d/file")).unwrap(), "kept\n");
+    let again = Place::with(backend, |spec| spec.workspace = Some(folder.path().into())).await;
+    assert_eq!(again.answer("cat d/file").await, "kept");
+}
+
+async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendName) {
+    let change =
+        "echo more >> kept; rm gone; mkdir -p new/folder; echo x > new/file; git init -q repo 2>&1; true";
+    for compare in [Compare::Yes, Compare::No] {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["kept", "gone", "same"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let spec = SandboxSpec { workspace: Some(folder.path().into()), compare, ..spec(backend) };
+        let sandbox = Engine::new().create(spec).await.unwrap();
+        let result = sandbox.exec(&sh(change)).await.unwrap();
+        assert_eq!((result.exit_code, sandbox.touched()), (Some(0), None), "{}", text(&result.stdout));
+        sandbox.abandon();
+        let told = serde_json::to_value(sandbox.touched()).unwrap();
+        let path = |path: &str, how: &str| serde_json::json!({ "path": path, "how": how });
+        let paths = [
+            path("gone", "deleted"),
+            path("kept", "modified"),
+            path("new/file", "added"),
+            path("new/folder", "added"),
+            path("repo/.git/HEAD", "added"),
+            path("repo/.git/refs/heads", "added"),
+            path("repo/.git/refs/tags", "added"),
+        ];
+        let expected = match compare {
+            Compare::Yes => {
+                serde_json::json!({ "touched": { "added": 5, "modified": 1, "deleted": 1, "paths": paths } })
+            }
+            Compare::No => serde_json::Value::Null,
+        };
+        assert_eq!(told, expected, "{compare:?}");
+    }
+}
+
+async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {
+    if !has_wall(backend) {
+        let refusal = Engine::new().create(spec(backend)).await.err().expect("there is no private place");
+        assert_eq!(refusal.code, "workspace_required");
+        return;
+    }
+    let first = Engine::new().create(spec(backend)).await.unwrap();
+    let entries = first.readdir(".").await.unwrap().len();
+    assert_eq!(entries, 0, "{} is not empty", first.workspace());
+    first.write_file("conformance-file", b"x").await.unwrap();
+    let second = Engine::new().create(spec(backend)).await.unwrap();
+    assert!(!second.exists("conformance-file").await.unwrap(), "two sandboxes share it");
+    let on_host = Path::new(first.workspace()).join("conformance-file");
+    first.dispose().await;
+    assert!(!on_host.exists(), "{} is still there", on_host.display());
+}
+
+async fn the_workspace_can_be_where_it_is_on_the_host(backend: BackendName) {
+    let place = Place::with(backend, |spec| spec.workspace_path = WorkspacePath::SameAsHost).await;
+    let on_host = place.on_host().canonicalize().unwrap();
+    assert_eq!(place.answer("pwd -P").await, on_host.to_str().unwrap());
+    let file = on_host.join("file");
+    place.write_file(file.to_str().unwrap(), b"x").await.unwrap();
+    assert_eq!(fs::read(file).unwrap(), b"x");
+}
+
+async fn two_sandboxes_can_share_a_workspace(backend: BackendName) {
+    let one = Place::new(backend).await;
+    let folder = one.on_host().to_path_buf();
+    let two = Place::with(backend, |spec| spec.workspace = Some(folder)).await;
+    one.write_file("file", b"from one").await.unwrap();
+    assert_eq!(two.answer("cat file; echo two > file").await, "from one");
+    assert_eq!(one.read_file("file").await.unwrap(), b"two\n");
+}
+
+async fn a_refused_sandbox_leaves_nothing_behind(backend: BackendName) {
+    let cgroups = || -> Vec<_> {
+        let homes = ["memory", "pids", "cpu", "."].map(|home| format!("/sys/fs/cgroup/{home}"));
+        let entries = homes.iter().flat_map(|home| fs::read_dir(home).into_iter().flatten().flatten());
+        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("belljar-"));
+        ours.map(|entry| entry.path()).filter(|path| is_empty_cgroup(path)).collect()
+    };
+    let before: HashSet<_> = cgroups().into_iter().collect();
+    let mut after: HashSet<_> = HashSet::new();
+    for path in ["/no/such/folder", "/proc", "/"] {
+        let refused = Place::try_with(backend, |spec| spec.workspace = Some(path.into())).await;
+        assert!(refused.is_err(), "{path}");
+        after.extend(cgroups().into_iter().filter(|path| !before.contains(path)));
+    }
+    // Others start and end sandboxes meanwhile: only what stays counts.
+    wait_until("cgroups of refused sandboxes to go", || {
+        after.retain(|path| path.exists());
+        after.is_empty()
+    });
+}
+
+fn is_empty_cgroup(path: &Path) -> bool {
+    fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
+}
+
+async fn many_commands_leave_no_zombies(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    command.stdin = Stdin::Stream;
+    let running = place.spawn(&command).await.unwrap();
+    marker.wait_for(1);
+    let guest = guest_above(&marker);
+    for _ in 0..100 {
+        place.sh("(true &); true & true").await;
+    }
+    // One command more gives the guest a chance to look.
+    place.sh("sleep 0.2").await;
+    place.sh(":").await;
+    let below = processes_below(guest).len();
+    drop(running);
+    assert!(below < 20, "{below} processes are below the guest after 100 commands");
+}

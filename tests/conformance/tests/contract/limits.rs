@@ -1,0 +1,278 @@
+//! Limits: held, named when they are hit, and refused where nothing could hold them.
+
+use belljar_engine::{Output, Running};
+use belljar_spec::{BackendName, ByteSize, Cpus, ErrorKind, LimitHit, LimitsSpec};
+use belljar_tests_conformance::*;
+use std::fs;
+use std::time::{Duration, Instant};
+
+for_every_backend![
+    wall_time_ends_a_command,
+    a_commands_own_time_wins,
+    output_is_cut_at_the_sandboxs_limit,
+    a_commands_own_cap_wins_over_the_sandboxs,
+    memory_is_held_and_named,
+    memory_that_private_files_take_is_held,
+    processes_are_held_and_named,
+    a_command_that_finds_no_room_for_a_process_says_so,
+    file_operations_work_when_processes_are_used_up,
+    processors_are_held,
+    open_files_are_held,
+    disk_is_held_and_named,
+    disk_is_one_for_all_private_folders,
+    disk_does_not_count_the_workspace,
+    writing_a_file_beyond_the_disk_says_so,
+    every_limit_has_a_default,
+    a_limit_of_before_is_not_named_again,
+];
+
+/// A sandbox with these limits; `None` where they are refused, which is only right where nothing could hold them.
+async fn limited(backend: BackendName, name: &str, limits: LimitsSpec) -> Option<Place> {
+    match Place::try_with(backend, |spec| spec.limits = limits).await {
+        Ok(place) => Some(place),
+        Err(refusal) => {
+            assert_eq!((refusal.kind, refusal.code), (ErrorKind::Unavailable, "limit_unavailable"));
+            assert!(refusal.message.contains(name), "{refusal} does not name {name}");
+            assert!(refusal.hint.is_some());
+            let could_hold = match name {
+                "disk" => has_wall(backend),
+                "cpus" => cgroup_can_be_ours("cpu"),
+                "pids" => has_wall(backend) || cgroup_can_be_ours("pids"),
+                _ => cgroup_can_be_ours(name),
+            };
+            assert!(!could_hold, "{refusal}, though {name} could be held");
+            None
+        }
+    }
+}
+
+async fn wall_time_ends_a_command(backend: BackendName) {
+    let limits = LimitsSpec { wall_time: Some(Duration::from_millis(300)), ..Default::default() };
+    let place = Place::with(backend, |spec| spec.limits = limits).await;
+    let mut command = sh("sleep 60");
+    command.timeout = None;
+    let result = place.run(&command).await;
+    assert!(result.timed_out);
+    assert_eq!(result.limit, Some(LimitHit::Timeout));
+}
+
+async fn a_commands_own_time_wins(backend: BackendName) {
+    let limits = LimitsSpec { wall_time: Some(Duration::from_millis(300)), ..Default::default() };
+    let place = Place::with(backend, |spec| spec.limits = limits).await;
+    let mut command = sh("sleep 1; exit 4");
+    command.timeout = Some(Duration::from_secs(50));
+    let result = place.run(&command).await;
+    assert_eq!((result.exit_code, result.timed_out), (Some(4), false));
+}
+
+async fn output_is_cut_at_the_sandboxs_limit(backend: BackendName) {
+    let limits = LimitsSpec { output: Some(ByteSize::bytes(1000)), ..Default::default() };
+    let place = Place::with(backend, |spec| spec.limits = limits).await;
+    let result = place.sh("head -c 5000 /dev/zero; head -c 999 /dev/zero >&2").await;
+    assert_eq!((result.stdout.len(), result.stderr.len()), (1000, 999));
+    assert_eq!(result.limit, Some(LimitHit::OutputTruncated));
+}
+
+async fn a_commands_own_cap_wins_over_the_sandboxs(backend: BackendName) {
+    let limits = LimitsSpec { output: Some(ByteSize::bytes(1000)), ..Default::default() };
+    let place = Place::with(backend, |spec| spec.limits = limits).await;
+    let mut command = sh("head -c 5000 /dev/zero");
+    command.max_output = Some(ByteSize::bytes(10));
+    assert_eq!(place.run(&command).await.stdout.len(), 10);
+}
+
+async fn memory_is_held_and_named(backend: BackendName) {
+    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let Some(place) = limited(backend, "memory", limits.clone()).await else { return };
+    // `tail` keeps the last line, and there is only one.
+    let result = place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
+    assert_eq!(result.limit, Some(LimitHit::OomKilled), "{result:?}");
+    assert!(!text(&result.stdout).contains("300000000"));
+    let place = after_the_limit(place, limits).await;
+    // What fits, fits.
+    let result = place.sh("head -c 20000000 /dev/zero | tail -c 10000000 | wc -c").await;
+    assert_eq!((result.exit_code, result.limit), (Some(0), None));
+}
+
+async fn memory_that_private_files_take_is_held(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let Some(place) = limited(backend, "memory", limits).await else { return };
+    let result = place.sh("head -c 300000000 /dev/zero > /tmp/file").await;
+    assert_ne!(result.exit_code, Some(0));
+    assert!([Some(LimitHit::OomKilled), Some(LimitHit::DiskFull)].contains(&result.limit), "{result:?}");
+    if result.limit == Some(LimitHit::OomKilled) && !outlives_its_limits(backend) {
+        return is_gone(&place).await;
+    }
+    // It was the command's fault, not the sandbox's end.
+    place.remove("/tmp/file", false).await.unwrap_or_else(|error| panic!("{error} ({})", error.code));
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+async fn processes_are_held_and_named(backend: BackendName) {
+    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let Some(place) = limited(backend, "pids", limits).await else { return };
+    let marker = Marker::new();
+    // A shell that cannot fork gives up.
+    let mut command = sh("for i in $(seq 100); do sleep 20 & done; exit 0");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    let result = place.run(&command).await;
+    assert_ne!(result.exit_code, Some(0), "100 processes where 40 are allowed");
+    if cgroup_can_be_ours("pids") {
+        assert_eq!(result.limit, Some(LimitHit::PidsExhausted));
+    } else {
+        assert!(text(&result.stderr).to_lowercase().contains("fork"), "{}", text(&result.stderr));
+    }
+}
+
+async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName) {
+    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let Some(place) = limited(backend, "pids", limits).await else { return };
+    let mut running = Vec::new();
+    // Where the host's tasks are counted, a process is some of them.
+    let many = if outlives_its_limits(backend) { 60 } else { 600 };
+    for _ in 0..many {
+        let mut one = place.spawn(&command(["sleep", "60"])).await.unwrap();
+        // One that runs says nothing.
+        if let Ok(word) = tokio::time::timeout(Duration::from_millis(50), one.events.next()).await {
+            if !outlives_its_limits(backend) {
+                // Whoever began before the limit was reached is told of it.
+                let first: &mut Running = running.first_mut().unwrap();
+                let told = first.events.next().await;
+                let Ok(Output::Ended(ended)) = told else { panic!("{told:?} after {word:?}") };
+                assert_eq!(ended.limit, Some(LimitHit::PidsExhausted), "{ended:?}");
+                return is_gone(&place).await;
+            }
+            let error = word.expect_err("nothing ends here");
+            assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "pids_exhausted"), "{error}");
+            return;
+        }
+        running.push(one);
+    }
+    panic!("{many} commands run, or wait for ever, where 40 processes are allowed");
+}
+
+async fn file_operations_work_when_processes_are_used_up(backend: BackendName) {
+    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let Some(place) = limited(backend, "pids", limits).await else { return };
+    let result = place.sh("for i in $(seq 100); do sleep 60 & done; exit 0").await;
+    if !outlives_its_limits(backend) {
+        assert_eq!(result.limit, Some(LimitHit::PidsExhausted), "{result:?}");
+        return is_gone(&place).await;
+    }
+    for _ in 0..5 {
+        place.write_file("file", b"x").await.unwrap();
+        assert_eq!(place.read_file("file").await.unwrap(), b"x");
+    }
+}
+
+async fn processors_are_held(backend: BackendName) {
+    let limits = LimitsSpec { cpus: Some("0.2".parse::<Cpus>().unwrap()), ..Default::default() };
+    let Some(place) = limited(backend, "cpus", limits).await else { return };
+    let marker = Marker::new();
+    let mut command = sh("sh -c 'while :; do :; done' $M; :");
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    let running = place.spawn(&command).await.unwrap();
+    marker.wait_for(1);
+    let pid = marker.processes()[0];
+    // In hundredths of a second: proc_pid_stat(5). A share, not a time: more load only makes it smaller.
+    let used = || -> u64 {
+        let stat = process_file(pid, "stat").unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let (start, before) = (Instant::now(), used());
+    std::thread::sleep(Duration::from_millis(1500));
+    let share = (used() - before) as f64 / (start.elapsed().as_secs_f64() * 100.0);
+    drop(running);
+    assert!(share < 0.5, "{share} of a processor where 0.2 are allowed");
+}
+
+async fn open_files_are_held(backend: BackendName) {
+    let limits = LimitsSpec { open_files: Some(64), ..Default::default() };
+    let place = Place::with(backend, |spec| spec.limits = limits).await;
+    assert_eq!(place.answer("ulimit -Sn; ulimit -Hn").await, "64\n64");
+    assert_ne!(place.sh("ulimit -n 65").await.exit_code, Some(0), "it was raised from inside");
+    let mut open =
+        command(["bash", "-c", "for i in {1..100}; do exec {fd}</dev/null || exit 9; done; exit 0"]);
+    open.timeout = Some(Duration::from_secs(30));
+    assert_ne!(place.run(&open).await.exit_code, Some(0), "100 files where 64 are allowed");
+}
+
+fn small_disk() -> LimitsSpec {
+    LimitsSpec { disk: Some(ByteSize::mebibytes(8)), ..Default::default() }
+}
+
+async fn disk_is_held_and_named(backend: BackendName) {
+    let Some(place) = limited(backend, "disk", small_disk()).await else { return };
+    for folder in ["/tmp", "$HOME", "/dev/shm"] {
+        let result = place.sh(&format!("head -c 20000000 /dev/zero > {folder}/file")).await;
+        assert_ne!(result.exit_code, Some(0), "20 MB in {folder}");
+        assert_eq!(result.limit, Some(LimitHit::DiskFull), "{folder}");
+        assert_eq!(place.sh(&format!("rm {folder}/file")).await.exit_code, Some(0));
+    }
+    assert_eq!(place.sh("echo small > /tmp/file").await.exit_code, Some(0), "there is room again");
+}
+
+async fn disk_is_one_for_all_private_folders(backend: BackendName) {
+    let Some(place) = limited(backend, "disk", small_disk()).await else { return };
+    let script = "for d in /tmp $HOME /dev/shm; do head -c 5000000 /dev/zero > $d/file || exit 7; done";
+    assert_eq!(place.sh(script).await.exit_code, Some(7), "three times 5 MB where 8 are allowed");
+    // A file for each byte is too much as well.
+    let place = limited(backend, "disk", small_disk()).await.unwrap();
+    let script = "cd /tmp && i=0; while [ $i -lt 40000 ]; do : > $i || exit 7; i=$((i+1)); done";
+    let result = place.sh(script).await;
+    assert_ne!(result.exit_code, Some(0), "40000 files on 8 MB");
+}
+
+async fn disk_does_not_count_the_workspace(backend: BackendName) {
+    let Some(place) = limited(backend, "disk", small_disk()).await else { return };
+    assert_eq!(place.sh("head -c 20000000 /dev/zero > file").await.exit_code, Some(0));
+    assert_eq!(fs::metadata(place.host("file")).unwrap().len(), 20_000_000);
+}
+
+async fn writing_a_file_beyond_the_disk_says_so(backend: BackendName) {
+    let Some(place) = limited(backend, "disk", small_disk()).await else { return };
+    let error = place.write_file("/tmp/file", &vec![0; 20_000_000]).await.unwrap_err();
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "disk_full"));
+    assert!(!place.exists("/tmp/file").await.unwrap(), "what did not fit is not left behind");
+    place.write_file("/tmp/file", b"small").await.unwrap();
+}
+
+async fn every_limit_has_a_default(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let limits = place.limits();
+    assert!(limits.memory.value.as_u64() > 0 && limits.cpus.value.as_millis() > 0);
+    assert!(limits.pids.value > 0 && limits.open_files.value > 0 && limits.disk.value.as_u64() > 0);
+    assert!(limits.wall_time.value > Duration::ZERO && limits.output.value.as_u64() > 0);
+}
+
+async fn a_limit_of_before_is_not_named_again(backend: BackendName) {
+    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let Some(place) = limited(backend, "memory", limits).await else { return };
+    place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
+    if !outlives_its_limits(backend) {
+        return is_gone(&place).await;
+    }
+    assert_eq!(place.sh("exit 1").await.limit, None);
+}
+
+/// A sandbox as good as before it ran into a limit: the same, or where that is gone, which it says, another one.
+async fn after_the_limit(place: Place, limits: LimitsSpec) -> Place {
+    if outlives_its_limits(place.backend()) {
+        assert_eq!(place.answer("echo alive").await, "alive");
+        return place;
+    }
+    is_gone(&place).await;
+    Place::with(place.backend(), |spec| spec.limits = limits).await
+}
+
+/// The limit took all of it: that is said, whatever is asked of it, and no limit is named again.
+async fn is_gone(place: &Place) {
+    let error = place.exec(&sh("exit 1")).await.expect_err("nobody is there");
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+    let error = place.read_file("file").await.expect_err("nobody is there");
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+}

@@ -1,0 +1,262 @@
+//! Pausing a sandbox, and letting it go on. Judged by what the host sees of its processes.
+
+use belljar_engine::{Input, Output};
+use belljar_spec::{BackendName, ErrorKind, Stdin, WindowSize};
+use belljar_tests_conformance::*;
+use std::fs;
+use std::time::Duration;
+
+for_every_backend![
+    everything_stands_still_and_goes_on,
+    those_that_fork_all_the_time_stand_still_too,
+    no_command_starts_while_it_is_paused,
+    files_are_read_and_written_while_it_is_paused,
+    a_timeout_ends_a_command_while_it_is_paused,
+    a_command_is_killed_while_it_is_paused,
+    a_signal_kills_a_command_while_it_is_paused,
+    it_can_be_disposed_of_while_it_is_paused,
+    pausing_twice_is_pausing_once,
+    a_job_that_was_stopped_before_stays_stopped,
+    a_shell_does_not_take_a_pause_for_a_stopped_job,
+    commands_that_start_and_pauses_do_not_get_in_each_others_way,
+    without_a_wall_it_is_refused_by_name,
+];
+
+/// The state of each process, as the host sees it, and the processor time that they have used.
+fn seen(marker: &Marker) -> (String, u64) {
+    let (mut states, mut time) = (Vec::new(), 0);
+    for pid in marker.processes() {
+        let stat = process_file(pid, "stat").unwrap_or_default();
+        let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = fields.split(' ').collect();
+        states.push(fields[0].to_string());
+        time += fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    }
+    states.sort();
+    states.dedup();
+    (states.join(""), time)
+}
+
+async fn everything_stands_still_and_goes_on(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let marker = Marker::new();
+    let script = format!(
+        "(while :; do :; done) & (trap '' TERM; sleep 1000; : {marker}) & setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i > ticks; done; : {marker}' & \
+         echo ready; while :; do :; done; : {marker}"
+    );
+    let mut running = place.spawn(&sh(&script)).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    assert!(!place.is_paused());
+    place.pause().await.unwrap();
+    assert!(place.is_paused());
+    let before = seen(&marker);
+    assert_eq!(before.0, "T");
+    let ticks = fs::read(place.host("ticks")).ok();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(seen(&marker), before, "it uses no processor");
+    assert_eq!(fs::read(place.host("ticks")).ok(), ticks);
+    place.resume().await.unwrap();
+    assert!(!place.is_paused());
+    wait_until("it to go on", || seen(&marker).1 > before.1);
+    wait_until("all of it to go on", || fs::read(place.host("ticks")).ok() != ticks);
+    drop(running);
+    marker.wait_for_none();
+}
+
+async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let marker = Marker::new();
+    // Each process makes the next one and ends: nobody could go after them one by one.
+    let script = format!(
+        "f() {{ (f) & }}; echo ready; f; g() {{ (sh -c ': {marker}'; g) & }}; g; sleep 1000; : {marker}"
+    );
+    let mut running = place.spawn(&sh(&script)).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    for _ in 0..10 {
+        place.pause().await.unwrap();
+        let before: Vec<u32> = marker.processes();
+        assert!(!before.is_empty() || !sees_short_lives(backend));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(marker.processes(), before);
+        assert!(!seen(&marker).0.contains(['R', 'S']), "{:?}", seen(&marker));
+        place.resume().await.unwrap();
+    }
+    drop(running);
+    marker.wait_for_none();
+}
+
+async fn no_command_starts_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    place.pause().await.unwrap();
+    let error = place.exec(&sh("touch started")).await.unwrap_err();
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "sandbox_paused"));
+    assert!(!place.host("started").exists());
+    place.resume().await.unwrap();
+    assert_eq!(place.answer("echo again").await, "again");
+}
+
+async fn files_are_read_and_written_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let mut running = place.spawn(&sh("echo ready; sleep 1000")).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    place.pause().await.unwrap();
+    place.mkdir("d", false).await.unwrap();
+    place.write_file("d/file", b"meanwhile").await.unwrap();
+    place.rename("d/file", "d/moved").await.unwrap();
+    assert_eq!(place.read_file("d/moved").await.unwrap(), b"meanwhile");
+    assert_eq!(place.readdir("d").await.unwrap().len(), 1);
+}
+
+async fn a_timeout_ends_a_command_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let marker = Marker::new();
+    let mut command = sh(&format!("sleep 1000 & sleep 1000; : {marker}"));
+    command.timeout = Some(Duration::from_secs(2));
+    let pause = async {
+        marker.appears(1).await;
+        place.pause().await.unwrap();
+    };
+    let (result, ()) = tokio::join!(place.exec(&command), pause);
+    assert!(result.unwrap().timed_out);
+    marker.wait_for_none();
+    assert!(place.is_paused());
+    place.resume().await.unwrap();
+    assert_eq!(place.answer("echo fine").await, "fine");
+}
+
+async fn a_command_is_killed_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let (marker, other) = (Marker::new(), Marker::new());
+    let mut running = place
+        .spawn(&sh(&format!("setsid sh -c 'sleep 1000; : {marker}' & sleep 1000; : {marker}")))
+        .await
+        .unwrap();
+    let _bystander = place.spawn(&sh(&format!("sleep 1000; : {other}"))).await.unwrap();
+    marker.appears(2).await;
+    other.appears(1).await;
+    place.pause().await.unwrap();
+    running.inputs.kill().await;
+    let ended = end(&mut running).await;
+    assert_eq!(ended.signal.as_deref(), Some("SIGKILL"));
+    marker.wait_for_none();
+    assert_eq!(seen(&other).0, "T", "the others stand still as before");
+}
+
+async fn a_signal_kills_a_command_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let mut running = place.spawn(&sh("echo ready; sleep 1000")).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    place.pause().await.unwrap();
+    running.inputs.send(Input::Signal(9)).await.unwrap();
+    assert_eq!(end(&mut running).await.signal.as_deref(), Some("SIGKILL"));
+}
+
+async fn it_can_be_disposed_of_while_it_is_paused(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let marker = Marker::new();
+    let mut running = place.spawn(&sh(&format!("sleep 1000 & sleep 1000; : {marker}"))).await.unwrap();
+    marker.appears(1).await;
+    place.pause().await.unwrap();
+    place.dispose().await;
+    marker.wait_for_none();
+    assert!(running.events.next().await.is_err());
+    assert!(!place.is_paused());
+    assert_eq!(place.pause().await.unwrap_err().code, "disposed");
+    assert_eq!(place.resume().await.unwrap_err().code, "disposed");
+}
+
+async fn pausing_twice_is_pausing_once(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let marker = Marker::new();
+    let _running = place.spawn(&sh(&format!("sleep 1000; : {marker}"))).await.unwrap();
+    marker.appears(1).await;
+    place.resume().await.unwrap();
+    place.pause().await.unwrap();
+    place.pause().await.unwrap();
+    assert_eq!(seen(&marker).0, "T");
+    place.resume().await.unwrap();
+    place.resume().await.unwrap();
+    wait_until("it to go on", || seen(&marker).0 == "S");
+}
+
+async fn a_job_that_was_stopped_before_stays_stopped(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let (stopped, going) = (Marker::new(), Marker::new());
+    let _first = place.spawn(&sh(&format!("kill -STOP $$; : {stopped}"))).await.unwrap();
+    let _second = place.spawn(&sh(&format!("sleep 1000; : {going}"))).await.unwrap();
+    wait_until("it to stop itself", || seen(&stopped).0 == "T");
+    going.appears(1).await;
+    place.pause().await.unwrap();
+    place.resume().await.unwrap();
+    wait_until("the other to go on", || seen(&going).0 == "S");
+    assert_eq!(seen(&stopped).0, "T");
+}
+
+async fn a_shell_does_not_take_a_pause_for_a_stopped_job(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let mut command = command(["bash", "--norc", "-i"]);
+    command.terminal = Some(WindowSize { rows: 24, cols: 80 });
+    command.stdin = Stdin::Stream;
+    let mut running = place.spawn(&command).await.unwrap();
+    let line = b"PS1=; bind 'set enable-bracketed-paste off' 2>/dev/null; echo be''gun; for i in 1 2 3; do sleep 0.4; done; echo fini''shed\n";
+    running.inputs.send(Input::Bytes(line.to_vec())).await.unwrap();
+    let mut said = String::new();
+    let mut pauses = 0;
+    while !said.contains("finished") {
+        if said.contains("begun") && pauses < 20 {
+            place.pause().await.unwrap();
+            place.resume().await.unwrap();
+            pauses += 1;
+        }
+        let next = tokio::time::timeout(Duration::from_millis(20), running.events.next());
+        match next.await {
+            Ok(Ok(Output::Stdout(bytes))) => said.push_str(&text(&bytes)),
+            Ok(other) => panic!("{other:?} after {said}"),
+            Err(_) => {}
+        }
+    }
+    assert!(pauses > 0 && !said.contains("Stopped"), "{said}");
+}
+
+async fn commands_that_start_and_pauses_do_not_get_in_each_others_way(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let starting = async {
+        let (mut done, mut refused) = (0, 0);
+        while done < 40 {
+            match place.exec(&sh("true")).await {
+                Ok(result) if result.exit_code == Some(0) => done += 1,
+                Err(error) if error.code == "sandbox_paused" => {
+                    refused += 1;
+                    tokio::task::yield_now().await;
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(refused < 1_000_000);
+        }
+    };
+    let pausing = async {
+        loop {
+            place.pause().await.unwrap();
+            place.resume().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! { () = starting => {}, () = pausing => {} }
+}
+
+async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
+    if has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    for refused in [place.pause().await, place.resume().await] {
+        let error = refused.unwrap_err();
+        assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "pause_without_wall"));
+    }
+    assert!(!place.is_paused());
+    assert_eq!(place.answer("echo goes on").await, "goes on");
+}
+
+async fn walled(backend: BackendName) -> Option<Place> {
+    if has_wall(backend) { Some(Place::new(backend).await) } else { None }
+}

@@ -1,0 +1,205 @@
+//! Connections from outside to what listens inside.
+
+use belljar_engine::Running;
+use belljar_spec::{BackendName, ErrorKind};
+use belljar_tests_conformance::*;
+use std::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+for_every_backend![
+    bytes_go_both_ways,
+    each_direction_ends_by_itself,
+    the_other_loopback_address_is_tried,
+    many_connections_do_not_mix,
+    much_goes_through,
+    a_port_where_nobody_listens_is_refused,
+    a_listener_of_the_host_is_not_reached,
+    without_a_wall_it_is_refused_by_name,
+    belljars_own_ports_are_refused,
+    a_connection_ends_with_who_listens,
+    a_connection_ends_with_the_sandbox,
+];
+
+/// A server inside that sends back what it gets, in capitals; `None` without a wall.
+async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running, u16)> {
+    let place = Place::new(backend).await;
+    let (running, port) = listen(&place, address, SHOUT).await?;
+    Some((place, running, port))
+}
+
+async fn listen(place: &Place, address: &str, serve: &str) -> Option<(Running, u16)> {
+    if !has_wall(place.backend()) {
+        return None;
+    }
+    let script = format!("ADDRESS = {address:?}\n{LISTEN}{serve}");
+    let mut running = place.spawn(&python(&script)).await.unwrap();
+    let said = read_until(&mut running, "\n").await;
+    Some((running, said.trim().parse().unwrap()))
+}
+
+const LISTEN: &str = r#"
+s = socket.socket(socket.AF_INET6 if ':' in ADDRESS else socket.AF_INET)
+s.bind((ADDRESS, 0))
+s.listen(64)
+print(s.getsockname()[1], flush=True)
+"#;
+const SHOUT: &str = r#"
+def shout(c):
+    while piece := c.recv(65536):
+        c.sendall(piece.upper())
+    c.sendall(b'.')
+    c.close()
+while True:
+    threading.Thread(target=shout, args=(s.accept()[0],)).start()
+"#;
+
+async fn bytes_go_both_ways(backend: BackendName) {
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = place.connect(port).await.unwrap();
+    for word in ["hello", "again"] {
+        stream.write_all(word.as_bytes()).await.unwrap();
+        let mut said = [0; 5];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(text(&said), word.to_uppercase());
+    }
+}
+
+async fn each_direction_ends_by_itself(backend: BackendName) {
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = place.connect(port).await.unwrap();
+    stream.write_all(b"the end is answered").await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "THE END IS ANSWERED.");
+}
+
+async fn the_other_loopback_address_is_tried(backend: BackendName) {
+    for address in ["::1", "::", "0.0.0.0"] {
+        let Some((place, _running, port)) = shouting(backend, address).await else { return };
+        let mut stream = place.connect(port).await.unwrap();
+        stream.write_all(b"six").await.unwrap();
+        let mut said = [0; 3];
+        stream.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"SIX", "{address}");
+    }
+}
+
+async fn many_connections_do_not_mix(backend: BackendName) {
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut streams = Vec::new();
+    for _ in 0..40 {
+        streams.push(place.connect(port).await.unwrap());
+    }
+    for (index, stream) in streams.iter_mut().enumerate().rev() {
+        stream.write_all(format!("n{index}").as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    }
+    for (index, stream) in streams.iter_mut().enumerate() {
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, format!("N{index}."));
+    }
+}
+
+async fn much_goes_through(backend: BackendName) {
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let stream = place.connect(port).await.unwrap();
+    let sent: Vec<u8> = (b'a'..=b'z').cycle().take(8_000_000).collect();
+    let (mut read, mut write) = stream.into_split();
+    let mut got = Vec::new();
+    let feed = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let (_, length) = tokio::join!(feed, read.read_to_end(&mut got));
+    assert_eq!(length.unwrap(), sent.len() + 1);
+    assert!(got[..sent.len()] == sent.to_ascii_uppercase()[..]);
+}
+
+async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    for port in [2, 8080, 40_000, 65_535, 0] {
+        let error = place.connect(port).await.unwrap_err();
+        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "port_refused"), "{port}");
+    }
+}
+
+async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+        let Ok(listener) = TcpListener::bind(address) else { continue };
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(place.connect(port).await.unwrap_err().code, "port_refused", "{address}");
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "{address}");
+    }
+}
+
+async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
+    if has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let error = place.connect(listener.local_addr().unwrap().port()).await.unwrap_err();
+    assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "ports_without_wall"));
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+}
+
+/// What listens in a sandbox for belljar would take a caller from outside for somebody inside.
+async fn belljars_own_ports_are_refused(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let (_world, _server, place) = web(backend, |_| belljar_tests_hosts::Response::ok("")).await;
+    let listening = place.python(LISTENING).await;
+    let mut ports: Vec<u16> = listening.split_whitespace().map(|port| port.parse().unwrap()).collect();
+    assert!(!ports.is_empty(), "the way out listens nowhere");
+    ports.push(53);
+    for port in ports {
+        let error = place.connect(port).await.unwrap_err();
+        assert_eq!((error.kind, error.code), (ErrorKind::Policy, "port_reserved"), "{port}");
+    }
+}
+
+/// The ports of every TCP listener (state 0A) of the namespace.
+const LISTENING: &str = r#"
+for name in ('/proc/net/tcp', '/proc/net/tcp6'):
+    try:
+        for line in open(name).readlines()[1:]:
+            fields = line.split()
+            if fields[3] == '0A':
+                print(int(fields[1].rsplit(':', 1)[1], 16))
+    except FileNotFoundError:
+        pass
+"#;
+
+async fn a_connection_ends_with_who_listens(backend: BackendName) {
+    let Some((place, running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = place.connect(port).await.unwrap();
+    drop(running);
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.is_empty());
+    while place.connect(port).await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+async fn a_connection_ends_with_the_sandbox(backend: BackendName) {
+    let Some((place, _running, port)) = shouting(backend, "127.0.0.1").await else { return };
+    let mut stream = place.connect(port).await.unwrap();
+    place.dispose().await;
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.is_empty());
+    assert_eq!(place.connect(port).await.unwrap_err().code, "disposed");
+}

@@ -1,0 +1,45 @@
+//! A registry with TLS that tries to lead somebody into the clear.
+
+use belljar_engine::images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
+use belljar_tests_conformance::LOOPBACK;
+use belljar_tests_hosts::{Authority, HttpServer, Response};
+use std::fs;
+use tempfile::TempDir;
+
+/// What a pull from a registry with TLS that answers so comes to, and how often it was asked.
+fn pull(clear: &str, answer: impl Fn() -> Response + Send + Sync + 'static) -> (ImageError, usize) {
+    let (authority, folder) = (Authority::new(), TempDir::new().unwrap());
+    let registry = HttpServer::start_tls(LOOPBACK, &authority.leaf(["127.0.0.1"]), move |_| answer());
+    let place = format!("127.0.0.1:{}", registry.port());
+    let (trusted, passwords) = (folder.path().join("authority.pem"), folder.path().join("config.json"));
+    fs::write(&trusted, authority.pem()).unwrap();
+    fs::write(&passwords, format!(r#"{{"auths":{{"{place}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#)).unwrap();
+    let options = PullOptions {
+        mirrors: vec![Mirror { registry: "registry.test".into(), place, transport: Transport::Tls }],
+        // Also where the clear is allowed, nobody who has TLS leads there.
+        plain_http: vec![clear.into()],
+        authorities: vec![trusted],
+        credentials: Some(passwords),
+        ..PullOptions::default()
+    };
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let error = store.pull(&"registry.test/app:1".parse().unwrap(), &options, &Silent).unwrap_err();
+    (error, registry.requests().len())
+}
+
+#[test]
+fn a_registry_with_tls_leads_nobody_into_the_clear() {
+    let thief = HttpServer::start(LOOPBACK, |_| Response::ok(r#"{"token":"t"}"#));
+    let clear = format!("127.0.0.1:{}", thief.port());
+    let to = format!("http://{clear}/x");
+    let realm = format!("Bearer realm=\"{to}\"");
+    let (error, asked) = pull(&clear, move || Response::redirect(307, &to));
+    assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
+    let (error, asked) = pull(&clear, move || {
+        let mut refused = Response::status(401);
+        refused.headers.push(("WWW-Authenticate".into(), realm.clone()));
+        refused
+    });
+    assert!(matches!(error, ImageError::Downgrade { .. }) && asked == 1, "{error}, {asked}");
+    assert!(thief.requests().is_empty(), "somebody was led there");
+}

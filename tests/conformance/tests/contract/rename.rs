@@ -1,0 +1,117 @@
+//! Giving things another name.
+
+use belljar_spec::{BackendName, ErrorKind};
+use belljar_tests_conformance::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+for_every_backend![
+    a_file_gets_another_name,
+    a_file_replaces_another,
+    a_folder_moves_with_all_in_it,
+    a_link_is_moved_itself,
+    what_cannot_be_moved_says_why,
+    behind_a_wall_another_filesystem_is_said_so,
+    without_a_wall_both_names_are_held_in_the_workspace,
+];
+
+async fn a_file_gets_another_name(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.mkdir("d", false).await.unwrap();
+    place.write_file("a", b"content").await.unwrap();
+    place.rename("a", "d/b").await.unwrap();
+    place.rename(&place.inside("d/b"), "d/c c").await.unwrap();
+    assert_eq!(fs::read(place.host("d/c c")).unwrap(), b"content");
+    assert!(!place.host("a").exists() && !place.host("d/b").exists());
+}
+
+async fn a_file_replaces_another(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.write_file("new", b"new").await.unwrap();
+    place.write_file("old", b"old").await.unwrap();
+    place.rename("new", "old").await.unwrap();
+    assert_eq!(place.read_file("old").await.unwrap(), b"new");
+    place.rename("old", "old").await.unwrap();
+    assert_eq!(place.read_file("old").await.unwrap(), b"new");
+}
+
+async fn a_folder_moves_with_all_in_it(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.mkdir("d/e", true).await.unwrap();
+    place.mkdir("empty", false).await.unwrap();
+    place.write_file("d/e/file", b"deep").await.unwrap();
+    place.rename("d/", "moved").await.unwrap();
+    place.rename("moved", "empty").await.unwrap();
+    assert_eq!(fs::read(place.host("empty/e/file")).unwrap(), b"deep");
+}
+
+async fn a_link_is_moved_itself(backend: BackendName) {
+    let place = Place::new(backend).await;
+    fs::write(place.host("file"), "here").unwrap();
+    symlink("/etc/passwd", place.host("link")).unwrap();
+    place.rename("link", "moved").await.unwrap();
+    assert!(place.host("moved").is_symlink());
+    place.rename("file", "moved").await.unwrap();
+    assert_eq!(
+        fs::read(place.host("moved")).unwrap(),
+        b"here",
+        "the link was replaced, and not what it leads to"
+    );
+}
+
+async fn what_cannot_be_moved_says_why(backend: BackendName) {
+    let place = Place::new(backend).await;
+    place.mkdir("full/inner", true).await.unwrap();
+    place.mkdir("folder", false).await.unwrap();
+    place.write_file("file", b"").await.unwrap();
+    for (from, to, code) in [
+        ("missing", "x", "not_found"),
+        ("file", "no/such/folder", "not_found"),
+        ("file", "folder", "is_directory"),
+        ("folder", "file", "not_directory"),
+        ("folder", "full", "not_empty"),
+        ("full", "full/inner/deeper", "file_operation"),
+        (".", "x", "file_operation"),
+        ("file", "folder/..", "file_operation"),
+    ] {
+        let error = place.rename(from, to).await.unwrap_err();
+        assert_eq!(error.code, code, "{from} to {to}: {error}");
+    }
+    assert!(place.host("file").exists() && place.host("full/inner").exists());
+}
+
+async fn behind_a_wall_another_filesystem_is_said_so(backend: BackendName) {
+    if !has_wall(backend) {
+        return;
+    }
+    let place = Place::new(backend).await;
+    place.write_file("/tmp/file", b"content").await.unwrap();
+    let error = place.rename("/tmp/file", "file").await.unwrap_err();
+    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "other_filesystem"));
+    place.rename("/tmp/file", "/tmp/moved").await.unwrap();
+    place.write_file("file", b"").await.unwrap();
+    let refused = place.rename("file", "/usr/file").await.unwrap_err();
+    assert!(matches!(refused.code, "read_only" | "other_filesystem"), "{refused}");
+}
+
+async fn without_a_wall_both_names_are_held_in_the_workspace(backend: BackendName) {
+    if has_wall(backend) {
+        return;
+    }
+    let (place, outside) = (Place::new(backend).await, tempfile::TempDir::new().unwrap());
+    fs::write(outside.path().join("secret"), "secret").unwrap();
+    symlink(outside.path(), place.host("out")).unwrap();
+    place.write_file("file", b"mine").await.unwrap();
+    let secret = outside.path().join("secret").display().to_string();
+    for (from, to) in [
+        (secret.as_str(), "taken"),
+        ("out/secret", "taken"),
+        ("file", "out/put"),
+        ("file", "../put"),
+        ("file", secret.as_str()),
+    ] {
+        assert_eq!(place.rename(from, to).await.unwrap_err().code, "outside_workspace", "{from} to {to}");
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,308 @@
+//! The programs that people use, where the gateway looks into their TLS: they trust the sandbox's authority with nothing
+//! configured, get what a rule allows, and are told what it does not.
+
+use belljar_spec::BackendName;
+use belljar_spec::egress::Reason;
+use belljar_tests_conformance::*;
+use belljar_tests_hosts::{HttpServer, Request, Response, have};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+for_every_wall![
+    curl_trusts_the_authority,
+    openssl_trusts_the_authority,
+    git_clones_and_pushes,
+    python_urllib_trusts_the_authority,
+    python_requests_trusts_the_authority,
+    node_fetch_trusts_the_authority,
+    java_trusts_the_authority,
+    a_tool_that_reads_the_systems_bundle_trusts_the_authority,
+    a_refused_request_is_answered_with_rule_and_remedy,
+    plain_http_is_held_to_the_same_rules,
+    a_client_that_trusts_nobody_is_told_of_in_the_record,
+    variables_that_the_caller_set_stay,
+    without_rules_about_requests_there_is_no_authority,
+    a_host_that_no_rule_is_about_stays_unseen,
+];
+
+async fn curl_trusts_the_authority(backend: BackendName) {
+    works(backend, "curl", "curl -sS URL").await;
+}
+
+async fn openssl_trusts_the_authority(backend: BackendName) {
+    let script = "printf 'GET /x HTTP/1.1\\r\\nhost: api.test:PORT\\r\\nconnection: close\\r\\n\\r\\n' |
+        openssl s_client -quiet -verify_return_error -connect api.test:PORT 2>/dev/null | tail -n 1";
+    works(backend, "openssl", script).await;
+}
+
+async fn python_urllib_trusts_the_authority(backend: BackendName) {
+    let script = "/usr/bin/python3 -c \"
+import urllib.request
+print(urllib.request.urlopen('URL').read().decode())\"";
+    works(backend, "/usr/bin/python3", script).await;
+}
+
+async fn python_requests_trusts_the_authority(backend: BackendName) {
+    let found =
+        Command::new("/usr/bin/python3").args(["-c", "import requests"]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) || have(["python3-requests"]) {
+        let script = "/usr/bin/python3 -c \"import requests; print(requests.get('URL').text)\"";
+        works(backend, "/usr/bin/python3", script).await;
+    }
+}
+
+async fn node_fetch_trusts_the_authority(backend: BackendName) {
+    let script = "node -e \"
+fetch('URL').then(r => r.text()).then(console.log, e => { console.error(e); process.exitCode = 1 })\"";
+    works(backend, "node", script).await;
+}
+
+async fn java_trusts_the_authority(backend: BackendName) {
+    if !have(["java", "javac"]) {
+        return;
+    }
+    let (world, server) = served();
+    let place = world.place(backend, gets(&world, &server)).await;
+    std::fs::write(place.host("Get.java"), JAVA).unwrap();
+    let url = format!("https://api.test:{}/x", server.port());
+    assert_eq!(place.answer(&format!("java Get.java {url}")).await, "hello /x");
+    assert_eq!(place.refusals(), []);
+}
+
+/// Go, curl without variables, and whatever else looks where the system keeps its authorities.
+async fn a_tool_that_reads_the_systems_bundle_trusts_the_authority(backend: BackendName) {
+    if !have(["curl"]) {
+        return;
+    }
+    let (world, server) = served();
+    let place = world.place(backend, gets(&world, &server)).await;
+    let bundle = place.answer("echo $SSL_CERT_FILE").await;
+    let own = place.answer("cat /etc/belljar/authority.pem").await;
+    assert!(own.starts_with("-----BEGIN CERTIFICATE-----"), "{own}");
+    let all = place.answer(&format!("cat {bundle}")).await;
+    assert!(all.contains(own.trim()), "{bundle} has the authority");
+    let host = std::fs::read_to_string(&bundle).unwrap_or_default();
+    assert!(all.contains(host.trim()), "{bundle} has everybody whom the host trusts");
+    assert!(!host.contains(own.trim()), "the host's own store is not touched");
+    let said = place
+        .answer(&format!("env -i curl -sS --cacert {bundle} https://api.test:{}/x", server.port()))
+        .await;
+    assert_eq!(said, "hello /x");
+    let others = place.answer("(cd /etc/ssl/certs 2>/dev/null && ls) | wc -l").await;
+    let here = std::fs::read_dir("/etc/ssl/certs").map_or(0, Iterator::count);
+    assert_eq!(others, here.to_string(), "the rest of the directory is as it was");
+}
+
+async fn git_clones_and_pushes(backend: BackendName) {
+    if !have(["git"]) {
+        return;
+    }
+    let world = World::new([("git.test", "127.0.0.1")]);
+    let folder = tempfile::TempDir::new().unwrap();
+    let repository = folder.path().join("project.git");
+    let made = Command::new("git").args(["init", "--quiet", "--bare"]).arg(&repository).status().unwrap();
+    assert!(made.success());
+    git(&repository, &["config", "http.receivepack", "true"]);
+    let root = folder.path().to_path_buf();
+    let leaf = world.authority.leaf(["git.test"]);
+    let web = HttpServer::start_tls(LOOPBACK, &leaf, move |request| http_backend(&root, request));
+    let policy =
+        world.inspecting(&format!("git.test:{}/tls", web.port()), &["GET", "POST"], &["/project.git/**"]);
+    let place = world.place(backend, policy).await;
+    let url = format!("https://git.test:{}", web.port());
+    let script = format!(
+        "export HOME=$PWD GIT_TERMINAL_PROMPT=0
+         git config --global user.email a@b.c && git config --global user.name a
+         git init --quiet one && cd one && seq 200000 > numbers && git add . && git commit --quiet -m first
+         git push --quiet {url}/project.git HEAD:refs/heads/work && cd ..
+         git clone --quiet --branch work {url}/project.git two && cmp one/numbers two/numbers
+         git -C two log --format=%s; git clone --quiet {url}/other.git three 2>&1 | grep -c 403"
+    );
+    assert_eq!(place.answer(&script).await, "first\n1");
+    git(&repository, &["fsck", "--strict"]);
+    assert!(web.requests().iter().all(|request| request.target.starts_with("/project.git/")));
+}
+
+async fn a_refused_request_is_answered_with_rule_and_remedy(backend: BackendName) {
+    if !have(["curl"]) {
+        return;
+    }
+    let (world, server) = served();
+    let place = world.place(backend, gets(&world, &server)).await;
+    let url = format!("https://api.test:{}", server.port());
+    for options in ["", "--http2", "-d '@/bin/sh'"] {
+        let script = format!("curl -sS {options} -o body -w '%{{http_code}} %{{content_type}}' {url}/secret");
+        assert_eq!(place.answer(&script).await, "403 application/json", "{options}");
+        let body = std::fs::read(place.host("body")).unwrap();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let error = &said["error"];
+        assert_eq!(error["code"], "request_not_allowed");
+        assert!(error["message"].as_str().unwrap().contains("the host is allowed, but not this request"));
+        assert!(error["rule"].as_str().unwrap().contains("api.test"), "{error}");
+        assert!(error["remedy"].as_str().unwrap().contains("paths = [\"/secret\"]"), "{error}");
+    }
+    assert_eq!(server.requests(), [], "nothing of it was sent");
+    place.dispose().await;
+    let events = world.events(&place);
+    let refused: Vec<_> = events.iter().filter(|event| event["kind"] == "request_refused").collect();
+    assert_eq!(refused.len(), 2, "{events:?}");
+    assert_eq!((&refused[0]["method"], &refused[0]["path"]), (&"GET".into(), &"/secret".into()));
+    assert_eq!(refused[1]["method"], "POST");
+}
+
+async fn plain_http_is_held_to_the_same_rules(backend: BackendName) {
+    if !have(["curl"]) {
+        return;
+    }
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let server = HttpServer::start(LOOPBACK, answer);
+    let port = server.port();
+    let policy = world.inspecting(&format!("api.test:{port}/http"), &["GET"], &["/x/**"]);
+    let place = world.place(backend, policy).await;
+    let url = format!("http://api.test:{port}");
+    assert_eq!(place.answer(&format!("curl -sS {url}/x/y")).await, "hello /x/y");
+    let said = place.answer(&format!("curl -sS --path-as-is {url}/x/../y; curl -sS -X PUT {url}/x")).await;
+    assert_eq!(said.matches("but not this request").count(), 2, "{said}");
+    assert_eq!(server.requests().len(), 1);
+}
+
+async fn a_client_that_trusts_nobody_is_told_of_in_the_record(backend: BackendName) {
+    if !have(["curl"]) {
+        return;
+    }
+    let (world, server) = served();
+    let place = world.place(backend, gets(&world, &server)).await;
+    // A client with authorities of its own, as one that pins them.
+    let script = format!("curl -sS --cacert ca.pem https://api.test:{}/x", server.port());
+    assert_eq!(place.sh(&script).await.exit_code, Some(60), "curl's word for a certificate it does not know");
+    wait_until("the refusal", || !place.refusals().is_empty());
+    assert_eq!(place.refusals(), [("api.test".into(), Some(server.port()), Reason::ClientDistrusts)]);
+    let remedy = place.refused()[0].refusal.remedy().unwrap();
+    assert!(remedy.contains("/etc/belljar/authority.pem") && remedy.contains("unseen"), "{remedy}");
+    assert_eq!(server.requests(), []);
+}
+
+async fn variables_that_the_caller_set_stay(backend: BackendName) {
+    let (world, server) = served();
+    let policy = gets(&world, &server);
+    let engine = belljar_engine::Engine::new().with_records(world.records());
+    let place = Place::made_by(&engine, backend, |spec| {
+        spec.egress = Some(policy);
+        spec.env = vec![("SSL_CERT_FILE".parse().unwrap(), "/mine".into())];
+    })
+    .await
+    .unwrap();
+    assert_eq!(place.answer("echo $SSL_CERT_FILE").await, "/mine");
+    assert_eq!(place.answer("echo $NODE_EXTRA_CA_CERTS").await, "/etc/belljar/authority.pem");
+    assert_eq!(place.answer("echo $SSL_CERT_DIR").await, "");
+}
+
+async fn without_rules_about_requests_there_is_no_authority(backend: BackendName) {
+    let (world, server) = served();
+    let place = world.place(backend, world.policy([format!("api.test:{}/tls", server.port())])).await;
+    let said =
+        place.answer("cd /etc/belljar && ls; env | grep -c -e CERT -e CA_BUNDLE -e CAINFO || true").await;
+    assert_eq!(said, "gitconfig\nnetwork.txt\n0");
+}
+
+async fn a_host_that_no_rule_is_about_stays_unseen(backend: BackendName) {
+    if !have(["curl"]) {
+        return;
+    }
+    let world = World::new([("api.test", "127.0.0.1"), ("unseen.test", "127.0.0.1")]);
+    let leaf = world.authority.leaf(["unseen.test"]);
+    let server = HttpServer::start_tls(LOOPBACK, &leaf, answer);
+    let rule = format!("unseen.test:{}/tls", server.port());
+    let policy = world.inspecting("api.test", &["GET"], &[]).allow(rule.parse().unwrap());
+    let place = world.place(backend, policy).await;
+    // The server's own certificate, not the sandbox's.
+    let url = format!("https://unseen.test:{}/x", server.port());
+    assert_eq!(place.answer(&format!("curl -sS --cacert ca.pem {url}")).await, "hello /x");
+    assert_eq!(place.sh(&format!("curl -sS {url}")).await.exit_code, Some(60));
+}
+
+/// A script that gets `URL`, or dials `PORT`, and says what came.
+async fn works(backend: BackendName, program: &'static str, script: &str) {
+    if !have([program]) {
+        return;
+    }
+    let (world, server) = served();
+    let place = world.place(backend, gets(&world, &server)).await;
+    let port = server.port().to_string();
+    let script = script.replace("URL", "https://api.test:PORT/x").replace("PORT", &port);
+    assert_eq!(place.answer(&script).await, "hello /x");
+    assert_eq!(place.refusals(), []);
+    place.dispose().await;
+    let connections = world.connections(&place);
+    assert_eq!(connections.len(), 1, "{connections:?}");
+    assert_eq!((connections[0].name.as_str(), connections[0].protocol.as_str()), ("api.test", "tls"));
+    assert!(connections[0].sent > 0 && connections[0].received > 0);
+}
+
+fn served() -> (World, HttpServer) {
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let server = HttpServer::start_tls(LOOPBACK, &world.authority.leaf(["api.test"]), answer);
+    (world, server)
+}
+
+fn gets(world: &World, server: &HttpServer) -> belljar_spec::egress::EgressPolicy {
+    world.inspecting(&format!("api.test:{}/tls", server.port()), &["GET"], &["/x"])
+}
+
+fn answer(request: &Request) -> Response {
+    Response::ok(format!("hello {}", request.target))
+}
+
+fn git(repository: &Path, words: &[&str]) {
+    let output = Command::new("git").arg("-C").arg(repository).args(words).output().unwrap();
+    assert!(output.status.success(), "git {words:?}: {}", text(&output.stderr));
+}
+
+/// git's own server side, as a web server runs it (RFC 3875).
+fn http_backend(root: &Path, request: &Request) -> Response {
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+    let mut command = Command::new("git");
+    command
+        .arg("http-backend")
+        .env("GIT_PROJECT_ROOT", root)
+        .env("GIT_HTTP_EXPORT_ALL", "1")
+        .env("REQUEST_METHOD", &request.method)
+        .env("PATH_INFO", path)
+        .env("QUERY_STRING", query)
+        .env("CONTENT_LENGTH", request.body.len().to_string());
+    for (header, variable) in [
+        ("content-type", "CONTENT_TYPE"),
+        ("content-encoding", "HTTP_CONTENT_ENCODING"),
+        ("git-protocol", "HTTP_GIT_PROTOCOL"),
+    ] {
+        command.env(variable, request.header(header).unwrap_or_default());
+    }
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let (mut stdin, body) = (child.stdin.take().unwrap(), request.body.clone());
+    let writer = std::thread::spawn(move || stdin.write_all(&body));
+    let output = child.wait_with_output().unwrap().stdout;
+    let _ = writer.join();
+    let head = output.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(output.len());
+    let mut response = Response::ok(output.get(head + 4..).unwrap_or_default());
+    for line in text(&output[..head]).lines() {
+        match line.split_once(": ") {
+            Some(("Status", status)) => response.status = status[..3].parse().unwrap(),
+            Some((name, value)) => response.headers.push((name.into(), value.into())),
+            None => {}
+        }
+    }
+    response
+}
+
+const JAVA: &str = r#"
+import java.net.URI;
+import java.net.http.*;
+public class Get {
+    public static void main(String[] args) throws Exception {
+        var request = HttpRequest.newBuilder(URI.create(args[0])).build();
+        System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
+    }
+}
+"#;

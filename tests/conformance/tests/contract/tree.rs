@@ -1,0 +1,313 @@
+//! Ending a command ends all that descends from it, however it tries to stay. Judged by the host's list of processes.
+
+use belljar_engine::{ExecResult, Output};
+use belljar_spec::{BackendName, Command, ErrorKind, LimitHit};
+use belljar_tests_conformance::*;
+use std::fs;
+use std::time::Duration;
+
+for_every_backend![
+    a_timeout_kills_the_whole_tree,
+    a_timeout_kills_what_forked_twice,
+    a_timeout_kills_what_began_a_session,
+    a_timeout_kills_what_cleared_its_environment,
+    a_timeout_kills_what_ignores_signals,
+    a_timeout_kills_what_is_stopped,
+    a_timeout_kills_what_changed_its_name,
+    a_timeout_kills_what_keeps_nothing_open,
+    a_timeout_keeps_what_was_written_before,
+    a_timeout_ends_only_its_own_command,
+    a_tree_that_dies_slowly_spares_its_neighbours,
+    an_abort_kills_the_whole_tree,
+    an_abort_before_the_start_ends_it,
+    the_first_of_timeout_and_abort_is_named,
+    a_dropped_future_kills_the_tree,
+    a_dropped_command_kills_the_tree,
+    dropped_inputs_kill_the_tree,
+    a_kill_is_followed_by_the_end,
+    a_file_stops_growing_after_a_timeout,
+    a_fork_bomb_is_ended,
+    a_chain_of_forks_is_ended,
+    killing_the_supervisor_saves_nobody,
+    killing_everything_in_reach_leaves_a_working_sandbox,
+    a_very_long_timeout_is_fine,
+];
+
+/// A script that runs on until it is killed. `$M` is the marker: by that name, so that only this one carries it.
+const LASTING: &str = "sh -c 'while :; do sleep 0.1; done' $M";
+
+/// A script that knows its marker.
+fn marked(script: &str, marker: &Marker) -> Command {
+    let mut command = sh(&script.replace("LASTING", LASTING));
+    command.env = vec![("M".parse().unwrap(), marker.to_string().into())];
+    command
+}
+
+/// Runs a script until `count` marked processes are there, lets time run out, and returns what became of it.
+async fn timed_out(backend: BackendName, count: usize, script: &str) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let mut command = marked(script, &marker);
+    // Long enough for all of them to be there, or the test would show nothing.
+    command.timeout = Some(Duration::from_millis(1500));
+    let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
+    assert_killed(&result);
+    assert_eq!(marker.processes(), Vec::<u32>::new(), "they outlived the timeout");
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+fn assert_killed(result: &ExecResult) {
+    assert!(result.timed_out && !result.aborted, "{result:?}");
+    assert_eq!(result.limit, Some(LimitHit::Timeout));
+    assert_eq!((result.exit_code, result.signal.as_deref()), (None, Some("SIGKILL")));
+}
+
+async fn a_timeout_kills_the_whole_tree(backend: BackendName) {
+    let nested = "sh -c 'sh -c \"while :; do sleep 0.1; done\" $M & wait' &";
+    timed_out(backend, 3, &format!("LASTING & {nested} LASTING; :")).await;
+}
+
+async fn a_timeout_kills_what_forked_twice(backend: BackendName) {
+    timed_out(backend, 1, "((LASTING &) &); sleep 60; :").await;
+}
+
+async fn a_timeout_kills_what_began_a_session(backend: BackendName) {
+    timed_out(backend, 1, "(setsid LASTING &); sleep 60; :").await;
+}
+
+async fn a_timeout_kills_what_cleared_its_environment(backend: BackendName) {
+    timed_out(backend, 1, "(env -i setsid /bin/LASTING &); sleep 60; :").await;
+}
+
+async fn a_timeout_kills_what_ignores_signals(backend: BackendName) {
+    let script = "trap '' HUP INT QUIT TERM USR1 USR2 PIPE CHLD TSTP TTIN TTOU
+        setsid nohup LASTING >/dev/null &
+        while :; do sleep 0.1; done";
+    timed_out(backend, 1, script).await;
+}
+
+async fn a_timeout_kills_what_is_stopped(backend: BackendName) {
+    timed_out(backend, 1, "LASTING & sleep 0.5; kill -STOP $!; kill -STOP $$").await;
+}
+
+async fn a_timeout_kills_what_changed_its_name(backend: BackendName) {
+    // Parentheses and line ends in a process's name are there to confuse who reads /proc.
+    let script = "cp /bin/sh ') R 1 1 1 (\n1'
+        (setsid './) R 1 1 1 (\n1' -c 'while :; do sleep 0.1; done' $M &)
+        sleep 60; :";
+    timed_out(backend, 1, script).await;
+}
+
+async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
+    timed_out(backend, 1, "(setsid LASTING </dev/null >/dev/null 2>&1 &); sleep 60").await;
+}
+
+async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("echo out; echo err >&2; echo file > file; sleep 60");
+    command.timeout = Some(Duration::from_millis(1000));
+    let result = place.run(&command).await;
+    assert_killed(&result);
+    assert_eq!((text(&result.stdout).as_str(), text(&result.stderr).as_str()), ("out\n", "err\n"));
+    assert_eq!(fs::read(place.host("file")).unwrap(), b"file\n");
+}
+
+async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let (ours, other) = (Marker::new(), Marker::new());
+    let running = place.spawn(&marked("LASTING; :", &other)).await.unwrap();
+    other.wait_for(1);
+    let mut command = marked("LASTING; :", &ours);
+    command.timeout = Some(Duration::from_millis(500));
+    assert_killed(&place.run(&command).await);
+    assert_eq!(ours.processes(), Vec::<u32>::new());
+    assert!(!other.processes().is_empty(), "a neighbour was killed too");
+    drop(running);
+}
+
+async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let neighbour = Marker::new();
+    let mut running = place.spawn(&marked("LASTING; :", &neighbour)).await.unwrap();
+    neighbour.wait_for(1);
+    // What it starts has its words until it is another program; itself it is the first.
+    let first = neighbour.processes()[0];
+    for _ in 0..4 {
+        // The kernel needs a while to take so much memory back.
+        let mut slow =
+            sh("dd if=/dev/zero of=/dev/null bs=300M 2>/dev/null & dd if=/dev/zero of=/dev/null bs=300M");
+        slow.timeout = Some(Duration::from_millis(700));
+        assert_killed(&place.run(&slow).await);
+        assert!(neighbour.processes().contains(&first), "a neighbour was killed too");
+    }
+    running.inputs.kill().await;
+    end(&mut running).await;
+}
+
+async fn an_abort_kills_the_whole_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = "(setsid LASTING &); LASTING & LASTING; :";
+    let result = place.exec_until(&marked(script, &marker), marker.appears(3)).await.unwrap();
+    assert!(result.aborted && !result.timed_out);
+    assert_eq!((result.exit_code, result.signal.as_deref(), result.limit), (None, Some("SIGKILL"), None));
+    assert_eq!(marker.processes(), Vec::<u32>::new());
+}
+
+async fn an_abort_before_the_start_ends_it(backend: BackendName) {
+    let place = Place::new(backend).await;
+    for _ in 0..20 {
+        let marker = Marker::new();
+        let result = place.exec_until(&marked("LASTING; :", &marker), async {}).await.unwrap();
+        assert!(result.aborted);
+        assert_eq!(marker.processes(), Vec::<u32>::new());
+    }
+}
+
+async fn the_first_of_timeout_and_abort_is_named(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("sleep 60");
+    command.timeout = Some(Duration::from_millis(100));
+    let later = tokio::time::sleep(Duration::from_secs(50));
+    let result = place.exec_until(&command, later).await.unwrap();
+    assert_eq!((result.timed_out, result.aborted), (true, false));
+    command.timeout = Some(Duration::from_secs(50));
+    let sooner = tokio::time::sleep(Duration::from_millis(100));
+    let result = place.exec_until(&command, sooner).await.unwrap();
+    assert_eq!((result.timed_out, result.aborted), (false, true));
+}
+
+async fn a_dropped_future_kills_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let command = marked("(setsid LASTING &); LASTING; :", &marker);
+    tokio::select! {
+        result = place.exec(&command) => panic!("{result:?}"),
+        () = marker.appears(2) => {}
+    }
+    marker.wait_for_none();
+}
+
+async fn a_dropped_command_kills_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let running = place.spawn(&marked("(setsid LASTING &); LASTING; :", &marker)).await.unwrap();
+    marker.wait_for(2);
+    drop(running);
+    marker.wait_for_none();
+}
+
+async fn dropped_inputs_kill_the_tree(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let running = place.spawn(&marked("LASTING; :", &marker)).await.unwrap();
+    marker.wait_for(1);
+    let belljar_engine::Running { events, inputs } = running;
+    drop(inputs);
+    marker.wait_for_none();
+    drop(events);
+}
+
+async fn a_kill_is_followed_by_the_end(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = "echo before; (setsid LASTING &); LASTING; :";
+    let mut running = place.spawn(&marked(script, &marker)).await.unwrap();
+    assert_eq!(running.events.next().await.unwrap(), Output::Stdout(b"before\n".to_vec()));
+    marker.wait_for(2);
+    running.inputs.kill().await;
+    let ended = end(&mut running).await;
+    assert_eq!((ended.exit_code, ended.signal.as_deref()), (None, Some("SIGKILL")));
+    assert_eq!(marker.processes(), Vec::<u32>::new());
+}
+
+async fn a_file_stops_growing_after_a_timeout(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command =
+        sh("(setsid env -i /bin/sh -c 'while :; do echo >> grows; sleep 0.02; done' &); sleep 60");
+    command.timeout = Some(Duration::from_millis(1000));
+    assert_killed(&place.run(&command).await);
+    let size = || fs::metadata(place.host("grows")).unwrap().len();
+    let at_the_end = size();
+    assert!(at_the_end > 0);
+    assert_eq!(settles(size), at_the_end);
+}
+
+async fn a_fork_bomb_is_ended(backend: BackendName) {
+    let place = Place::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
+    let place = match place {
+        // Nobody starts a fork bomb where nothing holds it.
+        Err(refusal) if refusal.code == "limit_unavailable" && !cgroup_can_be_ours("pids") => return,
+        place => place.unwrap_or_else(|error| panic!("{error}")),
+    };
+    let marker = Marker::new();
+    let mut command =
+        Command::new(["sh", "-c", "bomb() { bomb & bomb & wait; }; bomb", marker.to_string().as_str()])
+            .unwrap();
+    command.timeout = Some(Duration::from_millis(1500));
+    // Where the limit takes the whole sandbox, it does so before anybody could look.
+    let bomb_is_seen = async {
+        if outlives_its_limits(backend) {
+            marker.appears(30).await;
+        }
+    };
+    let (result, ()) = tokio::join!(place.exec(&command), bomb_is_seen);
+    let result = result.unwrap_or_else(|error| panic!("{error} ({})", error.code));
+    assert!(outlives_its_limits(backend) || result.limit.is_some(), "{result:?}");
+    // Where the first shell gives up by itself its children go on: that is the next test's.
+    if result.timed_out {
+        assert_eq!(marker.processes(), Vec::<u32>::new());
+    }
+    place.dispose().await;
+    assert_eq!(marker.processes(), Vec::<u32>::new());
+}
+
+async fn a_chain_of_forks_is_ended(backend: BackendName) {
+    // Every process starts the next and ends: at each look it is another one.
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    fs::write(place.host("chain"), "[ -e stop ] || sh ./chain \"$1\" &\n").unwrap();
+    let mut command = sh(&format!("for i in 1 2 3 4; do sh ./chain {marker} & done; sleep 60"));
+    command.timeout = Some(Duration::from_millis(700));
+    let result = place.exec(&command).await;
+    let left = marker.processes();
+    fs::write(place.host("stop"), "").unwrap();
+    assert_killed(&result.unwrap_or_else(|error| panic!("{error} ({})", error.code)));
+    assert_eq!(left, Vec::<u32>::new());
+}
+
+async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";
+    match place.exec(&marked(script, &marker)).await {
+        Ok(result) => assert!(result.timed_out || result.signal.is_some(), "{result:?}"),
+        Err(error) => assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "supervisor_killed")),
+    }
+    marker.wait_for_none();
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
+async fn killing_everything_in_reach_leaves_a_working_sandbox(backend: BackendName) {
+    if !has_wall(backend) {
+        return; // There everything in reach is ours.
+    }
+    let place = Place::new(backend).await;
+    let mut command = sh("kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; sleep 60");
+    command.timeout = Some(Duration::from_secs(20));
+    // It may take its own supervisor along, which is an error of its own.
+    let _ = place.exec(&command).await;
+    if !guards_process_one(backend) {
+        let error = place.exec(&sh("exit 0")).await.expect_err("process 1 was killed");
+        return assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"));
+    }
+    assert_eq!(place.answer("echo alive").await, "alive");
+    place.write_file("file", b"alive").await.unwrap();
+}
+
+async fn a_very_long_timeout_is_fine(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("exit 3");
+    command.timeout = Some(Duration::MAX);
+    assert_eq!(place.run(&command).await.exit_code, Some(3));
+}

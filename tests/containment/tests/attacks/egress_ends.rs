@@ -1,0 +1,140 @@
+//! Who serves may be killed, or be short of what it needs: then less gets out, never more, and nothing stays behind.
+
+use belljar_tests_containment::egress::*;
+use belljar_tests_containment::*;
+use belljar_tests_hosts::{Dns, HttpServer, Response, Server};
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn names() -> Dns {
+    Dns::start(|query| if query.name == "good.test" { vec![at("127.66.10.1")] } else { Vec::new() })
+}
+
+/// Holds what it gets, and counts who is there.
+fn holding() -> (Server, Arc<AtomicUsize>) {
+    let present = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&present);
+    let server = Server::start(at("127.66.10.1"), move |mut stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        while let Ok(1..) = stream.read(&mut [0; 4096]) {}
+        count.fetch_sub(1, Ordering::SeqCst);
+    });
+    (server, present)
+}
+
+/// What a process is told that holds a sandbox: wall, resolver, port, marker.
+const HOLD: &str = "BELLJAR_TEST_HOLD";
+
+#[test]
+fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
+    if let Ok(told) = std::env::var(HOLD) {
+        return hold(&told);
+    }
+    let (dns, (server, present)) = (names(), holding());
+    let before = networks();
+    let mut killed = 0;
+    for wall in walls() {
+        for _ in 0..8 {
+            let marker = canary("hold");
+            let mut holder = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "egress_ends::killing_who_serves_ends_every_connection_and_leaves_no_network_behind",
+                    "--nocapture",
+                ])
+                .env(HOLD, format!("{wall} {} {} {marker}", dns.address(), server.port()))
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+            assert!(lines.map_while(Result::ok).any(|line| line.ends_with("holding")), "{wall}");
+            assert!(eventually(|| present.load(Ordering::SeqCst) == 20), "{wall}: {present:?}");
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+            killed += 1;
+            assert!(eventually(|| present.load(Ordering::SeqCst) == 0), "{wall}: some go on");
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}: some live on");
+        }
+    }
+    // Tests beside us have networks too; what is looked for is one more with every kill.
+    if let (Some(before), Some(_)) = (before, networks()) {
+        let left = || networks().unwrap_or_default().saturating_sub(before);
+        assert!(eventually(|| left() < killed), "{} networks are left after {killed} kills", left());
+    }
+}
+
+/// How many network namespaces the kernel has; it tells only root.
+fn networks() -> Option<usize> {
+    let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
+    slabs
+        .lines()
+        .find_map(|line| line.strip_prefix("net_namespace ")?.split_whitespace().next()?.parse().ok())
+}
+
+#[expect(clippy::print_stdout, reason = "it is how the process says that it is ready")]
+fn hold(told: &str) {
+    let [wall, resolver, port, marker] = told.split(' ').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let unused = Dns::of([]);
+    let mut policy = policy(&unused, &[&format!("=good.test:{port}/tcp")]);
+    policy.resolvers = vec![resolver.parse().unwrap()];
+    let wall = walls().iter().find(|known| known.as_str() == wall).unwrap();
+    let cage = cage(*wall, &policy);
+    let script = format!(
+        "{PRELUDE}{NET}\nkept = [dial('good.test', {port}) for _ in range(20)]\n[s.sendall(b'x') for s in kept]\nopen('/workspace/up', 'w')\ntime.sleep(1000)"
+    );
+    let _held = HeldCommandFor::start(&cage, &["/usr/bin/python3", "-c", &script, marker]);
+    assert!(eventually(|| cage.outside("up").exists()));
+    println!("holding");
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+#[test]
+fn one_sandbox_cannot_take_all_descriptors_of_who_serves() {
+    // As few as a process has on the meanest of systems.
+    alone(
+        "egress_ends::one_sandbox_cannot_take_all_descriptors_of_who_serves",
+        &["--nofile=1024:1024"],
+        || {
+            let dns = names();
+            let web = HttpServer::start(at("127.66.10.1"), |_| Response::ok("here"));
+            for wall in walls() {
+                let greedy = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/tls", web.port())]));
+                let modest = cage(*wall, &policy(&dns, &[&format!("=good.test:{}/http", web.port())]));
+                // Silent ones, each of which is waited for.
+                let script = format!(
+                    "{PRELUDE}{NET}
+os.fork()
+os.fork()
+kept = []
+while True:
+    for _ in range(400):
+        try:
+            kept.append(dial('good.test', sys.argv[1], 0.5))
+        except OSError:
+            pass
+    kept = kept[-400:]
+    open('/workspace/up', 'w')
+"
+                );
+                let _held = HeldCommandFor::start(
+                    &greedy,
+                    &["/usr/bin/python3", "-c", &script, &web.port().to_string()],
+                );
+                assert!(eventually(|| greedy.outside("up").exists()), "{wall}");
+                let served = modest.attack(
+                    r#"
+request = b'GET / HTTP/1.1\r\nHost: good.test\r\nConnection: close\r\n\r\n'
+answer = send('good.test', sys.argv[1], request, timeout=5)
+print('served' if b'here' in answer else answer)
+"#,
+                    &[&web.port().to_string()],
+                );
+                assert_eq!(served, ["served"], "{wall}");
+            }
+        },
+    );
+}

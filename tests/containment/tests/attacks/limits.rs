@@ -1,0 +1,203 @@
+//! What a sandbox devours is its own, and gone with it.
+
+use belljar_spec::ByteSize;
+use belljar_tests_containment::*;
+use std::fs;
+use std::time::Duration;
+
+#[test]
+fn a_fork_bomb_leaves_the_host_able_to_start_programs_and_ends_with_its_sandbox() {
+    for wall in walls() {
+        let marker = canary("bomb");
+        let jail = jail_with(*wall, |spec, _| spec.limits.pids = Some(64));
+        let bomb = format!(
+            "{PRELUDE}
+open('/workspace/started', 'w')
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"
+        );
+        let running = HeldCommandFor::start(&jail, &["/usr/bin/python3", "-c", &bomb, &marker]);
+        assert!(eventually(|| jail.outside("started").exists()), "{wall}");
+        // A wall that the limit takes whole may be gone before anybody has looked.
+        let is_over = || !outlives_its_limits(*wall) && wait_for(jail.sandbox.exists(".")).is_err();
+        assert!(eventually(|| processes_with(&marker).len() > 16 || is_over()), "{wall}: no bomb");
+        let allowed = if outlives_its_limits(*wall) { 64 } else { 20 * 64 };
+        assert!(processes_with(&marker).len() <= allowed, "{wall}: more processes than allowed");
+        for _ in 0..20 {
+            assert!(
+                std::process::Command::new("true").status().unwrap().success(),
+                "{wall}: the host is hurt"
+            );
+        }
+        drop(running);
+        jail.sandbox.dispose_blocking();
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+    }
+}
+
+#[test]
+fn a_fork_bomb_ends_with_its_timeout() {
+    for wall in walls() {
+        let marker = canary("timed-bomb");
+        let jail = jail_with(*wall, |spec, _| spec.limits.pids = Some(64));
+        let script = ":(){ :|:& }; :; sleep 1000";
+        let _ = jail.run_for(&["bash", "-c", script, &marker], Duration::from_millis(500));
+        assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+    }
+}
+
+#[test]
+fn a_memory_hog_is_ended_and_not_its_neighbours() {
+    for wall in walls() {
+        let limit = ByteSize::mebibytes(64);
+        let marker = canary("hog");
+        let bystander_marker = canary("bystander");
+        let bystander = HostProgram::start(
+            std::path::Path::new("/"),
+            "import time; b = bytearray(100 << 20); print('ready', flush=True); time.sleep(1000)",
+            &[&bystander_marker],
+        );
+        let started = try_jail(*wall, |spec, _| spec.limits.memory = Some(limit));
+        let Ok(jail) = started else {
+            // Refused is held, too: no cgroup is ours.
+            assert_eq!(started.err().map(|error| error.code), Some("limit_unavailable"), "{wall}");
+            continue;
+        };
+        // Anonymous memory, then memory that no process has: files in memory.
+        for hog in [
+            "b = []\nwhile True:\n    b.append(bytearray(1 << 20))",
+            "fd = os.memfd_create('x')\nwhile True:\n    os.write(fd, b'x' * (1 << 20))",
+            "f = open('/dev/shm/x', 'wb')\nwhile True:\n    f.write(b'x' * (1 << 20))",
+        ] {
+            let script = format!("{PRELUDE}{hog}");
+            let argv = ["/usr/bin/python3", "-c", &script, &marker];
+            let result = jail.run_for(&argv, Duration::from_secs(30));
+            assert!(
+                !result.is_ok_and(|result| result.exit_code == Some(0) || result.timed_out),
+                "{wall}: {hog}"
+            );
+            assert!(eventually(|| processes_with(&marker).is_empty()), "{wall}");
+        }
+        assert_eq!(processes_with(&bystander_marker), [bystander.pid()], "{wall}: somebody else was ended");
+    }
+}
+
+#[test]
+fn a_filler_of_temporary_files_stops_at_its_limit_and_leaves_no_byte() {
+    for wall in walls() {
+        let jail = jail_with(*wall, |spec, _| spec.limits.disk = Some(ByteSize::mebibytes(8)));
+        let available = || {
+            let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
+            let line = meminfo.lines().find(|line| line.starts_with("Shmem:")).unwrap().to_string();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let before = available();
+        let written = jail.successes(
+            r#"
+total = 0
+for place in ('/tmp', '/home/agent', '/dev/shm', '/run', '/', '/etc', '/dev', '/root', '/home', '/var', '/opt', '/sys', '/proc', '/dev/pts'):
+    try:
+        with open(place + '/filler', 'wb', buffering=0) as f:
+            while True:
+                total += f.write(b'x' * 65536)
+                if total > 40 << 20:
+                    break
+    except OSError:
+        pass
+# And files with no content at all.
+count = 0
+try:
+    while count < 200000:
+        os.close(os.open('/tmp/e%d' % count, os.O_CREAT | os.O_WRONLY))
+        count += 1
+except OSError:
+    pass
+print(total, count)
+"#,
+            &[],
+        );
+        let numbers: Vec<u64> = written[0].split(' ').map(|number| number.parse().unwrap()).collect();
+        assert!(numbers[0] <= 9 << 20, "{wall}: {numbers:?}");
+        assert!(numbers[1] < 100_000, "{wall}: {numbers:?}");
+        jail.sandbox.dispose_blocking();
+        // Other tests use memory too: what is looked for is 8 MiB that stay for ever.
+        assert!(
+            eventually(|| available() <= before + (6 << 10)) || available() < before + (64 << 10),
+            "{wall}"
+        );
+    }
+}
+
+#[test]
+fn open_files_are_limited() {
+    for wall in walls() {
+        let jail = jail_with(*wall, |spec, _| spec.limits.open_files = Some(32));
+        let opened = jail.successes(
+            r#"
+import resource
+attack('raised', lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096)))
+fds = []
+try:
+    while len(fds) < 4096:
+        fds.append(os.open('/dev/null', 0))
+except OSError:
+    pass
+for fd in fds:
+    os.close(fd)
+if len(fds) > 32:
+    print('opened', len(fds))
+"#,
+            &[],
+        );
+        assert_eq!(opened, Vec::<String>::new(), "{wall}");
+    }
+}
+
+#[test]
+fn an_endless_printer_does_not_fill_the_hosts_memory() {
+    for wall in walls() {
+        let jail = jail(*wall);
+        let mut command = belljar_spec::Command::new(["sh", "-c", "yes | head -c 200000000"]).unwrap();
+        command.max_output = Some(ByteSize::mebibytes(1));
+        let result = wait_for(jail.sandbox.exec(&command)).unwrap();
+        assert_eq!(result.stdout.len(), 1 << 20, "{wall}");
+        assert!(result.output_truncated, "{wall}");
+    }
+}
+
+/// Limits of the user, not of the sandbox: real-time priority would stop the machine.
+#[test]
+fn nothing_inside_gets_real_time_priority() {
+    for wall in walls() {
+        let workspace = folder();
+        // As for somebody whom the host allows it.
+        let output = std::process::Command::new("prlimit")
+            .args(if is_root() { ["--rtprio=50:50", "--nice=40:40"] } else { ["--rtprio=0:0", "--nice=0:0"] })
+            .arg(belljar())
+            .args(["run", "--backend", wall.as_str(), "--workspace"])
+            .arg(workspace.path())
+            .args([
+                "--",
+                "/usr/bin/python3",
+                "-c",
+                &format!(
+                    "{PRELUDE}
+attack('fifo', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
+attack('rr', lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)))
+attack('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))
+"
+                ),
+            ])
+            .output()
+            .unwrap();
+        if text(&output.stderr).starts_with("prlimit:") {
+            return; // The host allows it to nobody.
+        }
+        assert!(output.status.success(), "{wall}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "", "{wall}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Attacks from inside, judged from outside, a wall or a way out a module. One program, since each is linked with the whole engine.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod credentials_elsewhere;
+mod credentials_redacted;
+mod deputies;
+mod egress_audit;
+mod egress_direct;
+mod egress_ends;
+mod egress_fetch;
+mod egress_floods;
+mod egress_http;
+mod egress_inside;
+mod egress_limits;
+mod egress_names;
+mod egress_own_address;
+mod egress_repository;
+mod egress_tls;
+mod filesystem;
+mod kept;
+mod limits;
+mod living;
+mod llm_route;
+mod network;
+mod privileges;
+mod processes;
+mod protected_paths;
+mod push_rules;
+mod secrets;
+mod secrets_home;
+mod sockets;
+mod terminate_floods;
+mod terminate_requests;
+mod terminate_trust;
+mod vault;
+mod workspace_modes;
+mod workspace_walls;

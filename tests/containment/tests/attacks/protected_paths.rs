@@ -1,0 +1,372 @@
+//! What the host's git would run or believe stays as it is, in every mode, whether it is there or not. Judged by the files of
+//! the host, and by a canary that appears if the host's git runs what was left for it.
+
+use belljar_engine::{Engine, ExecResult};
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use belljar_tests_containment::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use tempfile::TempDir;
+
+#[test]
+fn every_protected_path_stays_as_it_is() {
+    each(|wall, mode| {
+        let place = Place::new();
+        place.repository("w");
+        place.submodule("w", "sub");
+        place.git("-C w worktree add -q ../other").unwrap();
+        place.git("-C w config core.hooksPath .githooks").unwrap();
+        place.git("-C w config --add include.path ../team.config").unwrap();
+        place.git("-C w config filter.x.clean tools/clean.sh").unwrap();
+        fs::create_dir(place.path("w/tools")).unwrap();
+        fs::write(place.path("w/tools/clean.sh"), "cat\n").unwrap();
+        fs::create_dir(place.path("w/.husky")).unwrap();
+        fs::write(place.path("w/.husky/pre-commit"), "true\n").unwrap();
+        fs::write(place.path("w/.git/hooks/pre-commit"), "true\n").unwrap();
+        let paths = [
+            ".git/hooks",
+            ".git/config",
+            ".git/config.worktree",
+            ".git/info/attributes",
+            ".git/commondir",
+            ".git/modules/sub/hooks",
+            ".git/modules/sub/config",
+            ".git/modules/sub/commondir",
+            ".git/worktrees/other",
+            ".githooks",
+            "team.config",
+            "tools/clean.sh",
+            "sub/.git",
+            ".husky",
+            ".belljar",
+            ".github/workflows",
+        ];
+        let before = place.snapshot("w", &paths);
+        let result = place.run(wall, mode, "w", &attacks(&paths)).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
+        assert_eq!(place.snapshot("w", &paths), before, "{wall} {mode:?}: {}", all_output(&result));
+    });
+}
+
+#[test]
+fn no_stub_stays_behind() {
+    each(|wall, mode| {
+        let place = Place::new();
+        place.repository("w");
+        fs::create_dir(place.path("plain")).unwrap();
+        for folder in ["w", "plain"] {
+            let before = place.tree(folder);
+            let result = place.run(wall, mode, folder, "true").unwrap();
+            assert_eq!(result.exit_code, Some(0));
+            assert_eq!(place.tree(folder), before, "{wall} {mode:?}");
+        }
+    });
+}
+
+/// The folder itself, as with an overlay nothing gets to the host at all.
+#[test]
+fn the_hosts_git_runs_nothing_that_was_left_for_it() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.submodule("w", "sub");
+        place.git("-C w worktree add -q ../other").unwrap();
+        let script = format!(
+            r#"
+cat > /workspace/run.sh <<'X'
+#!/bin/sh
+touch {canary}
+X
+chmod +x /workspace/run.sh
+host={folder}
+cd /workspace
+evil=/workspace/evil; git init -q $evil
+for g in .git .git/modules/sub $evil/.git .git/worktrees/other; do
+  printf '[core]\n\tfsmonitor = %s/run.sh\n\thooksPath = %s/hooks-here\n[alias]\n\tst = !%s/run.sh\n' $host $host $host >> $g/config
+  git config --file $g/config core.fsmonitor $host/run.sh
+  git config --file $g/config.worktree core.fsmonitor $host/run.sh
+  mkdir -p $g/hooks
+  for h in pre-commit post-checkout post-commit reference-transaction post-index-change pre-push; do
+    cp run.sh $g/hooks/$h
+  done
+  [ $g = $evil/.git ] || echo $host/evil/.git > $g/commondir
+done
+mkdir -p hooks-here .husky; cp run.sh hooks-here/pre-commit; cp run.sh .husky/pre-commit
+echo "gitdir: $host/evil/.git" > sub/.git
+rm -rf sub; mkdir sub; echo "gitdir: $host/evil/.git" > sub/.git
+mv .git was; cp -r evil/.git .git; mv .git/config x; echo "gitdir: $host/evil/.git" > .git
+echo "* filter=x" > .git/info/attributes
+echo END
+"#,
+            canary = place.canary().display(),
+            folder = place.path("w").display()
+        );
+        let result = place.run(*wall, &WorkspaceMode::Bind, "w", &script).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
+        for line in [
+            "status",
+            "diff",
+            "st",
+            "add -A",
+            "commit -m x --allow-empty",
+            "checkout -q -B other-branch",
+            "stash",
+            "fetch --all",
+            "submodule status",
+            "worktree list",
+            "gc --auto",
+        ] {
+            for folder in ["w", "other", "w/sub"] {
+                let _ = place.git(&format!("-C {folder} {line}"));
+                assert!(!place.canary().exists(), "{wall}: git {line} in {folder}: {}", all_output(&result));
+            }
+        }
+    }
+}
+
+#[test]
+fn commits_work_beside_what_is_protected() {
+    let script = "set -e
+git config --get-regexp . > /dev/null
+echo new > file; echo more > more; git add -A; git commit -q -m inside
+git checkout -q -b branch; git commit -q --allow-empty -m again; git rebase -q HEAD~1; git checkout -q -; git branch -q -D branch
+echo x >> file; git stash -q; git stash pop -q; git commit -q -a -m third; git tag -f t > /dev/null; git reset -q --hard HEAD~1; git repack -q -a -d
+git log -1 --format=%s";
+    each(|wall, mode| {
+        let place = Place::new();
+        place.repository("main");
+        place.git("-C main worktree add -q ../linked").unwrap();
+        place.submodule("main", "sub");
+        let folders: &[&str] = match mode {
+            WorkspaceMode::Bind => &["main", "linked", "main/sub"],
+            // Where the git directory is elsewhere there is no overlay.
+            _ => &["main"],
+        };
+        for folder in folders {
+            let head = || place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
+            let before = head();
+            let result = place.run(wall, mode, folder, script).unwrap();
+            let output = all_output(&result);
+            assert_eq!(text(&result.stdout), "inside\n", "{wall} {mode:?} {folder}: {output}");
+            match mode {
+                WorkspaceMode::Bind => assert_eq!(head(), "inside\n", "{wall} {folder}"),
+                _ => assert_eq!(head(), before, "{wall} {folder}"),
+            }
+            let state = place.git(&format!("-C {folder} status --porcelain --ignore-submodules")).unwrap();
+            assert_eq!(state, "", "{wall} {mode:?} {folder}");
+        }
+    });
+}
+
+#[test]
+fn a_linked_worktree_changes_nothing_of_the_others() {
+    each(|wall, mode| {
+        let place = Place::new();
+        place.repository("main");
+        place.git("-C main worktree add -q ../one").unwrap();
+        place.git("-C main worktree add -q ../two").unwrap();
+        let paths = [
+            ".git/hooks",
+            ".git/config",
+            ".git/config.worktree",
+            ".git/commondir",
+            ".git/info/attributes",
+            ".git/HEAD",
+            ".git/index",
+            ".git/worktrees/two",
+            ".git/worktrees/one/gitdir",
+            ".git/worktrees/one/commondir",
+            ".git/worktrees/one/config.worktree",
+        ];
+        let before = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
+        let inside: Vec<String> =
+            paths.iter().map(|path| path.replacen(".git", "/run/belljar/git", 1)).collect();
+        let inside: Vec<&str> = inside.iter().map(String::as_str).chain([".git", ".husky"]).collect();
+        let outcome = place.run(wall, mode, "one", &attacks(&inside));
+        if *mode != WorkspaceMode::Bind {
+            assert_eq!(outcome.unwrap_err().code, "overlay_of_linked_worktree");
+            return;
+        }
+        let result = outcome.unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
+        let after = (place.snapshot("main", &paths), place.snapshot("one", &[".git", ".husky"]));
+        assert_eq!(after, before, "{wall} {mode:?}: {}", all_output(&result));
+    });
+}
+
+#[test]
+fn a_git_file_of_an_agent_shares_nothing() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("secret");
+        fs::create_dir(place.path("w")).unwrap();
+        fs::write(place.path("w/.git"), format!("gitdir: {}\n", place.path("secret/.git").display()))
+            .unwrap();
+        let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        assert_eq!(refusal.code, "git_dir_not_ours");
+        fs::remove_file(place.path("w/.git")).unwrap();
+        std::os::unix::fs::symlink(place.path("secret/.git"), place.path("w/.git")).unwrap();
+        let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
+        assert_eq!(refusal.code, "protected_path_is_link");
+    }
+}
+
+/// Everything that somebody might do to a path, and to the folders on the way to it.
+fn attacks(paths: &[&str]) -> String {
+    let mut script = String::from("cd /workspace\n");
+    for path in paths {
+        script.push_str(&format!(
+            r#"
+p='{path}'; d=$(dirname "$p")
+mkdir -p "$d"
+echo evil >> "$p"; echo evil > "$p"; echo evil > "$p/pre-commit"; true > "$p"; truncate -s 0 "$p"
+rm -rf "$p/"* "$p"; rmdir "$p"; mkdir "$p"; touch "$p"; chmod 777 "$p"; touch -d 2001-01-01 "$p"
+ln -sf /tmp/evil "$p"; ln -sfn /tmp/evil "$p"; echo evil > /tmp/evil-file; mv -f /tmp/evil-file "$p"; cp -f /proc/self/cmdline "$p"
+mkdir -p /workspace/.evil; mv -T /workspace/.evil "$p"; ln -f /workspace/a "$p"
+mv "$d" "$d.moved" && mkdir "$d" && echo evil > "$p"
+mv "$p" "$p.moved" && echo evil > "$p"
+rm -rf "$d"
+"#
+        ));
+    }
+    // What a shell has no word for: exchanging, and another name.
+    let words: Vec<String> = paths.iter().map(|path| format!("'{path}'")).collect();
+    script.push_str(&format!("/usr/bin/python3 - {} <<'X'{EXCHANGES}X\n", words.join(" ")));
+    // A script that stopped somewhere has attacked nothing.
+    script.push_str("echo END\n");
+    script
+}
+
+const EXCHANGES: &str = r#"
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for path in map(os.path.abspath, sys.argv[1:]):
+    for victim in [path, os.path.dirname(path)]:
+        for kind in ['directory', 'file']:
+            other = '/workspace/.other-' + kind
+            try:
+                os.makedirs(other) if kind == 'directory' else open(other, 'w').write('evil')
+            except OSError:
+                pass
+            libc.renameat2(-100, other.encode(), -100, victim.encode(), 2)
+            libc.renameat2(-100, other.encode(), -100, victim.encode(), 0)
+        try:
+            os.setxattr(victim, 'user.overlay.opaque', b'y')
+            os.link(victim, '/workspace/second-name')
+            open('/workspace/second-name', 'a').write('evil')
+        except OSError:
+            pass
+"#;
+
+/// Every wall, with the folder itself and with a layer over it.
+fn each(mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {
+    for wall in walls() {
+        for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }] {
+            attempt(*wall, &mode);
+        }
+    }
+}
+
+/// Repositories outside, and a home that is nobody's.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let place = Place { directory: folder() };
+        fs::create_dir(place.path("home")).unwrap();
+        fs::create_dir(place.path("state")).unwrap();
+        place
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.directory.path().canonicalize().unwrap().join(path)
+    }
+
+    fn canary(&self) -> PathBuf {
+        self.path("canary")
+    }
+
+    fn repository(&self, name: &str) {
+        self.git(&format!("init -q -b trunk-{name} {name}")).unwrap();
+        fs::write(self.path(name).join("a"), "a\n").unwrap();
+        self.git(&format!("-C {name} add a")).unwrap();
+        self.git(&format!("-C {name} commit -q -m first")).unwrap();
+    }
+
+    fn submodule(&self, name: &str, path: &str) {
+        self.repository("lib");
+        let add = format!("-C {name} -c protocol.file.allow=always submodule add -q ../lib {path}");
+        self.git(&add).unwrap();
+        self.git(&format!("-C {name} commit -q -m submodule")).unwrap();
+    }
+
+    /// The host's git, as its user would run it.
+    fn git(&self, line: &str) -> Result<String, String> {
+        let Output { status, stdout, stderr } = std::process::Command::new("git")
+            .args(["-c", "user.name=T", "-c", "user.email=t@example.org"])
+            .args(line.split(' '))
+            .current_dir(self.path(""))
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.path("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap();
+        if status.success() { Ok(text(&stdout)) } else { Err(text(&stderr)) }
+    }
+
+    /// Runs a script in a sandbox, which is gone afterwards.
+    fn run(
+        &self,
+        wall: BackendName,
+        mode: &WorkspaceMode,
+        folder: &str,
+        script: &str,
+    ) -> Result<ExecResult, SandboxError> {
+        let spec = SandboxSpec {
+            backend: BackendChoice::Named(wall),
+            workspace: Some(self.path(folder)),
+            mode: mode.clone(),
+            protected: vec![".github/workflows".parse().unwrap()],
+            ..SandboxSpec::default()
+        };
+        let sandbox = Engine::new().with_state(self.path("state")).create_blocking(&spec)?;
+        wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap()))
+    }
+
+    /// What is at these paths, and below them.
+    fn snapshot(&self, folder: &str, paths: &[&str]) -> BTreeMap<PathBuf, String> {
+        let mut seen = BTreeMap::new();
+        for path in paths {
+            look(&self.path(folder).join(path), &mut seen);
+        }
+        seen
+    }
+
+    /// Everything in a folder.
+    fn tree(&self, folder: &str) -> BTreeMap<PathBuf, String> {
+        self.snapshot(folder, &["."])
+    }
+}
+
+fn look(path: &Path, seen: &mut BTreeMap<PathBuf, String>) {
+    let Ok(found) = path.symlink_metadata() else { return };
+    if found.is_dir() {
+        seen.insert(path.into(), "directory".into());
+        for entry in fs::read_dir(path).unwrap() {
+            look(&entry.unwrap().path(), seen);
+        }
+    } else {
+        let content = fs::read(path).map(|bytes| text(&bytes)).unwrap_or_default();
+        seen.insert(path.into(), format!("{:?} {content}", found.permissions()));
+    }
+}
+
+fn all_output(result: &ExecResult) -> String {
+    text(&result.stdout) + &text(&result.stderr)
+}

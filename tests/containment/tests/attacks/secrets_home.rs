@@ -1,0 +1,189 @@
+//! The value behind a credential is nowhere to be found: not inside, not in what belljar writes, not in what a crash
+//! leaves. A decoy that a sandbox was given shows that the eyes are open.
+
+use belljar_engine::Engine;
+use belljar_spec::egress::{PortRange, RequestFilter};
+use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
+use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use belljar_tests_containment::egress::*;
+use belljar_tests_containment::looking::*;
+use belljar_tests_containment::*;
+use belljar_tests_hosts::{Authority, Dns, HttpServer, Response};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+
+/// A credential whose value lies in a file that no sandbox is given.
+fn credential(file: PathBuf, port: u16) -> Credential {
+    Credential {
+        name: "canary".parse().unwrap(),
+        source: SecretSource::Kept(SecretRef::File(file)),
+        places: vec![CredentialPlace {
+            host: "=api.test".parse().unwrap(),
+            ports: PortRange::only(port).unwrap(),
+            requests: RequestFilter::default(),
+            carriers: vec![Carrier::Bearer],
+        }],
+        variables: vec!["CANARY_TOKEN".parse().unwrap()],
+        bodies: Bodies::Watched,
+    }
+}
+
+/// Something like the tokens that there are: a prefix, and then what nobody can guess.
+fn token() -> String {
+    format!("tok_{}", canary("value").replace('-', ""))
+}
+
+fn keep(folder: &Path, value: &str) -> PathBuf {
+    let file = folder.join("value");
+    fs::write(&file, format!("{value}\n")).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    file
+}
+
+/// Where the value belongs: a host that sends back, in every way, what it got.
+struct Place {
+    dns: Dns,
+    authority: Authority,
+    server: HttpServer,
+}
+
+impl Place {
+    fn start() -> Place {
+        let dns =
+            Dns::start(|query| if query.name == "api.test" { vec![at("127.66.9.1")] } else { Vec::new() });
+        let authority = Authority::new();
+        let server = HttpServer::start_tls(at("127.66.9.1"), &authority.leaf(["api.test"]), |request| {
+            let key = request.header("authorization").unwrap_or_default().to_string();
+            let mut answer = Response::ok(format!("you sent {key}"));
+            answer.headers.push(("x-echo".into(), key));
+            answer
+        });
+        Place { dns, authority, server }
+    }
+
+    fn spec(&self, wall: BackendName, workspace: &Path, value: PathBuf) -> SandboxSpec {
+        let port = self.server.port();
+        let mut policy = policy(&self.dns, &[&format!("=api.test:{port}/tls")]);
+        policy.authorities = self.authority.pem().into_bytes();
+        SandboxSpec {
+            backend: BackendChoice::Named(wall),
+            workspace: Some(workspace.to_path_buf()),
+            egress: Some(policy),
+            credentials: vec![credential(value, port)],
+            ..SandboxSpec::default()
+        }
+    }
+
+    /// What a sandbox runs to use the secret and to keep all that comes of it.
+    fn use_it(&self) -> String {
+        let url = format!("https://api.test:{}/", self.server.port());
+        format!(
+            "curl -sS -i -H \"authorization: Bearer $CANARY_TOKEN\" {url} > /tmp/answer; \
+             curl -sS -v {url} > /workspace/answer 2>&1"
+        )
+    }
+
+    /// Whether the value arrived, with and without a placeholder that it could take the place of.
+    fn got(&self, value: &str) -> bool {
+        let sent = format!("Bearer {value}");
+        let requests = self.server.requests();
+        let right = requests.iter().filter(|request| request.header("authorization") == Some(&sent));
+        right.count() == requests.len() && requests.len() >= 2
+    }
+}
+
+#[test]
+fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
+    for wall in walls() {
+        let place = Place::start();
+        let (home, records, workspace) = (folder(), folder(), folder());
+        let (value, decoy) = (token(), token());
+        let mut spec = place.spec(*wall, workspace.path(), keep(home.path(), &value));
+        spec.env = vec![("DECOY".parse().unwrap(), decoy.clone().into())];
+        let engine = Engine::new().with_records(records.path());
+        let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
+        jail.sh(&place.use_it());
+        assert!(place.got(&value), "{wall}: {:?}", place.server.requests());
+        assert!(!jail.sh("grep 'you sent Bearer tok_' /tmp/answer /workspace/answer").stdout.is_empty());
+        let held = HeldCommand::run(&jail, &canary("held"), "echo $DECOY > /tmp/decoy; sleep 1000");
+        assert!(eventually(|| !jail.sh("cat /tmp/decoy").stdout.is_empty()));
+
+        let seen = found_inside(&jail, &decoy);
+        assert!(
+            ["os.environ", "/tmp/decoy"].iter().all(|place| seen.iter().any(|line| line == place)),
+            "{seen:?}"
+        );
+        assert_eq!(found_inside(&jail, &value), Vec::<String>::new(), "{wall}");
+        // Who is not root may not look into a process that changed its user id.
+        assert!(!is_root() || found_from_outside(&held, &decoy).len() > 2, "{wall}");
+        assert_eq!(found_from_outside(&held, &value), Vec::<String>::new(), "{wall}");
+
+        drop(held);
+        jail.sandbox.dispose_blocking();
+        assert!(fs::read_dir(records.path()).unwrap().count() > 0, "{wall}: there is no record");
+        assert_eq!(found_in_folder(records.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+        assert_eq!(found_in_folder(jail.workspace.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+    }
+}
+
+/// Who is told to hold a sandbox with a credential: its wall.
+const HOLDER: &str = "BELLJAR_TEST_HOLDER";
+
+#[test]
+fn a_crash_of_the_host_side_leaves_no_real_value() {
+    if let Ok(wall) = std::env::var(HOLDER) {
+        return hold(&wall);
+    }
+    for wall in walls() {
+        let (home, place) = (folder(), folder());
+        let value = token();
+        let file = keep(home.path(), &value);
+        let mut holder = process::Command::new("sh")
+            // As much as we may ask for.
+            .args([
+                "-c",
+                "ulimit -c unlimited 2>/dev/null || ulimit -c \"$(ulimit -H -c)\"; exec \"$@\"",
+                "sh",
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "secrets_home::a_crash_of_the_host_side_leaves_no_real_value", "--nocapture"])
+            .env(HOLDER, wall.as_str())
+            .env("BELLJAR_TEST_VALUE", file)
+            .current_dir(place.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().ends_with("holding")), "{wall}: no sandbox");
+        kill_process(Pid::from_child(&holder), Signal::ABORT).unwrap();
+        assert_eq!(holder.wait().unwrap().signal(), Some(6), "{wall}");
+        assert_eq!(found_in_folder(place.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+    }
+}
+
+/// Holds a sandbox with a credential until it is killed.
+#[expect(clippy::print_stdout, reason = "the other process waits for it")]
+fn hold(wall: &str) {
+    let place = Place::start();
+    let wall = walls().iter().find(|name| name.as_str() == wall).unwrap();
+    let here = std::env::current_dir().unwrap();
+    let workspace = here.join("workspace");
+    fs::create_dir(&workspace).unwrap();
+    let value = std::env::var_os("BELLJAR_TEST_VALUE").unwrap();
+    let engine = Engine::new().with_records(here.join("records"));
+    let token = fs::read_to_string(&value).unwrap();
+    let sandbox = engine.create_blocking(&place.spec(*wall, &workspace, value.into())).unwrap();
+    // Held in memory by now, as a request's head and as what is looked for in answers.
+    let jail = Jail { sandbox, workspace: folder() };
+    jail.sh(&place.use_it());
+    assert!(place.got(token.trim()));
+    drop(token);
+    println!("holding");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}

@@ -1,0 +1,10 @@
+//! What clients may expect of a daemon that they share with others, a subject a module.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod agents;
+mod fuzz;
+mod grants;
+mod neighbours;
+mod once;
+mod race;

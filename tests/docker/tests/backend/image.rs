@@ -1,0 +1,68 @@
+//! What an image says of itself counts for nothing: neither its name, nor its links, nor its volumes.
+
+use belljar_tests_docker::{Dockerd, Work, busybox, eventually};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn links_of_an_image_do_not_lead_files_elsewhere() {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    fs::write(work.folder().join("mine"), "kept").unwrap();
+    busybox(&daemon.host(), "plain:1");
+    for (tag, changes) in [
+        ("tmp:1", "RUN rm -r /tmp && ln -s /workspace /tmp"),
+        ("home:1", "RUN ln -s /workspace /home"),
+        ("above:1", "RUN mkdir /elsewhere && ln -s /elsewhere /workspace"),
+    ] {
+        build(&daemon, &work, tag, &format!("FROM plain:1\n{changes}\n"));
+        for wall in ["docker", "docker+runsc"] {
+            let script = "echo x > /tmp/x; echo y > $HOME/y; ls /workspace; cat /workspace/mine";
+            let output =
+                work.run(wall, &["--json", "--image", tag, "--", "sh", "-c", script]).output().unwrap();
+            let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(said["error"]["code"], "image_link", "{wall} {tag}: {output:?}");
+        }
+        let mut left: Vec<_> = fs::read_dir(work.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.retain(|name| name != "mine");
+        assert!(left.is_empty(), "{tag} left {left:?} in the folder");
+    }
+    assert_eq!(fs::read_to_string(work.folder().join("mine")).unwrap(), "kept");
+    assert_eq!(work.succeeds("docker", &["--image", "plain:1", "--", "cat", "/etc/made-by"]), "the tests\n");
+}
+
+#[test]
+fn volumes_of_an_image_are_private_and_none_of_dockers() {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    busybox(&daemon.host(), "plain:1");
+    build(&daemon, &work, "volume:1", "FROM plain:1\nVOLUME /data\n");
+    for wall in ["docker", "docker+runsc"] {
+        let script = "echo x > /data/x && cat /data/x";
+        assert_eq!(work.succeeds(wall, &["--image", "volume:1", "--", "sh", "-c", script]), "x\n");
+        assert_eq!(daemon.docker(&["volume", "ls", "--quiet"]), "", "{wall}");
+    }
+}
+
+#[test]
+fn a_strangers_image_is_not_taken_for_the_hosts_root() {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    let asked = ["--", "sh", "-c", "test -e /planted && echo planted || echo own"];
+    assert_eq!(work.succeeds("docker", &asked), "own\n");
+    let name = daemon.docker(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "belljar/host-root"]);
+    assert!(eventually(|| daemon.containers().is_empty()));
+    daemon.docker(&["image", "rm", &name]);
+    build(&daemon, &work, &name, "FROM scratch\nCOPY planted /planted\nVOLUME /data\n");
+    assert_eq!(work.succeeds("docker", &asked), "own\n");
+}
+
+fn build(daemon: &Dockerd, work: &Work<'_>, tag: &str, dockerfile: &str) {
+    let folder = work.root().join("build");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("Dockerfile"), dockerfile).unwrap();
+    fs::write(folder.join("planted"), "").unwrap();
+    let words = ["build", "--quiet", "--network", "none", "--tag", tag, folder.to_str().unwrap()];
+    let output = daemon.command(&words).env("DOCKER_BUILDKIT", "0").output().unwrap();
+    assert!(output.status.success(), "{tag}: {output:?}");
+}

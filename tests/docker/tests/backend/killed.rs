@@ -1,0 +1,131 @@
+//! kill -9 of Docker's daemon and of belljar, at any moment of a sandbox's life: the next start takes away what is left.
+//!
+//! A daemon that is killed while it starts a container may forget what it had asked of containerd, a task with its shim and cgroups:
+//! plain `docker run --rm` leaves them (20.10). The sweep takes them away.
+
+use belljar_tests_docker::{Dockerd, Left, Work, eventually};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn killed_at_random_moments_nothing_is_left_with_runc() {
+    nothing_is_left("docker");
+}
+
+#[test]
+fn killed_with_containerd_as_well_nothing_of_ours_is_left() {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    work.succeeds("docker", &["--", "true"]);
+    let mut dice = Dice::new();
+    for _ in 0..ROUNDS / 3 {
+        let mut child = start(&work, "docker");
+        thread::sleep(dice.part_of(Duration::from_secs(1)));
+        daemon.kill();
+        daemon.kill_containerd();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        daemon.start_again();
+    }
+    work.succeeds("docker", &["--", "true"]);
+    let is_clean =
+        |left: &Left| left.containers.is_empty() && left.files.is_empty() && left.volumes.is_empty();
+    assert!(eventually(|| is_clean(&work.left())), "{:#?}", work.left());
+}
+
+/// Who asks one daemon what there is must not take what another one holds for forgotten.
+#[test]
+fn a_sandbox_of_one_daemon_is_not_swept_by_way_of_another() {
+    let (Some(one), Some(other)) = (Dockerd::start(), Dockerd::start()) else { return };
+    for wall in ["docker", "docker+runsc"] {
+        let work = Work::with(&one);
+        let mut held = work.holds(wall);
+        let elsewhere = work.run(wall, &["--", "true"]).env("DOCKER_HOST", other.host()).output().unwrap();
+        assert!(elsewhere.status.success(), "{wall}: {}", String::from_utf8_lossy(&elsewhere.stderr));
+        thread::sleep(Duration::from_millis(500));
+        assert!(held.try_wait().unwrap().is_none(), "{wall}: it was ended");
+        assert_eq!(one.containers().len(), 1, "{wall}");
+        held.kill().unwrap();
+        held.wait().unwrap();
+    }
+}
+
+/// A life of a sandbox is create, exec and remove: a moment in it is a moment in one of them.
+fn nothing_is_left(wall: &str) {
+    let Some(daemon) = Dockerd::start() else { return };
+    let work = Work::with(&daemon);
+    // The first one also makes what stays: the empty image.
+    work.succeeds(wall, &["--", "true"]);
+    let begin = Instant::now();
+    work.succeeds(wall, &["--", "true"]);
+    let life = begin.elapsed();
+    assert!(eventually(|| is_empty(&work.left())), "{:#?}", work.left());
+    let before = work.left();
+
+    let mut dice = Dice::new();
+    for _ in 0..ROUNDS / 2 {
+        let mut child = start(&work, wall);
+        thread::sleep(dice.part_of(life));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    work.succeeds(wall, &["--", "true"]);
+    assert!(eventually(|| work.left() == before), "before: {before:#?}\nafter: {:#?}", work.left());
+
+    for round in 0..ROUNDS {
+        let mut child = start(&work, wall);
+        thread::sleep(dice.part_of(life));
+        if round % 2 == 0 {
+            child.kill().unwrap();
+        }
+        daemon.kill();
+        // One whose Docker died ends by itself, and says so.
+        assert!(eventually(|| child.try_wait().unwrap().is_some()), "round {round}: belljar does not end");
+        daemon.start_again();
+    }
+    // Each start sweeps. containerd may need a moment for what nobody waits for any more.
+    let is_swept = || {
+        work.succeeds(wall, &["--", "true"]);
+        // Its own container is removed when it has ended.
+        thread::sleep(Duration::from_secs(1));
+        work.left() == before
+    };
+    assert!(eventually(is_swept), "before: {before:#?}\nafter: {:#?}", work.left());
+    let files = std::fs::read_dir(work.folder()).unwrap().count();
+    assert_eq!(files, 0, "something lies in the workspace");
+}
+
+fn start(work: &Work<'_>, wall: &str) -> Child {
+    work.run(wall, &["--", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn is_empty(left: &Left) -> bool {
+    left.containers.is_empty()
+        && left.tasks.is_empty()
+        && left.processes.is_empty()
+        && left.cgroups.is_empty()
+        && left.volumes.is_empty()
+        && left.files.is_empty()
+}
+
+/// Numbers enough, the same in no two runs.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Dice {
+        let uuid = std::fs::read("/proc/sys/kernel/random/uuid").unwrap();
+        let seed = uuid.iter().fold(0u64, |seed, byte| seed.wrapping_mul(31).wrapping_add((*byte).into()));
+        Dice(seed | 1)
+    }
+
+    /// Up to a little more than all of it.
+    fn part_of(&mut self, whole: Duration) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        whole.mul_f64((self.0 % 1100) as f64 / 1000.0)
+    }
+}
+
+const ROUNDS: usize = 24;

@@ -1,0 +1,11 @@
+//! The Docker backend and the daemon under it, a subject a module.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod frozen;
+mod image;
+mod kept;
+mod killed;
+mod neighbours;
+mod socket;
+mod wall;

@@ -30,7 +30,7 @@ use plan::Enforcement;
 pub use cgroup::{Counters, sweep};
 pub use container::around_us as container_around_us;
 pub use contract::{Backend, Meanwhile, backend};
-pub use docker::image_root;
+pub use docker::{fetch_image, image_root};
 pub use drawing::Drawing;
 pub use embedded::keep_program;
 pub use guest::Guest;

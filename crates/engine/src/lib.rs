@@ -64,7 +64,9 @@ pub use watch::{ChangeKind, FileChange, Watch};
 pub use way_out::WayOut;
 pub use workspace::Changes;
 
-pub use belljar_backend::{container_around_us, new_id, shell, sweep as sweep_cgroups};
+pub use belljar_backend::{
+    container_around_us, fetch_image as fetch_docker_image, new_id, shell, sweep as sweep_cgroups,
+};
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};
 pub use belljar_gateway::{

@@ -21,6 +21,7 @@ mod listen;
 mod notify;
 mod once;
 mod openapi;
+mod places;
 mod proxy;
 mod rate;
 mod records;

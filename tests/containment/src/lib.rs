@@ -11,6 +11,7 @@
 
 pub mod credentials;
 pub mod egress;
+pub mod folders;
 pub mod looking;
 
 use belljar_engine::{Engine, ExecResult, Sandbox};

@@ -6,7 +6,7 @@ use super::place::{ID_LABEL, OWNER_LABEL, Place};
 use crate::layout::{DaemonImage, LOOKED_AT, LOOKED_FOR, RootTree};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belljar_docker::bollard::models::{ContainerCreateBody, HostConfig, ImageInspect};
+use belljar_docker::bollard::models::{ContainerCreateBody, CreateImageInfo, HostConfig, ImageInspect};
 use belljar_docker::bollard::query_parameters::{
     ContainerArchiveInfoOptionsBuilder, CreateContainerOptionsBuilder, CreateImageOptionsBuilder,
     DownloadFromContainerOptionsBuilder,
@@ -23,7 +23,7 @@ use std::path::Path;
 /// put together.
 pub fn image_root(image: &ImageName, containers: &Path) -> Result<RootTree, SandboxError> {
     let daemon = super::daemon()?;
-    let inspected = find(&daemon, image)?;
+    let inspected = find(&daemon, image, &mut |_, _| {})?;
     let id = inspected.id.clone().unwrap_or_default();
     let digits = id.strip_prefix("sha256:").filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()));
     let Some(digits) = digits else {
@@ -50,8 +50,18 @@ pub fn image_root(image: &ImageName, containers: &Path) -> Result<RootTree, Sand
     Ok(RootTree { environment, known, image: Some(DaemonImage { id, volumes }), ..RootTree::default() })
 }
 
+/// Has the daemon fetch an image that it does not have, and tells `told` how many bytes are there, and of how many.
+pub fn fetch_image(image: &ImageName, told: &mut (dyn FnMut(u64, u64) + Send)) -> Result<(), SandboxError> {
+    let daemon = super::daemon()?;
+    find(&daemon, image, told).map(drop)
+}
+
 /// The image, fetched if it is missing.
-fn find(daemon: &Daemon, image: &ImageName) -> Result<ImageInspect, SandboxError> {
+fn find(
+    daemon: &Daemon,
+    image: &ImageName,
+    told: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<ImageInspect, SandboxError> {
     let name = image.to_string();
     let inspect = || daemon.try_run(async |client| client.inspect_image(&name).await);
     match inspect() {
@@ -66,7 +76,14 @@ fn find(daemon: &Daemon, image: &ImageName) -> Result<ImageInspect, SandboxError
         .tag(tag)
         .build();
     let pulled = daemon.try_run(async |client| {
-        client.create_image(Some(options), None, None).try_for_each(async |_| Ok(())).await
+        let mut layers = HashMap::new();
+        let mut steps = client.create_image(Some(options), None, None);
+        while let Some(step) = steps.try_next().await? {
+            note(step, &mut layers);
+            let sum = |which: fn(&(u64, u64)) -> u64| layers.values().map(which).sum();
+            told(sum(|(have, _)| *have), sum(|(_, of)| *of));
+        }
+        Ok(())
     });
     pulled.and_then(|()| inspect()).map_err(|error| {
         let why = refused("fetch it", &error).message;
@@ -76,6 +93,20 @@ fn find(daemon: &Daemon, image: &ImageName) -> Result<ImageInspect, SandboxError
              make it (`belljar build`)",
         )
     })
+}
+
+/// How much of each layer is there, by what the daemon says while it fetches them.
+fn note(step: CreateImageInfo, layers: &mut HashMap<String, (u64, u64)>) {
+    let (Some(layer), Some(status)) = (step.id, step.status) else { return };
+    let progress = step.progress_detail.unwrap_or_default();
+    let [have, of] =
+        [progress.current, progress.total].map(|bytes| u64::try_from(bytes.unwrap_or(0)).unwrap_or(0));
+    let known = layers.entry(layer).or_default();
+    match status.as_str() {
+        "Downloading" => *known = (have, of),
+        "Download complete" => known.0 = known.1,
+        _ => {}
+    }
 }
 
 /// What is in a container of this image, at the places that matter.

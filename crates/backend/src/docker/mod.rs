@@ -20,7 +20,7 @@ use belljar_docker::Daemon;
 use belljar_spec::{BackendName, Runtime, SandboxError};
 use std::sync::{Arc, OnceLock};
 
-pub use look::image_root;
+pub use look::{fetch_image, image_root};
 pub(crate) use place::sweep_containers;
 
 /// The daemon of this machine, asked for its version once a process.

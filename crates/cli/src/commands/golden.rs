@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 use belljar_engine::{BuildOptions, Golden, GoldenStatus, Told};
-use belljar_spec::{Root, SandboxError, SandboxSpec};
+use belljar_spec::SandboxError;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,11 +24,8 @@ pub(crate) fn golden(command: GoldenCommand) -> Result<u8, SandboxError> {
     }
 }
 
-/// Builds it before a sandbox that wants it, where somebody can watch.
-pub(super) fn make_ready(spec: &SandboxSpec) -> Result<(), SandboxError> {
-    if spec.root != Root::Golden {
-        return Ok(());
-    }
+/// Builds it if it is not there.
+pub(super) fn make_ready() -> Result<(), SandboxError> {
     let golden = opened()?;
     if golden.status().is_none() {
         eprintln!("belljar: the golden root is not there yet: building it, once");

@@ -17,6 +17,7 @@ pub(crate) mod paper;
 pub(crate) mod policy;
 pub(crate) mod publish;
 mod refused;
+mod roots;
 pub(crate) mod run;
 pub(crate) mod secrets;
 pub(crate) mod shell;

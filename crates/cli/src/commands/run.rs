@@ -2,7 +2,7 @@
 
 use super::refused;
 use super::{block_on, exit_code};
-use super::{changes, golden, model, print};
+use super::{changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
 use crate::failure::TIMED_OUT;
 use crate::foreground::{Ended, attend, terminal_size};
@@ -38,7 +38,7 @@ fn understood(options: RunArgs) -> Result<(SandboxSpec, Command), SandboxError> 
     command.timeout = options.place.timeout();
     let spec = options.place.spec()?;
     say_loosened(&spec);
-    golden::make_ready(&spec)?;
+    roots::make_ready(&spec)?;
     Ok((spec, command))
 }
 

@@ -2,7 +2,7 @@
 
 use super::print;
 use super::run::{in_foreground, say_loosened, warn_of_weak_wall};
-use super::{golden, kept};
+use super::{kept, roots};
 use crate::args::{Args, PlaceArgs, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
@@ -37,7 +37,7 @@ fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
     let timeout = place.timeout();
     let spec = place.spec()?;
     say_loosened(&spec);
-    golden::make_ready(&spec)?;
+    roots::make_ready(&spec)?;
     let size = terminal_size();
     let words: &[&str] = match (&spec.root, size) {
         (Root::Host, Some(_)) => &[belljar_engine::shell(), "-i"],

@@ -4,8 +4,9 @@
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
+use super::places::{Place, Places};
 use crate::agents::{Job, Watched, event_name};
-use crate::answer::{Answer, Refusal};
+use crate::answer::Answer;
 use crate::job::{PROGRAM, new_directory};
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -19,7 +20,6 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -59,10 +59,7 @@ async fn run(
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let caller = &asking.caller;
     caller.may_run_agents()?;
-    let place = RUNS.try_acquire().map_err(|_| {
-        let error = SandboxError::unavailable("too_many_requests", "too many agents run at the same time");
-        Refusal::later(error.hint("ask again when one of them has ended"), LATER)
-    })?;
+    let place = RUNS.take(caller, "agents", LATER)?;
     let state = belljar_audit::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
     })?;
@@ -104,7 +101,7 @@ async fn confined(
 /// A run that somebody listens to. Dropped, it ends.
 struct Following {
     told: tokio::sync::mpsc::Receiver<RunEvent>,
-    _place: SemaphorePermit<'static>,
+    _place: Place,
 }
 
 fn event_of(event: &RunEvent) -> Event {
@@ -143,7 +140,7 @@ async fn apart<T: Send + 'static>(
 }
 
 /// Each is an agent at work, with a sandbox, a model and a bill.
-static RUNS: Semaphore = Semaphore::const_new(16);
+static RUNS: Places = Places::new(16);
 const LATER: u64 = 10;
 /// How long nothing is said before a sign of life is.
 const QUIET: Duration = Duration::from_secs(15);

@@ -4,7 +4,8 @@ use super::Front;
 use super::connection::Connection;
 use super::extract::Body;
 use super::gate::Asking;
-use crate::answer::{Answer, Refusal};
+use super::places::Places;
+use crate::answer::Answer;
 use crate::job::{PROGRAM, new_directory};
 use crate::once::{Job, Terms, ask};
 use axum::Extension;
@@ -17,7 +18,6 @@ use belljar_spec::SandboxError;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -38,10 +38,7 @@ async fn run_once(
     Body(run): Body<RunOnce>,
 ) -> Answer<Response> {
     asking.caller.may_have_sandboxes()?;
-    let place = RUNS.try_acquire().map_err(|_| {
-        let error = SandboxError::unavailable("too_many_requests", "too many runs go on at the same time");
-        Refusal::later(error.hint("ask again when one of them has ended"), LATER)
-    })?;
+    let place = RUNS.take(&asking.caller, "runs", LATER)?;
     let seat = front.fleet.seat_run(&asking)?;
     asking.caller.may_take(run.timeout_s, run.max_output)?;
     let fleet = belljar_audit::state_directory()
@@ -82,7 +79,7 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
 }
 
 /// Each is a process with a sandbox, counted until it has ended.
-static RUNS: Semaphore = Semaphore::const_new(64);
+static RUNS: Places = Places::new(64);
 const LATER: u64 = 2;
 /// Whoever takes nothing of a result for so long does not want it.
 const TO_READ: Duration = Duration::from_secs(30);

@@ -235,9 +235,14 @@ for host in ('127.0.0.1', 'localhost', '0.0.0.0', '127.0.0.2'):
     except OSError: print('refused')",
         echo.port()
     );
-    // A port that a rule names is taken, inside, where names lead to it and not to one listener for all.
-    let expected = if has_netfilter(backend) { "refused" } else { "connected refused" };
-    assert_eq!(place.python(&script).await, [expected; 4].join("\n"));
+    let said = place.python(&script).await;
+    let mut lines: Vec<&str> = said.lines().collect();
+    if !has_netfilter(backend) {
+        // A port that a rule names is taken, inside, where names lead to it and not to one listener for all. Whether the refusal
+        // comes before the client knows that it is connected is a matter of luck.
+        lines.iter_mut().for_each(|line| *line = line.trim_start_matches("connected "));
+    }
+    assert_eq!(lines, ["refused"; 4], "{said}");
     assert_eq!(echo.accepted(), 0);
 }
 

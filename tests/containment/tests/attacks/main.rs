@@ -35,4 +35,5 @@ mod terminate_requests;
 mod terminate_trust;
 mod vault;
 mod workspace_modes;
+mod workspace_stubs;
 mod workspace_walls;

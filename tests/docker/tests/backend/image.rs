@@ -1,6 +1,7 @@
 //! What an image says of itself counts for nothing: neither its name, nor its links, nor its volumes.
 
-use belljar_tests_docker::{Dockerd, Work, busybox, eventually};
+use belljar_tests_docker::{Dockerd, Registry, Work, busybox, eventually};
+use belljar_tests_hosts::have;
 use serde_json::Value;
 use std::fs;
 
@@ -55,6 +56,43 @@ fn a_strangers_image_is_not_taken_for_the_hosts_root() {
     daemon.docker(&["image", "rm", &name]);
     build(&daemon, &work, &name, "FROM scratch\nCOPY planted /planted\nVOLUME /data\n");
     assert_eq!(work.succeeds("docker", &asked), "own\n");
+}
+
+#[test]
+fn an_image_that_is_not_here_is_pulled_and_that_is_said_once() {
+    if !have(["docker-registry"]) {
+        return;
+    }
+    let Some(daemon) = Dockerd::start() else { return };
+    let (work, registry) = (Work::with(&daemon), Registry::new());
+    let name = registry.name("plain:1");
+    busybox(&daemon.host(), &name);
+    daemon.docker(&["push", "--quiet", &name]);
+    daemon.docker(&["image", "rm", &name]);
+    for (wall, root) in [("docker", name.clone()), ("native", format!("oci:{name}"))] {
+        let option = if wall == "docker" { "--image" } else { "--root" };
+        let run = || work.run(wall, &[option, &root, "--", "cat", "/etc/made-by"]).output().unwrap();
+        for is_said in [true, false] {
+            let output = run();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.stdout, b"the tests\n", "{wall}: {said}");
+            assert_eq!(
+                said.contains(&format!("the image {name} is not here yet")),
+                is_said,
+                "{wall}: {said}"
+            );
+            assert!(!said.contains('\r'), "{wall} draws a bar for nobody: {said}");
+        }
+    }
+    let nowhere = registry.name("nothing:1");
+    for (wall, words) in
+        [("docker", ["--image", &nowhere]), ("native", ["--root", &format!("oci:{nowhere}")])]
+    {
+        let output = work.run(wall, &[words[0], words[1], "--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{wall}: {said}");
+        assert!(said.contains(&nowhere) && said.contains("hint:"), "{wall}: {said}");
+    }
 }
 
 fn build(daemon: &Dockerd, work: &Work<'_>, tag: &str, dockerfile: &str) {

@@ -7,8 +7,9 @@ use super::print;
 use super::table::size;
 use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
 use belljar_engine::config::pull_options;
+use belljar_engine::fetch_docker_image;
 use belljar_engine::images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
-use belljar_spec::SandboxError;
+use belljar_spec::{ImageName, SandboxError};
 use progress::Bar;
 use serde_json::json;
 
@@ -24,16 +25,38 @@ pub(crate) fn images(options: ImagesArgs) -> Result<u8, SandboxError> {
 
 fn pull(options: &ImagesPullArgs) -> Result<u8, SandboxError> {
     let how = PullOptions { policy: PullPolicy::Always, ..pull_options()? };
-    let bar = Bar::new();
-    let image = store()?.ensure(&options.name, &how, &bar)?;
-    bar.end();
+    let image = store()?.ensure(&options.name, &how, &Bar::new())?;
     had(&image, options.json)
 }
 
-fn import(options: &ImagesImportArgs) -> Result<u8, SandboxError> {
+/// Pulls an image that is not here.
+pub(super) fn make_ready(image: &ImageName) -> Result<(), SandboxError> {
+    let store = store()?;
+    if store.find(image)?.is_none() {
+        say_missing(image);
+        store.ensure(image, &pull_options()?, &Bar::new())?;
+    }
+    Ok(())
+}
+
+/// Has the Docker daemon pull an image that it does not have.
+pub(super) fn fetch_by_docker(image: &ImageName) -> Result<(), SandboxError> {
     let bar = Bar::new();
-    let image = store()?.import(&options.file, &options.name, &Limits::default(), &bar)?;
-    bar.end();
+    let mut has_begun = false;
+    fetch_docker_image(image, &mut |have, of| {
+        if !std::mem::replace(&mut has_begun, true) {
+            say_missing(image);
+        }
+        bar.bytes(have, of);
+    })
+}
+
+fn say_missing(image: &ImageName) {
+    eprintln!("belljar: the image {image} is not here yet: pulling it, once");
+}
+
+fn import(options: &ImagesImportArgs) -> Result<u8, SandboxError> {
+    let image = store()?.import(&options.file, &options.name, &Limits::default(), &Bar::new())?;
     had(&image, options.json)
 }
 

@@ -18,6 +18,7 @@ struct State {
     fetched: HashMap<Digest, u64>,
     unpacked: usize,
     drawn: Instant,
+    is_shown: bool,
 }
 
 impl Bar {
@@ -29,21 +30,36 @@ impl Bar {
             fetched: HashMap::new(),
             unpacked: 0,
             drawn: Instant::now(),
+            is_shown: false,
         };
         Bar { state: stderr().is_terminal().then(|| Mutex::new(state)) }
     }
 
-    /// Leaves no line behind.
-    pub(super) fn end(&self) {
-        self.with(|_| Some(String::new()));
+    /// Somebody else pulls, and says so much of it.
+    pub(super) fn bytes(&self, have: u64, of: u64) {
+        self.with(|state| {
+            let is_due = state.drawn.elapsed() >= BETWEEN;
+            if is_due {
+                state.drawn = Instant::now();
+            }
+            is_due.then(|| format!("{} of {} fetched", size(have), size(of)))
+        });
     }
 
     fn with(&self, change: impl FnOnce(&mut State) -> Option<String>) {
         let Some(state) = &self.state else { return };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = change(&mut state) {
+            state.is_shown = true;
             let _ = write!(stderr(), "\r\x1b[K{line}");
         }
+    }
+}
+
+/// Leaves no line behind.
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.with(|state| state.is_shown.then(String::new));
     }
 }
 

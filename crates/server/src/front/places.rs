@@ -1,0 +1,81 @@
+//! Places for what costs a process and a sandbox: so many in all, of which no grant has more than half.
+
+use crate::answer::Refusal;
+use belljar_fleet::Caller;
+use belljar_spec::SandboxError;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(super) struct Places {
+    most: usize,
+    taken: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Places {
+    pub(super) const fn new(most: usize) -> Places {
+        Places { most, taken: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// One of them, if there is one for this caller. `what` goes on at them, and `later`, in seconds, it is worth asking again.
+    pub(super) fn take(&'static self, caller: &Caller, what: &str, later: u64) -> Result<Place, Refusal> {
+        let full = |message: String| {
+            let error = SandboxError::unavailable("too_many_requests", message);
+            Refusal::later(error.hint("ask again when one of them has ended"), later)
+        };
+        let mut taken = self.lock();
+        if taken.values().sum::<usize>() >= self.most {
+            return Err(full(format!("too many {what} at the same time")));
+        }
+        let own = taken.entry(caller.id().to_string()).or_default();
+        if !caller.is_owner() && *own >= self.most / 2 {
+            return Err(full(format!("this grant has too many {what} at the same time")));
+        }
+        *own += 1;
+        Ok(Place { places: self, whose: caller.id().to_string() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held for as long as something goes on.
+pub(super) struct Place {
+    places: &'static Places,
+    whose: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.lock();
+        match taken.get_mut(&self.whose) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(taken.remove(&self.whose)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_api::GrantRules;
+
+    #[test]
+    fn no_grant_takes_what_others_need() {
+        static PLACES: Places = Places::new(4);
+        let grant = |id: &str| Caller::granted(id, GrantRules::default());
+        let (one, other, owner) = (grant("one"), grant("other"), Caller::owner());
+        let take = |caller: &Caller| PLACES.take(caller, "runs", 2);
+        let held = [take(&one).ok().unwrap(), take(&one).ok().unwrap()];
+        assert!(take(&one).is_err());
+        let another = take(&other).ok().unwrap();
+        let last = take(&owner).ok().unwrap();
+        assert!(take(&owner).is_err() && take(&other).is_err());
+        drop((held, last));
+        // What was given back is there for whoever comes.
+        let all: Vec<Place> = (0..3).map(|_| take(&owner).ok().unwrap()).collect();
+        assert!(take(&owner).is_err());
+        drop((all, another));
+        assert!(PLACES.lock().is_empty());
+    }
+}

@@ -142,7 +142,27 @@ impl ImageError {
             ImageError::NotOurs { .. } => {
                 "is XDG_STATE_HOME, or the state that was named, a folder of yours?".into()
             }
-            _ => return None,
+            ImageError::NotFound { .. } => {
+                "check the name and the tag; a repository that is not public looks like this without `docker login`"
+                    .into()
+            }
+            ImageError::Platform { .. } => {
+                "take a tag or digest that is made for this machine, or build one here".into()
+            }
+            ImageError::Answer { .. } | ImageError::MirrorAnswer { .. } => {
+                "it is the other side that fails: try again later, or name another mirror".into()
+            }
+            ImageError::Mismatch { .. } => {
+                "what came is not used; if the digest is right, somebody on the way changes what you fetch".into()
+            }
+            ImageError::Document { .. } | ImageError::Layer { .. } | ImageError::TooLarge(_) => {
+                "nothing of it is kept; docs/images.md says what an image may be".into()
+            }
+            ImageError::Archive { .. } => {
+                "`docker save IMAGE -o FILE` and `skopeo copy` to `oci-archive:FILE` make such files".into()
+            }
+            ImageError::Credentials { .. } => "`docker login` writes it anew".into(),
+            ImageError::Store { .. } => return None,
         })
     }
 }

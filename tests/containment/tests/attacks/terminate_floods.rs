@@ -58,7 +58,7 @@ for _ in range(40):
     s = session(sys.argv[1])
     s.sendall(b''.join(frame(1, 5, 1 + 2 * n, fields(b'GET')) for n in range(128)))
     sessions.append(s)
-time.sleep(8)
+time.sleep(4)
 print(len(sessions))
 "#;
             let mut lines = Vec::new();

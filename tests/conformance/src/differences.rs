@@ -118,6 +118,11 @@ pub fn sees_short_lives(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
+/// What a call to the kernel costs, in calls to the host's: floods are that much smaller.
+pub fn call_costs(backend: BackendName) -> u32 {
+    if is_gvisor(backend) { 10 } else { 1 }
+}
+
 /// Whether the kernel that everything inside asks is gVisor's.
 fn is_gvisor(backend: BackendName) -> bool {
     backend == BackendName::Docker(Runtime::Runsc)

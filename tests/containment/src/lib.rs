@@ -20,9 +20,9 @@ use belljar_spec::{
 };
 /// What walls do differently: the same questions as in the other suite.
 pub use belljar_tests_conformance::{
-    answers_its_own_pings, can_exchange, devices_of_its_own, guards_low_ports, guards_process_one, has_ipv6,
-    has_netfilter, hides_late_sockets, is_recorded, knows_32_bit_calls, names_begin_with,
-    options_without_meaning, outlives_its_limits, sees_host_changes, stops_the_restless,
+    answers_its_own_pings, call_costs, can_exchange, devices_of_its_own, guards_low_ports,
+    guards_process_one, has_ipv6, has_netfilter, hides_late_sockets, is_recorded, knows_32_bit_calls,
+    names_begin_with, options_without_meaning, outlives_its_limits, sees_host_changes, stops_the_restless,
     tells_all_of_a_process, tells_of_read_only,
 };
 pub use belljar_tests_hosts::{around, beside, is_inside, kernel_around, process_file, processes_with};

@@ -7,7 +7,7 @@ use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Dns, HttpServer, Response, Server};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ def flood(number):
     s.connect(('127.0.0.1', 53))
     s.setblocking(False)
     head = struct.pack('!HHHHHH', 1, 0x100, 1, 0, 0, 0)
-    for n in range(250000):
+    for n in range(250000 // int(sys.argv[1])):
         name = b'%08d%02d' % (n, number)
         try:
             s.send(head + b'\x0a' + name + b'\x3c' + b'x' * 60 + b'\x04test\0\0\x10\0\1')
@@ -94,7 +94,7 @@ for number in range(4):
 for pid in pids:
     os.waitpid(pid, 0)
 "#,
-                        &[],
+                        &[&call_costs(*wall).to_string()],
                     );
                 });
             });
@@ -120,14 +120,14 @@ fn names_without_number_have_an_end() {
                     let told = cage_.attack(
                         r#"
 s = dial('127.0.0.1', 53)
+answers = s.makefile('rb')
 told = failed = 0
 PAD = b'\x3d' + b'x' * 61 + b'\x3d' + b'y' * 61 + b'\x32' + b'z' * 50
 for start in range(0, 70000, 50):
     s.sendall(b''.join(vec(2, struct.pack('!HHHHHH', 1, 0x100, 1, 0, 0, 0) + b'\x0c' + b'%012d' % n + PAD + b'\x04test\0\0\1\0\1')
         for n in range(start, start + 50)))
     for _ in range(50):
-        length = int.from_bytes(s.recv(2, socket.MSG_WAITALL), 'big')
-        answer = s.recv(length, socket.MSG_WAITALL)
+        answer = answers.read(int.from_bytes(answers.read(2), 'big'))
         told += answer[7]
         failed += answer[3] & 15 == 2
 print(told, failed)
@@ -144,10 +144,12 @@ print(told, failed)
     });
 }
 
-/// Opens very many connections from several processes, does something with each, and keeps them.
+/// Opens very many connections from several processes, does something with each, and keeps them. Fewer where calls cost more, and
+/// still more than are allowed.
 const CROWD: &str = r#"
 import resource
 def crowd(processes, each, act):
+    each = max(75, each // int(sys.argv[2]))
     pids = []
     for _ in range(processes):
         pid = os.fork()
@@ -185,7 +187,10 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
             let mut crowds = Vec::new();
             let growth = growth(|| {
                 served = served_beside(&bystander, port, || {
-                    crowds = cage_.attack(&format!("{CROWD}\n{act}"), &[&port.to_string()]);
+                    crowds = cage_.attack(
+                        &format!("{CROWD}\n{act}"),
+                        &[&port.to_string(), &call_costs(*wall).to_string()],
+                    );
                 });
             });
             assert_cheap(&cage_, growth, served, most);
@@ -265,8 +270,11 @@ fn readers_and_servers_that_stop_do_not_fill_the_hosts_buffers() {
     for wall in walls() {
         for direction in ["in", "out"] {
             let server = Server::start(at("127.66.9.1"), move |mut stream| match direction {
-                "in" => while stream.write_all(&[b'z'; 65536]).is_ok() {},
-                _ => std::thread::sleep(Duration::from_secs(20)),
+                // When all are connected: who dials beside a flood waits for its turn.
+                "in" if stream.read_exact(&mut [0]).is_ok() => {
+                    while stream.write_all(&[b'z'; 65536]).is_ok() {}
+                }
+                _ => std::thread::sleep(Duration::from_secs(60)),
             });
             let port = server.port();
             let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
@@ -277,6 +285,8 @@ for _ in range(150):
     s = dial('good.test', sys.argv[1])
     s.setblocking(False)
     kept.append(s)
+for s in kept:
+    s.send(b'x')
 while True:
     for s in kept if sys.argv[2] == 'out' else []:
         try:

@@ -38,11 +38,27 @@ fn nothing_of_homes_and_of_the_hosts_own_folders_is_seen() {
         places.iter().filter_map(|place| Planted::in_folder(Path::new(place), &secret)).collect();
     assert!(!planted.is_empty());
     for wall in walls() {
+        // Where each file takes milliseconds, the system and the tools, which docker's other wall shows as well, are left out.
+        let known = if tells_of_read_only(*wall) { NOTHING_IS_KNOWN } else { looking::tools(*wall) };
+        let script = format!("{known}{LOOK_FOR_CANARIES}");
         let found = jail(*wall).successes(
-            r#"
+            &script,
+            &[
+                &[secret.as_str()],
+                &planted.iter().map(|file| file.0.to_str().unwrap()).collect::<Vec<_>>()[..],
+            ]
+            .concat(),
+        );
+        assert_eq!(found, Vec::<String>::new(), "{wall}");
+    }
+}
+
+const NOTHING_IS_KNOWN: &str = "is_tool = None\n";
+const LOOK_FOR_CANARIES: &str = r#"
 secret = sys.argv[1].encode()
 for directory, folders, files in os.walk('/', followlinks=False):
-    if directory.startswith(('/proc', '/sys')):
+    is_known = is_tool and (directory == '/usr' or is_tool(directory))
+    if is_known or directory.startswith(('/proc', '/sys')):
         folders[:] = []
         continue
     for name in files:
@@ -61,12 +77,7 @@ for directory, folders, files in os.walk('/', followlinks=False):
 for path in sys.argv[2:]:
     for way in (path, '/proc/self/root' + path, '/proc/1/root' + path, '/proc/self/cwd/../..' + path, '/../..' + path):
         attack(way, lambda: open(way, 'rb').read())
-"#,
-            &[&[secret.as_str()], &planted.iter().map(|file| file.0.to_str().unwrap()).collect::<Vec<_>>()[..]].concat(),
-        );
-        assert_eq!(found, Vec::<String>::new(), "{wall}");
-    }
-}
+"#;
 
 #[test]
 fn keys_and_passwords_of_the_machine_are_absent() {

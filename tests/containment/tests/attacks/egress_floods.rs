@@ -2,6 +2,7 @@
 //!
 //! Each test has a process of its own: what is measured is all that serves its sandboxes.
 
+use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
@@ -13,6 +14,12 @@ use std::time::{Duration, Instant};
 
 fn names() -> Dns {
     Dns::start(|query| if query.name == "good.test" { vec![at("127.66.9.1")] } else { Vec::new() })
+}
+
+/// What keeps count is the gateway, the same one behind every wall: it is filled from the one nearest to it, and from the farthest.
+fn nearest_and_farthest() -> impl Iterator<Item = &'static BackendName> {
+    let walls = walls();
+    walls.first().into_iter().chain(walls.last().filter(|_| walls.len() > 1))
 }
 
 fn web() -> HttpServer {
@@ -109,7 +116,8 @@ for pid in pids:
 fn names_without_number_have_an_end() {
     alone("egress_floods::names_without_number_have_an_end", &[], || {
         let (dns, server) = (names(), web());
-        for wall in walls() {
+        // From the nearest wall alone: behind the farthest, so many names take minutes.
+        for wall in nearest_and_farthest().take(1) {
             // Named, because not every wall has more than the usual ports where none is.
             let named = format!("=good.test:{}/http", server.port());
             let open = EgressPolicy { mode: Mode::Open, ..policy(&dns, &[&named]) };
@@ -177,7 +185,7 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
     alone(name, &[], || {
         let (dns, server) = (names(), web());
         let port = server.port();
-        for wall in walls() {
+        for wall in nearest_and_farthest() {
             let mut few = policy(&dns, &[&format!("=good.test:{port}/{protocol}")]);
             // So that it is the gateway that says no, on every wall, and not an earlier bound of one.
             few.limits.connections = 256;

@@ -1,12 +1,11 @@
 //! The programs that people use, where the gateway looks into their TLS: they trust the sandbox's authority with nothing
 //! configured, get what a rule allows, and are told what it does not.
 
+use crate::egress_clients::git;
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
-use belljar_tests_hosts::{HttpServer, Request, Response, have};
-use std::io::Write;
-use std::path::Path;
+use belljar_tests_hosts::{HttpServer, Request, Response, have, http_backend};
 use std::process::{Command, Stdio};
 
 for_every_wall![
@@ -252,48 +251,6 @@ fn gets(world: &World, server: &HttpServer) -> belljar_spec::egress::EgressPolic
 
 fn answer(request: &Request) -> Response {
     Response::ok(format!("hello {}", request.target))
-}
-
-fn git(repository: &Path, words: &[&str]) {
-    let output = Command::new("git").arg("-C").arg(repository).args(words).output().unwrap();
-    assert!(output.status.success(), "git {words:?}: {}", text(&output.stderr));
-}
-
-/// git's own server side, as a web server runs it (RFC 3875).
-fn http_backend(root: &Path, request: &Request) -> Response {
-    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-    let mut command = Command::new("git");
-    command
-        .arg("http-backend")
-        .env("GIT_PROJECT_ROOT", root)
-        .env("GIT_HTTP_EXPORT_ALL", "1")
-        .env("REQUEST_METHOD", &request.method)
-        .env("PATH_INFO", path)
-        .env("QUERY_STRING", query)
-        .env("CONTENT_LENGTH", request.body.len().to_string());
-    for (header, variable) in [
-        ("content-type", "CONTENT_TYPE"),
-        ("content-encoding", "HTTP_CONTENT_ENCODING"),
-        ("git-protocol", "HTTP_GIT_PROTOCOL"),
-    ] {
-        command.env(variable, request.header(header).unwrap_or_default());
-    }
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let (mut stdin, body) = (child.stdin.take().unwrap(), request.body.clone());
-    let writer = std::thread::spawn(move || stdin.write_all(&body));
-    let output = child.wait_with_output().unwrap().stdout;
-    let _ = writer.join();
-    let head = output.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(output.len());
-    let mut response = Response::ok(output.get(head + 4..).unwrap_or_default());
-    for line in text(&output[..head]).lines() {
-        match line.split_once(": ") {
-            Some(("Status", status)) => response.status = status[..3].parse().unwrap(),
-            Some((name, value)) => response.headers.push((name.into(), value.into())),
-            None => {}
-        }
-    }
-    response
 }
 
 const JAVA: &str = r#"

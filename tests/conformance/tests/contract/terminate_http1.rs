@@ -343,7 +343,7 @@ async fn a_server_that_cannot_be_verified_gets_nothing(backend: BackendName) {
     assert_eq!(world.connections(&place)[0].ending, "refused");
 }
 
-fn served<H, F>(agreement: Agreement<'_>, handler: H) -> (World, WebServer)
+pub(crate) fn served<H, F>(agreement: Agreement<'_>, handler: H) -> (World, WebServer)
 where
     H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<WebBody>> + Send + 'static,
@@ -353,7 +353,7 @@ where
     (world, server)
 }
 
-fn any(world: &World, server: &WebServer) -> belljar_spec::egress::EgressPolicy {
+pub(crate) fn any(world: &World, server: &WebServer) -> belljar_spec::egress::EgressPolicy {
     world.inspecting(&format!("api.test:{}/tls", server.port()), &[], &[])
 }
 

@@ -1,5 +1,6 @@
 //! HTTP/2 inside of TLS that the gateway looks into, with gRPC on top: streams beside each other, trailers, resets.
 
+use crate::terminate_http1::{any, served};
 use belljar_spec::BackendName;
 use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
@@ -7,7 +8,7 @@ use belljar_tests_hosts::http_body_util::BodyExt;
 use belljar_tests_hosts::hyper::body::Incoming;
 use belljar_tests_hosts::hyper::{Request, Response};
 use belljar_tests_hosts::{
-    self as hosts, Agreement, MODERN, WebBody, WebServer, have, piece, pieces, trailers, whole,
+    self as hosts, Agreement, MODERN, WebServer, have, piece, pieces, trailers, whole,
 };
 use std::io;
 use std::sync::Arc;
@@ -303,18 +304,4 @@ fn node(server: &WebServer, script: &str) -> String {
         server.port()
     );
     format!("cat > script.js <<'END'\n{open}\n{script}\nEND\nnode script.js")
-}
-
-fn served<H, F>(agreement: Agreement<'_>, handler: H) -> (World, WebServer)
-where
-    H: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
-    F: Future<Output = Response<WebBody>> + Send + 'static,
-{
-    let world = World::new([("api.test", "127.0.0.1")]);
-    let server = WebServer::start(LOOPBACK, &world.authority.leaf(["api.test"]), agreement, handler);
-    (world, server)
-}
-
-fn any(world: &World, server: &WebServer) -> belljar_spec::egress::EgressPolicy {
-    world.inspecting(&format!("api.test:{}/tls", server.port()), &[], &[])
 }

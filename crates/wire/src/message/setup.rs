@@ -1,0 +1,216 @@
+//! What the guest does before the first command exists.
+
+use super::{Bytes, Fault, Intake, IntakeReport};
+use serde::{Deserialize, Serialize};
+
+/// Everything the guest needs to know, once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Must equal [`VERSION`].
+    pub version: u16,
+    /// Carried out in order.
+    pub steps: Vec<Step>,
+    /// What the guest closes behind itself.
+    pub seal: Seal,
+    /// Where file operations are held.
+    pub files: FileRoot,
+    /// The directory that relative paths start from.
+    pub workspace: String,
+}
+
+/// One step of building the sandbox's world. Targets are relative to the new root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Make an empty tmpfs the new root; every later target lies in it.
+    NewRoot,
+    /// A directory.
+    Dir { target: String, mode: u32 },
+    /// A file with this content.
+    File { target: String, mode: u32, content: Bytes },
+    /// A symbolic link.
+    Symlink { target: String, to: String },
+    /// One filesystem for all private directories, so that one number limits them together. Made before the new
+    /// root, over a directory (`cover`) that goes away with what is there now.
+    Private { cover: String, bytes: u64, inodes: u64, modes: Vec<u32> },
+    /// A part of the host's filesystem.
+    Bind { source: Source, target: String, kind: NodeKind, access: Access },
+    /// The next directory of the private filesystem.
+    PrivateDir { target: String },
+    /// Take the topmost mount at this place away.
+    Unmount { target: String },
+    /// Take an empty directory away.
+    RemoveDir { target: String },
+    /// A proc filesystem of the sandbox's own.
+    Proc { target: String },
+    /// Pseudo-terminals of the sandbox's own.
+    DevPts { target: String },
+    /// Hide what is there, if it is there: nothing in it can be read, written or connected to.
+    Mask { target: String },
+    /// Make the new root `/`, and let go of the old one.
+    Pivot,
+    /// Let nobody write to `/` itself any more.
+    ReadOnlyRoot,
+    /// Set the host name.
+    Hostname { name: String },
+    /// Become this user of the sandbox, and leave every group behind.
+    BecomeUser { uid: u32, gid: u32 },
+    /// Enter a network namespace of the sandbox's own, with nothing in it but the loopback interface, and its way out
+    /// if it has one. It is made beside the steps before this one.
+    EnterNetwork { intake: Option<Intake> },
+    /// Open the way out in the network namespace that we are in.
+    OpenIntake(Intake),
+    /// Write to a file of the new root (a sysctl), if it exists.
+    Write { target: String, content: String },
+    /// Become the reaper of all descendants, where the guest is not process 1.
+    Subreaper,
+    /// A folder of the host with a layer over it that takes all changes. `layer` is a directory that holds `upper` and
+    /// `work`; nothing else of it is seen. `stubs` are seen where the folder has nothing.
+    Overlay { target: String, folder: Source, layer: Source, upper: String, work: String, stubs: Vec<Stub> },
+    /// Make layers the new root; every later target lies in it. `lowers` are named from `holder`, topmost first; over them lie
+    /// `stubs` and `links` (place, destination), owned by `owner` if that is somebody else. `layer` is a directory that holds
+    /// `upper` and `work`, and takes all changes; without it the private filesystem does.
+    RootOverlay {
+        holder: Source,
+        lowers: Vec<String>,
+        layer: Option<Source>,
+        stubs: Vec<Stub>,
+        links: Vec<(String, String)>,
+        owner: Option<(u32, u32)>,
+    },
+    /// Make an empty tmpfs at this absolute path of the present mount namespace, which is the host's, the new root: what is
+    /// put together there is shown to a container by somebody else. No mount travels from it to the host's or back.
+    Stage { place: String },
+    /// Take what covers this absolute path away again; what it holds stays where it was put.
+    Uncover { cover: String },
+    /// Make files as this user, and keep every power: where there is no user namespace to be somebody else in.
+    ActAs { uid: u32, gid: u32 },
+    /// Enter the network namespace of the process whose handle came with the setup stream; nothing is in it yet.
+    JoinNetwork,
+    /// Somebody else opened the way out of the network namespace that we are in; `report` says how far that went.
+    NetworkIsReady { intake: Option<Intake>, report: Option<IntakeReport> },
+    /// Open the way out without any power over the network: a listener for each port that may be dialled. Connections go to the
+    /// host as streams.
+    RelayIntake(Intake),
+}
+
+/// Something that is not there and is seen all the same: whoever mounts needs a place for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stub {
+    /// Relative, in its plainest spelling; parents first.
+    pub path: String,
+    pub kind: StubKind,
+}
+
+/// What a stub is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StubKind {
+    /// An empty directory.
+    Directory,
+    /// A file with this content.
+    File(Bytes),
+}
+
+/// Where a bind comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// A path of the host.
+    Path(String),
+    /// The n-th mount that came with the setup stream (already detached, and mapped to the sandbox's user).
+    Passed(u8),
+    /// What earlier steps made this place of the new root, which no link may lead to. The target may be the same place: what
+    /// is mounted onto itself can be neither moved nor removed, and can be read-only.
+    Inside(String),
+    /// What was planted at this place over a root of layers, whatever the layers say of it: neither a command's changes nor those
+    /// of an earlier life are seen in it.
+    Planted(String),
+}
+
+/// Whether a bind's target is a directory or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeKind {
+    /// A directory.
+    Directory,
+    /// Anything else.
+    File,
+}
+
+/// How a bind may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// Reading and running.
+    ReadOnly,
+    /// Writing too.
+    ReadWrite,
+    /// A device node: read and write, and it stays a device.
+    Device,
+    /// Writing too, inside of something that earlier steps made read-only.
+    Reopened,
+}
+
+/// What is closed after the steps, before the first command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Resource limits (number, value), soft and hard, of every command.
+    pub rlimits: Vec<(u32, u64)>,
+    /// Whether anything is given up at all.
+    pub privileges: Privileges,
+    /// Which system calls stay.
+    pub syscalls: Syscalls,
+    /// A second wall around the filesystem, where the kernel has it.
+    pub landlock: Option<Landlock>,
+}
+
+/// What becomes of the powers that the guest was started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Privileges {
+    /// No capability, and no program brings any back.
+    Dropped,
+    /// As they are: where there is no wall, and commands run as who asked for them.
+    Kept,
+    /// Those stay that whoever is root inside needs to maintain a system of its own: to give files to its users, and to become
+    /// them. They mean nothing outside of its user namespace.
+    Maintainer,
+}
+
+/// The choice of seccomp filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Syscalls {
+    /// The allow-list.
+    Default,
+    /// The allow-list and what namespaces inside need.
+    Nested,
+}
+
+/// Paths inside that may be written; everything else may be read only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Landlock {
+    /// Absolute paths inside. `None`: only signals and abstract sockets are scoped.
+    pub writable: Option<Vec<String>>,
+}
+
+/// Where file operations are held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileRoot {
+    /// The kernel holds them: all that is visible is the sandbox's.
+    Sandbox,
+    /// No wall around us: the kernel resolves every path beneath this directory or not at all.
+    Beneath(String),
+}
+
+/// The answer to `Setup`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetupReply {
+    /// Sealed; requests are welcome.
+    Ready(Sealed),
+    /// This step failed.
+    Failed(Fault),
+}
+
+/// What the guest could close.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// The Landlock ABI in force; 0 means that the kernel has none.
+    pub landlock_abi: u32,
+    /// The way out; its sockets are waiting at the door.
+    pub intake: Option<IntakeReport>,
+}

@@ -1,0 +1,221 @@
+//! What is held in a folder, and how.
+
+use super::super::*;
+use super::{Place, seen, what};
+use belljar_spec::workspace::Shielded::{Anchored, Existing, MissingDirectory, MissingFile};
+use std::fs;
+
+#[test]
+fn a_repository_as_git_makes_it() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    let view = place.view("w").unwrap();
+    assert_eq!(view.git, None);
+    assert_eq!(
+        seen(&view.shields),
+        [
+            (".git", Anchored),
+            (".git/hooks", Existing),
+            (".git/config", Existing),
+            (".git/config.worktree", MissingFile("")),
+            (".git/info", Anchored),
+            (".git/info/attributes", MissingFile("")),
+            (".git/commondir", MissingFile(".")),
+            (".git/objects", Anchored),
+            (".git/objects/info", Anchored),
+            (".git/objects/info/alternates", MissingFile("")),
+            (".husky", MissingDirectory),
+            (".belljar", MissingDirectory),
+        ]
+    );
+}
+
+#[test]
+fn nothing_there_is_held_as_nothing() {
+    let place = Place::new();
+    fs::create_dir(place.path("w")).unwrap();
+    let view = place.view("w").unwrap();
+    assert_eq!(
+        seen(&view.shields),
+        [(".git", MissingDirectory), (".husky", MissingDirectory), (".belljar", MissingDirectory)]
+    );
+
+    place.git(&["init", "-q", "bald"]);
+    fs::remove_dir_all(place.path("bald/.git/info")).unwrap();
+    fs::remove_dir_all(place.path("bald/.git/hooks")).unwrap();
+    let view = place.view("bald").unwrap();
+    assert_eq!(what(&view.shields, ".git/info"), Some(MissingDirectory));
+    assert_eq!(what(&view.shields, ".git/hooks"), Some(MissingDirectory));
+    assert_eq!(what(&view.shields, ".git/info/attributes"), None);
+}
+
+#[test]
+fn a_bare_repository_is_a_git_directory_itself() {
+    let place = Place::new();
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    let view = place.view("b.git").unwrap();
+    for path in ["hooks", "config"] {
+        assert_eq!(what(&view.shields, path), Some(Existing), "{path}");
+    }
+    assert_eq!(what(&view.shields, "info/attributes"), Some(MissingFile("")));
+    assert_eq!(what(&view.shields, "commondir"), Some(MissingFile(".")));
+    assert_eq!(what(&view.shields, ".git"), Some(MissingDirectory));
+}
+
+#[test]
+fn whatever_config_names_is_held() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    fs::create_dir_all(place.path("w/tools")).unwrap();
+    fs::write(place.path("w/tools/clean.py"), "").unwrap();
+    fs::write(place.path("w/team.config"), "[core]\nhooksPath = .team-hooks\n").unwrap();
+    let absolute = place.path("w/abs-hooks");
+    let config = format!(
+        "[core]\nhooksPath = .githooks\nhooksPath = {}\n[filter \"x\"]\nclean = python3 tools/clean.py %f\n\
+         [include]\npath = ../team.config\npath = more\n[IncludeIf \"onbranch:z\"]\npath = ../a/b\n[alias]\nx = log\n",
+        absolute.display()
+    );
+    fs::write(place.path("w/.git/config"), config).unwrap();
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath = .global-hooks\n").unwrap();
+    fs::write(place.path("w/log"), "no program").unwrap();
+
+    let shields = place.view("w").unwrap().shields;
+    for (path, expected) in [
+        (".githooks", Some(MissingDirectory)),
+        ("abs-hooks", Some(MissingDirectory)),
+        (".team-hooks", Some(MissingDirectory)),
+        (".global-hooks", Some(MissingDirectory)),
+        ("team.config", Some(Existing)),
+        (".git/more", Some(MissingFile(""))),
+        ("a", Some(MissingDirectory)),
+        ("tools", Some(Anchored)),
+        ("tools/clean.py", Some(Existing)),
+        ("log", None),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn programs_are_held_wherever_config_names_them() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    for folder in ["w/tools/fmt", "w/tools/app", "w/src"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    for file in ["key", "sub", "merge", "mail", "tunnel", "httpd", "path", "app/__main__.py"] {
+        fs::write(place.path("w/tools").join(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink(place.path("w"), place.path("link")).unwrap();
+    let config = format!(
+        "[core]\nhooksPath = {}\nattributesFile = my.attributes\n\
+         [filter \"x\"]\nclean = ./tools/clean.sh %f\nsmudge = sed s/a/b/ s/c.d/e.f\nprocess = perl tools/there.pl\n\
+         [diff \"x\"]\ntextconv = python3 -I tools/fmt\n[alias]\na = log origin/main\nb = !black ./src\n\
+         c = !uv tools/app\n[gpg \"ssh\"]\ndefaultKeyCommand = tools/key\n[submodule \"s\"]\nupdate = !tools/sub\n\
+         [mergetool \"m\"]\npath = tools/merge\n[sendemail]\ntoCmd = tools/mail\n[imap]\ntunnel = tools/tunnel\n\
+         [instaweb]\nhttpd = tools/httpd -f\n[man \"m\"]\npath = tools/path\n[init]\ntemplateDir = template\n",
+        place.path("link/new/hooks").display()
+    );
+    fs::write(place.path("w/.git/config"), config).unwrap();
+    let shields = place.view("w").unwrap().shields;
+    for (path, expected) in [
+        ("new", Some(MissingDirectory)),
+        ("my.attributes", Some(MissingFile(""))),
+        ("tools/clean.sh", Some(MissingDirectory)),
+        ("tools/there.pl", Some(MissingDirectory)),
+        ("tools/fmt", Some(Existing)),
+        ("tools/app", Some(Existing)),
+        ("tools/key", Some(Existing)),
+        ("tools/sub", Some(Existing)),
+        ("tools/merge", Some(Existing)),
+        ("tools/mail", Some(Existing)),
+        ("tools/tunnel", Some(Existing)),
+        ("tools/httpd", Some(Existing)),
+        ("tools/path", Some(Existing)),
+        ("template", Some(MissingDirectory)),
+        // What is worked on, and what is no path at all.
+        ("src", None),
+        ("s", None),
+        ("origin", None),
+    ] {
+        assert_eq!(what(&shields, path), expected, "{path}");
+    }
+}
+
+#[test]
+fn what_a_repository_around_the_folder_names_in_it_is_held() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../linked"]);
+    for repository in ["main", "linked"] {
+        fs::create_dir_all(place.path(repository).join("tools/deep/hooks")).unwrap();
+        fs::write(place.path(repository).join("tools/deep/clean.sh"), "").unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/deep/hooks"]);
+    place.git(&["-C", "main", "config", "filter.x.clean", "sh tools/deep/clean.sh"]);
+    for repository in ["main", "linked"] {
+        let shields = place.view(&format!("{repository}/tools")).unwrap().shields;
+        assert_eq!(what(&shields, "deep"), Some(Anchored), "{repository}");
+        assert_eq!(what(&shields, "deep/hooks"), Some(Existing), "{repository}");
+        assert_eq!(what(&shields, "deep/clean.sh"), Some(Existing), "{repository}");
+        // A repository in between is not the end of it.
+        place.git(&["init", "-q", &format!("{repository}/tools/deep")]);
+        let shields = place.view(&format!("{repository}/tools/deep")).unwrap().shields;
+        assert_eq!(what(&shields, "hooks"), Some(Existing), "{repository}");
+    }
+}
+
+#[test]
+fn a_protected_directory_is_no_workspace() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    for folder in ["main/.husky/_", "main/.belljar", "main/tools/hooks/lib", "main/other", "global/hooks"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    place.git(&["-C", "main", "config", "core.hooksPath", "tools/hooks"]);
+    fs::write(place.path("home/.gitconfig"), "[core]\nhooksPath =\n[init]\ntemplateDir =\n").unwrap();
+    for (folder, named) in [
+        ("main/.git", "`.git`"),
+        ("main/.git/hooks", "part of a git directory"),
+        ("main/.git/refs/heads", "part of a git directory"),
+        ("main/.husky/_", "`.husky`"),
+        ("main/.belljar", "`.belljar`"),
+        ("main/tools/hooks", "main/tools/hooks` as its hooks"),
+        ("main/tools/hooks/lib", "main/tools/hooks` as its hooks"),
+        ("b.git/hooks", "part of a git directory"),
+    ] {
+        let error = place.view(folder).unwrap_err();
+        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert!(error.message.contains(named), "{folder}: {error}");
+    }
+    for folder in ["main", "main/other", "main/tools", "b.git", "home"] {
+        place.view(folder).unwrap();
+    }
+    // Whose own config says that it is all hooks, and hooks of every repository of the user.
+    fs::write(
+        place.path("home/.gitconfig"),
+        format!("[core]\nhooksPath = {}", place.path("global/hooks").display()),
+    )
+    .unwrap();
+    assert_eq!(place.view("global/hooks").unwrap_err().code, "workspace_is_protected");
+    place.git(&["-C", "main", "config", "core.hooksPath", "."]);
+    assert_eq!(place.view("main").unwrap_err().code, "workspace_is_protected");
+}
+
+#[test]
+fn policy_adds_paths() {
+    let place = Place::new();
+    place.git(&["init", "-q", "w"]);
+    fs::write(place.path("w/Makefile"), "").unwrap();
+    let view = |paths: &[&str]| {
+        let paths: Vec<ProtectedPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
+        view_with(&place.path("w"), &paths, &place.host())
+    };
+    let shields = view(&[".github/workflows", "Makefile", ".git"]).unwrap().shields;
+    assert_eq!(what(&shields, ".github"), Some(MissingDirectory));
+    assert_eq!(what(&shields, "Makefile"), Some(Existing));
+    assert_eq!(what(&shields, ".git"), Some(Existing), "all of it");
+    assert_eq!(what(&shields, ".git/hooks"), None);
+    assert_eq!(view(&["Makefile/x"]).unwrap_err().code, "protected_path_below_file");
+}

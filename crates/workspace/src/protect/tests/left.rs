@@ -1,0 +1,235 @@
+//! What is found afterwards.
+
+use super::super::*;
+use super::{Place, what};
+use belljar_spec::workspace::Shielded::Existing;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+#[test]
+fn what_no_mount_can_prevent_is_found_afterwards() {
+    for (version, format) in [("2", "sha1"), ("4", "sha1"), ("3", "sha256")] {
+        let place = Place::new();
+        place.git(&["init", "-q", "--object-format", format, "w"]);
+        place.repository("w");
+        let found = || -> Vec<(String, LeftKind)> {
+            let all = left(&place.view("w").unwrap()).into_iter();
+            all.map(|one| (one.path.strip_prefix(place.path("w")).unwrap().display().to_string(), one.what))
+                .collect()
+        };
+        assert_eq!(found(), []);
+        // A repository that nobody names is not gone into; one in the index is.
+        place.git(&["init", "-q", "--object-format", format, "w/deep/nested"]);
+        place.repository("w/deep/nested");
+        fs::write(place.path("w/deep/zzz"), "").unwrap();
+        assert_eq!(found(), []);
+        place.git(&["-C", "w", "update-index", "--index-version", version]);
+        place.git(&["-C", "w", "-c", "advice.addEmbeddedRepo=false", "add", "deep"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        place.git(&["-C", "w", "update-index", "--split-index"]);
+        assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
+        let view = place.view("w").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1);
+        assert_eq!(left_since(later, &view), []);
+        let before = SystemTime::now();
+        place.git(&["-C", "w/deep/nested", "config", "core.fsmonitor", "/canary"]);
+        place.git(&["-C", "w", "config", "a.b", "c"]);
+        let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+        assert_eq!(kinds, [LeftKind::Repository, LeftKind::Held]);
+        place.git(&["-C", "w", "update-index", "--no-split-index"]);
+        for entry in fs::read_dir(place.path("w/.git")).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("sharedindex.") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        place.git(&["-C", "w", "rm", "-q", "-f", "--cached", "deep/nested"]);
+
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/COMMIT_MSG")).unwrap();
+        fs::remove_file(place.path("w/.git/logs/refs/heads/main")).unwrap();
+        std::os::unix::fs::symlink("/tmp/x", place.path("w/.git/logs/refs/heads/main")).unwrap();
+        fs::create_dir(place.path("w/.git/rebase-merge")).unwrap();
+        fs::write(place.path("w/.git/rebase-merge/git-rebase-todo"), "pick 1 a\n  x touch /canary\n")
+            .unwrap();
+        let expected = [
+            (".git/COMMIT_MSG", LeftKind::Link),
+            (".git/logs/refs/heads/main", LeftKind::Link),
+            (".git/rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ];
+        assert_eq!(found(), expected.map(|(path, what)| (path.to_string(), what)));
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("plain")).unwrap();
+    let view = place.view("plain").unwrap();
+    assert_eq!(left(&view), []);
+    place.git(&["init", "-q", "--bare", "plain"]);
+    assert_eq!(left(&view)[0].what, LeftKind::GitDirectory);
+}
+
+#[test]
+fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    // Until the kernel's clock for files has ticked, what was just made is as new as what follows.
+    std::thread::sleep(Duration::from_millis(30));
+    let before = SystemTime::now();
+    place.git(&["init", "-q", "--bare", "planted"]);
+    for name in ["HEAD", "config", "objects", "refs"] {
+        fs::rename(place.path("planted").join(name), place.path("w").join(name)).unwrap();
+    }
+    fs::write(place.path("w/.git/HEAD"), "nonsense").unwrap();
+    let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+    assert_eq!(kinds, [LeftKind::GitDirectory]);
+
+    // One that it was from the start and that nobody changed is no harm.
+    place.git(&["init", "-q", "--bare", "b.git"]);
+    let view = place.view("b.git").unwrap();
+    assert_eq!(left_since(SystemTime::now() + Duration::from_secs(1), &view), []);
+}
+
+#[test]
+fn what_was_held_and_is_changed_all_the_same_is_found() {
+    let place = Place::new();
+    place.repository("w");
+    let hook = place.path("w/.git/hooks/pre-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "").unwrap();
+    let view = place.view("w").unwrap();
+    // Later than what git has made, by more than the tick of the clock for files.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = SystemTime::now();
+    let found = || -> Vec<PathBuf> {
+        let held = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::Held);
+        held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
+    };
+    // What stands for missing ones is no harm.
+    fs::create_dir(place.path("w/.husky")).unwrap();
+    fs::write(place.path("w/.git/commondir"), ".").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "").unwrap();
+    assert!(found().is_empty(), "{:?}", found());
+
+    fs::write(&hook, "touch /canary").unwrap();
+    assert_eq!(found(), [PathBuf::from(".git/hooks")]);
+    fs::write(place.path("w/.husky/pre-commit"), "touch /canary").unwrap();
+    fs::write(place.path("w/.git/commondir"), "..").unwrap();
+    fs::write(place.path("w/.git/config.worktree"), "[core]\nfsmonitor = touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/canary", place.path("w/.belljar")).unwrap();
+    let expected = [".git/hooks", ".git/config.worktree", ".git/commondir", ".husky", ".belljar"];
+    assert_eq!(found(), expected.map(PathBuf::from));
+}
+
+#[test]
+fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    let common = place.path("main/.git");
+    fs::write(common.join("ORIG_HEAD"), "").unwrap();
+    fs::create_dir(common.join("sequencer")).unwrap();
+    let view = place.view("one").unwrap();
+    let shields = &view.git.as_ref().unwrap().shields;
+    for (path, expected) in [
+        ("COMMIT_EDITMSG", Some(Existing)),
+        ("ORIG_HEAD", Some(Existing)),
+        ("sequencer", Some(Existing)),
+        ("MERGE_MSG", None),
+        ("rebase-merge", None),
+    ] {
+        assert_eq!(what(shields, path), expected, "{path}");
+    }
+    // What is not there cannot be held: git takes an empty one for a merge that is going on.
+    std::os::unix::fs::symlink("/tmp/x", common.join("MERGE_MSG")).unwrap();
+    fs::remove_file(common.join("logs/HEAD")).unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("logs/HEAD")).unwrap();
+    fs::create_dir(common.join("rebase-merge")).unwrap();
+    fs::write(common.join("rebase-merge/git-rebase-todo"), "exec touch /canary\n").unwrap();
+    std::os::unix::fs::symlink("/tmp/x", common.join("worktrees/one/MERGE_MSG")).unwrap();
+    let expected = [
+        ("MERGE_MSG", LeftKind::Link),
+        ("logs/HEAD", LeftKind::Link),
+        ("rebase-merge/git-rebase-todo", LeftKind::Commands),
+        ("worktrees/one/MERGE_MSG", LeftKind::Link),
+    ];
+    let expected = expected.map(|(path, what)| Left { path: common.join(path), what });
+    assert_eq!(left(&view), expected);
+    // The main worktree's own work is not ours to report.
+    fs::write(common.join("COMMIT_EDITMSG"), "its own").unwrap();
+    let since = SystemTime::now() - Duration::from_secs(1);
+    let paths: Vec<PathBuf> = left_since(since, &view).into_iter().map(|one| one.path).collect();
+    assert!(!paths.contains(&common.join("COMMIT_EDITMSG")), "{paths:?}");
+}
+
+#[test]
+fn files_that_are_too_large_are_reported_and_not_read() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let git_dir = place.path("w/.git");
+    let grow = |name: &str, size: u64| {
+        let file = fs::OpenOptions::new().create(true).append(true).open(git_dir.join(name)).unwrap();
+        file.set_len(size).unwrap();
+    };
+    let found = || -> Vec<PathBuf> {
+        let too_much = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::TooMuch);
+        too_much.map(|one| one.path.strip_prefix(&git_dir).unwrap().to_path_buf()).collect()
+    };
+    // Git does not take it for an index.
+    grow("sharedindex.1", 1 << 40);
+    assert!(found().is_empty(), "{:?}", found());
+    grow("index", 1 << 40);
+    fs::create_dir(git_dir.join("rebase-merge")).unwrap();
+    grow("rebase-merge/git-rebase-todo", 1 << 40);
+    assert_eq!(found(), ["index", "rebase-merge/git-rebase-todo"].map(PathBuf::from));
+    // Many that are not too large by themselves.
+    fs::remove_dir_all(git_dir.join("rebase-merge")).unwrap();
+    grow("index", 200 << 20);
+    fs::write(git_dir.join("sharedindex.2"), "DIRC").unwrap();
+    grow("sharedindex.2", 200 << 20);
+    assert_eq!(found().len(), 1);
+}
+
+#[test]
+fn links_hidden_by_number_or_depth_are_not_passed_over() {
+    let place = Place::new();
+    place.repository("w");
+    let view = place.view("w").unwrap();
+    let git_dir = place.path("w/.git");
+    let too_much = [Left { path: git_dir.clone(), what: LeftKind::TooMuch }];
+    // The repository itself is so new that its files count as changed.
+    let too_much_since = |since: SystemTime| -> Vec<Left> {
+        left_since(since, &view).into_iter().filter(|one| one.what != LeftKind::Held).collect()
+    };
+    let deep = "d/".repeat(40);
+    fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
+    let link = git_dir.join("refs/heads").join(&deep).join("link");
+    std::os::unix::fs::symlink("/tmp/x", link).unwrap();
+    assert_eq!(too_much_since(SystemTime::now()), too_much);
+    fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
+    assert_eq!(left(&view), []);
+
+    fs::create_dir(git_dir.join("refs/many")).unwrap();
+    for number in 0..=50_000 {
+        fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
+    }
+    assert_eq!(too_much_since(SystemTime::now()), too_much);
+}
+
+#[test]
+fn a_damaged_index_names_nothing() {
+    let place = Place::new();
+    place.repository("w");
+    let index = place.path("w/.git/index");
+    let whole = fs::read(&index).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&index, &whole[..length]).unwrap();
+        assert_eq!(left(&place.view("w").unwrap()), []);
+    }
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 0xff;
+        fs::write(&index, changed).unwrap();
+        left(&place.view("w").unwrap());
+    }
+}

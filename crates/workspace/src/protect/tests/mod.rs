@@ -1,0 +1,69 @@
+//! Folders of every kind, made by a real git.
+
+mod held;
+mod left;
+mod linked;
+mod refused;
+
+use super::*;
+use belljar_spec::workspace::Shielded;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(super) fn seen(shields: &[belljar_spec::workspace::Shield]) -> Vec<(&str, Shielded)> {
+    shields.iter().map(|shield| (shield.path.as_str(), shield.what.clone())).collect()
+}
+
+pub(super) fn what(shields: &[belljar_spec::workspace::Shield], path: &str) -> Option<Shielded> {
+    shields.iter().find(|shield| shield.path == path).map(|shield| shield.what.clone())
+}
+
+/// Folders, and a home with nothing in it.
+pub(super) struct Place {
+    pub(super) root: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub(super) fn new() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir(root.join("home")).unwrap();
+        Place { root, _directory: directory }
+    }
+
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    pub(super) fn host(&self) -> HostFiles {
+        HostFiles { files: vec![self.path("home/.gitconfig")], home: Some(self.path("home")) }
+    }
+
+    pub(super) fn view(&self, folder: &str) -> Result<View, SandboxError> {
+        view_with(&self.path(folder), &[], &self.host())
+    }
+
+    pub(super) fn repository(&self, name: &str) {
+        self.git(&["init", "-q", name]);
+        fs::write(self.path(name).join("file"), "x").unwrap();
+        self.git(&["-C", name, "add", "file"]);
+        self.git(&["-C", name, "commit", "-q", "-m", "x"]);
+    }
+
+    pub(super) fn git(&self, args: &[&str]) {
+        let who = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"];
+        let output = Command::new("git")
+            .args(who)
+            .args(args)
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.path("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,54 @@
+//! Folders that are refused.
+
+use super::Place;
+use std::fs;
+
+#[test]
+fn a_git_directory_that_is_not_ours_is_refused() {
+    let place = Place::new();
+    place.repository("main");
+    place.git(&["-C", "main", "worktree", "add", "-q", "../one"]);
+    place.git(&["init", "-q", "--separate-git-dir", "sg", "separate"]);
+    let fake = place.path("fake");
+    fs::create_dir(&fake).unwrap();
+    let cases = [
+        (format!("gitdir: {}\n", place.path("main/.git").display()), "the whole of another repository"),
+        (format!("gitdir: {}\n", place.path("main/.git/worktrees/one").display()), "another's worktree"),
+        (format!("gitdir: {}\n", place.path("home").display()), "a home"),
+        ("gitdir: /nonexistent\n".to_string(), "nothing"),
+        ("nonsense".to_string(), "no name"),
+        (String::new(), "empty"),
+    ];
+    for (content, case) in cases {
+        fs::write(fake.join(".git"), content).unwrap();
+        assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours", "{case}");
+    }
+    // A worktree whose common directory is said to be elsewhere.
+    let evil = place.path("evil");
+    fs::create_dir_all(evil.join("worktrees/x")).unwrap();
+    fs::write(evil.join("worktrees/x/gitdir"), fake.join(".git").to_str().unwrap()).unwrap();
+    fs::write(evil.join("worktrees/x/commondir"), place.path("main/.git").to_str().unwrap()).unwrap();
+    fs::write(fake.join(".git"), format!("gitdir: {}", evil.join("worktrees/x").display())).unwrap();
+    assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours");
+
+    // Nothing points back, until its owner says so.
+    assert_eq!(place.view("separate").unwrap_err().code, "git_dir_not_ours");
+    place.git(&["-C", "separate", "config", "core.worktree", place.path("separate").to_str().unwrap()]);
+    assert!(place.view("separate").unwrap().git.is_some());
+}
+
+#[test]
+fn links_are_refused_wherever_they_are() {
+    for link in [".git", ".git/hooks", ".git/config", ".git/info", ".husky", ".git/worktrees", ".git/modules"]
+    {
+        let place = Place::new();
+        place.git(&["init", "-q", "w"]);
+        let link_at = place.path("w").join(link);
+        let away = place.path("away");
+        if link_at.exists() {
+            fs::rename(&link_at, &away).unwrap();
+        }
+        std::os::unix::fs::symlink(&away, &link_at).unwrap();
+        assert_eq!(place.view("w").unwrap_err().code, "protected_path_is_link", "{link}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Shelves, on real repositories with real git. "The agent" is git started plainly in the worktree.
+
+// Helpers of tests may fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod branches;
+mod following;
+mod hostile;
+mod keeping;
+mod killed;
+mod machine;
+#[path = "../repository/mod.rs"]
+mod repository;

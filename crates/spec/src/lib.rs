@@ -9,6 +9,7 @@ mod context;
 pub mod egress;
 mod error;
 pub mod git;
+mod glob;
 mod id;
 mod kept;
 mod limits;

@@ -1,6 +1,7 @@
 //! Patterns of branches.
 
 use super::BranchName;
+use crate::glob;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +29,7 @@ impl RefPattern {
 
     /// Does it mean this branch?
     pub fn matches(&self, branch: &BranchName) -> bool {
-        glob(self.glob.as_bytes(), branch.as_str().as_bytes())
+        glob::matches(&self.glob, branch.as_str())
     }
 }
 
@@ -60,16 +61,6 @@ impl FromStr for RefPattern {
         match filled.parse::<BranchName>() {
             Ok(_) => Ok(RefPattern { glob: glob.to_string(), excludes }),
             Err(_) => Err(RefPatternError(text.escape_debug().to_string())),
-        }
-    }
-}
-
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => name.is_empty(),
-        Some((b'*', rest)) => (0..=name.len()).any(|skipped| glob(rest, &name[skipped..])),
-        Some((byte, rest)) => {
-            name.split_first().is_some_and(|(first, name)| first == byte && glob(rest, name))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which models are meant.
 
 use crate::egress::Printable;
+use crate::glob;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -13,28 +14,7 @@ pub struct ModelGlob(String);
 impl ModelGlob {
     /// Whether a model is meant; letter by letter, case included.
     pub fn matches(&self, model: &str) -> bool {
-        let (mut glob, mut name) = (self.0.as_bytes(), model.as_bytes());
-        // Where the last `*` was, and what it had taken: enough to try again with one letter more.
-        let mut retry: Option<(&[u8], &[u8])> = None;
-        loop {
-            match (glob, name) {
-                ([b'*', rest @ ..], _) => {
-                    retry = Some((rest, name));
-                    glob = rest;
-                }
-                ([], []) => return true,
-                ([wanted, more @ ..], [found, rest @ ..]) if wanted == found => {
-                    (glob, name) = (more, rest);
-                }
-                _ => match retry {
-                    Some((after, [_, rest @ ..])) => {
-                        retry = Some((after, rest));
-                        (glob, name) = (after, rest);
-                    }
-                    _ => return false,
-                },
-            }
-        }
+        glob::matches(&self.0, model)
     }
 
     /// As it was written.

@@ -27,6 +27,12 @@ impl Args {
         })
     }
 
+    /// Has our table of descriptors, and not a copy of it: the child must part with it before it changes anything in it
+    /// ([`crate::descriptors::part`]). A copy takes as long as we have files open.
+    pub(crate) fn share_descriptors(&mut self) {
+        self.0.flags |= libc::CLONE_FILES as u64;
+    }
+
     /// Born in this cgroup (version 2).
     pub(crate) fn set_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
         self.0.flags |= CLONE_INTO_CGROUP;

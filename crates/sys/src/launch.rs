@@ -4,8 +4,8 @@
 //! threads of this process do not matter, and it can borrow our memory where we wait for it.
 
 use crate::caps::{check, last_errno, raise_ambient, raise_effective};
-use crate::clone3;
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::{clone3, descriptors};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -13,6 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::ffi::CStr;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The namespaces to make, as bits of clone(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,34 +94,53 @@ pub struct Launch<'a> {
 pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Result<(Started, R), Errno> {
     let (argv, env) = (pointers(launch.argv), pointers(launch.env));
     let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
-    let plan = ChildPlan { launch, argv: &argv, env: &env, failure: failure_inside.as_raw_fd() };
+    let has_parted = AtomicBool::new(launch.identity.is_some());
+    let failure_number = failure_inside.as_raw_fd();
+    let plan = ChildPlan { launch, argv: &argv, env: &env, failure: failure_number, has_parted: &has_parted };
     let mut pidfd: libc::c_int = -1;
-    let args = arguments(launch, &mut pidfd)?;
+    let mut args = arguments(launch, &mut pidfd)?;
     let mut stack = vec![0u128; STACK / size_of::<u128>()];
     let signals = BlockedSignals::all();
     let pid = match launch.identity {
-        None => clone3::start_borrowing(args, &mut stack, &plan, child)?,
+        None => {
+            args.share_descriptors();
+            clone3::start_borrowing(args, &mut stack, &plan, child)?
+        }
         // Who changes its user id makes its memory undumpable: not ours.
         Some(_) => clone3::run_in_copy(args, &plan, child)?,
     };
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
     let started = Started { pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, failure };
-    // The child has its own copy; ours would hide its end.
-    drop(failure_inside);
     // What the child borrows lives in this frame: it is not left before the child has let go of it.
-    let borrowed = Borrowed(&started);
+    let borrowed =
+        Borrowed { started: &started, failure_inside: Some(failure_inside), has_parted: &has_parted };
     let other = meanwhile(pid);
     drop(borrowed);
     Ok((started, other))
 }
 
 /// Waits, when dropped, until the child has executed its program or ended.
-struct Borrowed<'s>(&'s Started);
+struct Borrowed<'s> {
+    started: &'s Started,
+    /// The child's end of the pipe, as long as it has none of its own.
+    failure_inside: Option<OwnedFd>,
+    has_parted: &'s AtomicBool,
+}
 
 impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
-        let mut waiting = [PollFd::new(&self.0.failure, PollFlags::IN)];
+        let a_moment = Timespec { tv_sec: 0, tv_nsec: 100_000 };
+        while !self.has_parted.load(Ordering::Acquire) {
+            // Mostly it was faster than what was done meanwhile. It may also have been killed.
+            let mut dead = [PollFd::new(&self.started.pidfd, PollFlags::IN)];
+            if let Ok(1) = poll(&mut dead, Some(&a_moment)) {
+                break;
+            }
+        }
+        // Ours would hide the end of the child's own.
+        self.failure_inside = None;
+        let mut waiting = [PollFd::new(&self.started.failure, PollFlags::IN)];
         while let Err(Errno::INTR) = poll(&mut waiting, None) {}
     }
 }
@@ -131,7 +151,8 @@ impl Drop for Borrowed<'_> {
 pub fn with_user_namespace<R>(meanwhile: impl FnOnce(u32) -> R) -> Result<(R, Dying), Errno> {
     let (gate_inside, gate) = pipe_with(PipeFlags::CLOEXEC)?;
     let mut pidfd: libc::c_int = -1;
-    let args = clone3::Args::new(Namespaces::USER.0, &mut pidfd);
+    let mut args = clone3::Args::new(Namespaces::USER.0, &mut pidfd);
+    args.share_descriptors();
     let mut stack = vec![0u128; HOLDER_STACK / size_of::<u128>()];
     let gate_number = Box::new(gate_inside.as_raw_fd());
     let signals = BlockedSignals::all();
@@ -163,19 +184,22 @@ impl Drop for Dying {
 
 /// Waits for the parent to let go of the gate, or to die.
 fn wait_at(gate: &i32) -> ! {
-    // SAFETY: numbers only, of this process's own copies. Our copies of the parent's descriptors must go, its end of this
-    // gate and of others' gates among them, or no gate would report that the parent died.
-    unsafe {
-        libc::dup2(*gate, 0);
-        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+    // Our copies of the parent's descriptors must go, its end of this gate and of others' gates among them, or no gate would
+    // report that the parent died.
+    if descriptors::part(&mut [*gate]).is_ok() {
+        // SAFETY: numbers only, of this process's own copies; the gate is open.
+        unsafe {
+            libc::dup2(*gate, 0);
+            libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+        }
+        let _ = rustix::io::read(rustix::stdio::stdin(), &mut [0]);
     }
-    let _ = rustix::io::read(rustix::stdio::stdin(), &mut [0]);
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(0) }
 }
 
 fn arguments(launch: &Launch<'_>, pidfd: &mut libc::c_int) -> Result<clone3::Args, Errno> {
-    if launch.inherit.len() > MAX_INHERITED {
+    if launch.inherit.len() > MAX_INHERITED || launch.tasks_files.len() > MAX_TASKS_FILES {
         return Err(Errno::TOOBIG);
     }
     let mut args = clone3::Args::new(launch.namespaces.0, pidfd);
@@ -258,9 +282,32 @@ struct ChildPlan<'a> {
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
     failure: i32,
+    /// Set when the child has a table of descriptors of its own.
+    has_parted: &'a AtomicBool,
 }
 
 impl ChildPlan<'_> {
+    /// The numbers that mean something to the child before its exec.
+    fn part(&self) -> Result<(), Errno> {
+        if self.has_parted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Launch { program, tasks_files, inherit, stderr, .. } = self.launch;
+        let program = match program {
+            Program::Open(file) => Some(file.as_raw_fd()),
+            Program::Path(_) => None,
+        };
+        let given = [*tasks_files, *inherit].into_iter().flatten().chain(stderr).map(AsRawFd::as_raw_fd);
+        let mut kept = [self.failure; 3 + MAX_TASKS_FILES + MAX_INHERITED];
+        for (slot, number) in kept.iter_mut().zip(given.chain(program)) {
+            *slot = number;
+        }
+        // The rest of it, and so at least the last, is the pipe.
+        descriptors::part(&mut kept)?;
+        self.has_parted.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// The first number that the program does not get.
     fn first_free(&self) -> i32 {
         3 + self.launch.inherit.len() as i32
@@ -269,6 +316,10 @@ impl ChildPlan<'_> {
 
 /// The child: system calls only.
 fn child(plan: &ChildPlan<'_>) -> ! {
+    if let Err(errno) = plan.part() {
+        // SAFETY: the number is that of an open descriptor, which the parent holds until we are gone.
+        report(unsafe { BorrowedFd::borrow_raw(plan.failure) }, 2, errno);
+    }
     // Moved out of the way of the numbers that the program gets.
     // SAFETY: the number is that of an open descriptor of this process.
     let failure = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(plan.failure) }, plan.first_free());
@@ -276,10 +327,17 @@ fn child(plan: &ChildPlan<'_>) -> ! {
         Ok(never) => match never {},
         Err(failed) => failed,
     };
-    let [a, b, c, d] = errno.raw_os_error().to_ne_bytes();
-    if let Ok(failure) = &failure {
-        let _ = rustix::io::write(failure, &[step, a, b, c, d]);
+    match &failure {
+        Ok(failure) => report(failure.as_fd(), step, errno),
+        // SAFETY: ends this process without running anything of the parent's.
+        Err(_) => unsafe { libc::_exit(127) },
     }
+}
+
+/// Says which step failed, and ends this process.
+fn report(failure: BorrowedFd<'_>, step: u8, errno: Errno) -> ! {
+    let [a, b, c, d] = errno.raw_os_error().to_ne_bytes();
+    let _ = rustix::io::write(failure, &[step, a, b, c, d]);
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(127) }
 }
@@ -439,3 +497,79 @@ const HOLDER_STACK: usize = 16 * 1024;
 pub(crate) const STACK: usize = 64 * 1024;
 /// Room for the descriptors of one launch.
 pub const MAX_INHERITED: usize = 64;
+/// One a controller.
+const MAX_TASKS_FILES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::Read;
+
+    /// Runs a script of a shell with one descriptor, and returns what it wrote to its standard error.
+    fn said(script: &CStr, given: &File) -> String {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let launched = Launch {
+            program: Program::Path(c"/bin/sh"),
+            argv: &[c"sh", c"-c", script],
+            env: &[c"PATH=/usr/bin:/bin"],
+            namespaces: Namespaces::NONE,
+            identity: None,
+            capabilities: Capabilities::Usual,
+            cgroup: None,
+            tasks_files: &[],
+            inherit: &[given.as_fd()],
+            stderr: Some(theirs.as_fd()),
+        };
+        let (started, ()) = launch(&launched, |_| ()).unwrap();
+        started.executed().unwrap().unwrap();
+        drop(theirs);
+        let mut said = String::new();
+        File::from(ours).read_to_string(&mut said).unwrap();
+        let _ = waitid(WaitId::PidFd(started.pidfd.as_fd()), WaitIdOptions::EXITED);
+        said
+    }
+
+    #[test]
+    fn a_program_has_what_it_is_given_and_nothing_else_wherever_that_lies() {
+        // Not closed by an exec: somebody else may have opened them so.
+        let open = || rustix::io::dup(File::open("/dev/null").unwrap()).unwrap();
+        for (below, above) in [(0, 0), (300, 0), (0, 300), (100, 300), (300, 100)] {
+            let below_it: Vec<_> = (0..below).map(|_| open()).collect();
+            let given = File::open("/proc/self/comm").unwrap();
+            let above_it: Vec<_> = (0..above).map(|_| open()).collect();
+            // Without a listing of the folder, which would be open itself.
+            let said = said(
+                c"exec >&2; n=0; while [ $n -lt 900 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n + 1)); done; cat <&3",
+                &given,
+            );
+            let mut words: Vec<&str> = said.split_whitespace().collect();
+            let given = words.pop();
+            assert_eq!(given, fs::read_to_string("/proc/self/comm").unwrap().split_whitespace().next());
+            assert_eq!(words, ["0", "1", "2", "3"], "{below} below, {above} above");
+            let is_open = |one: &OwnedFd| rustix::io::fcntl_getfd(one).is_ok();
+            assert!(below_it.iter().chain(&above_it).all(is_open), "ours are as they were");
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_executed_is_said() {
+        let given = File::open("/dev/null").unwrap();
+        let launched = Launch {
+            program: Program::Path(c"/nowhere"),
+            argv: &[c"nowhere"],
+            env: &[],
+            namespaces: Namespaces::NONE,
+            identity: None,
+            capabilities: Capabilities::Usual,
+            cgroup: None,
+            tasks_files: &[],
+            inherit: &[given.as_fd()],
+            stderr: None,
+        };
+        let (started, ()) = launch(&launched, |_| ()).unwrap();
+        let failure = started.executed().unwrap().unwrap_err();
+        assert_eq!((failure.step, failure.errno), ("execute the program", Errno::NOENT));
+        let _ = waitid(WaitId::PidFd(started.pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+}

@@ -5,6 +5,7 @@ pub mod arrivals;
 pub mod caps;
 mod clone3;
 pub mod core_dump;
+mod descriptors;
 pub mod exec;
 pub mod ids;
 pub mod launch;

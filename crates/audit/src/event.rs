@@ -186,6 +186,36 @@ pub enum Event {
 }
 
 impl Event {
+    /// What there is, as it is written.
+    pub const KINDS: [&str; 26] = [
+        "sandbox_started",
+        "name_refused",
+        "connection_opened",
+        "connection_closed",
+        "connection_refused",
+        "request_refused",
+        "fetched",
+        "fetch_refused",
+        "route_opened",
+        "model_asked",
+        "model_called",
+        "model_refused",
+        "credential_used",
+        "placeholder_elsewhere",
+        "secret_forwarded",
+        "token_minted",
+        "token_revoked",
+        "push_sent",
+        "push_refused",
+        "records_suppressed",
+        "records_lost",
+        "host_fetched",
+        "host_pushed",
+        "host_push_refused",
+        "host_relay_broken",
+        "sandbox_ended",
+    ];
+
     /// A connection or a request that was refused, and how often so far.
     pub fn refused(refusal: &Refusal, times: u64) -> Event {
         let remedy = refusal.remedy();
@@ -476,8 +506,12 @@ mod tests {
             (Event::HostRelayBroken { detail: "x".into() }, r#"{"kind":"host_relay_broken","detail":"x"}"#),
             (Event::SandboxEnded {}, r#"{"kind":"sandbox_ended"}"#),
         ];
+        let mut kinds = std::collections::BTreeSet::from(Event::KINDS.map(String::from));
         for (event, expected) in cases {
+            let written = serde_json::to_value(&event).unwrap();
+            kinds.remove(written["kind"].as_str().unwrap());
             assert_eq!(serde_json::to_string(&event).unwrap(), expected);
         }
+        assert!(kinds.is_empty(), "no example of {kinds:?}");
     }
 }

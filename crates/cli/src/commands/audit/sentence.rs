@@ -117,6 +117,11 @@ impl Event<'_> {
                 return (what, self.closed(), vec![]);
             }
             "connection_refused" => ("refused", self.refused(&self.place("destination")), self.remedy()),
+            "request_refused" => {
+                let (method, path) = (self.text("method"), self.text("path"));
+                let asked = format!("{method} {}{path}", self.place("name"));
+                ("refused", self.refused(&asked), self.remedy())
+            }
             "name_refused" => {
                 let asked = format!("{} {}", self.text("name"), self.text("record_type"));
                 ("refused", self.refused(&asked), vec![])
@@ -325,6 +330,10 @@ mod tests {
                 "2026-11-15 06:00:00.123  refused     push of refs/heads/main to github.com:443/acme/widgets: branch main may not be pushed from a sandbox\n",
             ),
             (
+                r#"{"kind":"request_refused","name":"x.com","port":443,"method":"POST","path":"/a","reason":"request_not_allowed","detail":null,"rule":null,"remedy":"paths = [\"/a\"]","times":1}"#,
+                "2026-11-15 06:00:00.123  refused     POST x.com:443/a: the host is allowed, but not this request\n                                     -> paths = [\"/a\"]\n",
+            ),
+            (
                 r#"{"kind":"from_the_future","what":"ever"}"#,
                 "2026-11-15 06:00:00.123  other       {\"kind\":\"from_the_future\",\"what\":\"ever\"}\n",
             ),
@@ -335,6 +344,14 @@ mod tests {
         ];
         for (event, expected) in cases {
             assert_eq!(told(event), expected);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_record_has_a_sentence() {
+        for kind in belljar_audit::Event::KINDS {
+            let event = serde_json::json!({ "kind": kind });
+            assert_ne!(Event(&event).told().0, "other", "{kind}");
         }
     }
 

@@ -5,7 +5,6 @@
 use crate::entry::{Entry, Line, System};
 use crate::log::FILE;
 use crate::stop::StopReason;
-use belljar_audit::parse_sandbox;
 use belljar_spec::{SandboxError, SandboxId};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -69,7 +68,7 @@ pub fn list(state: &Path) -> Result<Vec<Run>, ReadError> {
     for entry in entries {
         let directory = entry.map_err(failed)?.path();
         let name = directory.file_name().and_then(|name| name.to_str());
-        let Some(id) = name.and_then(parse_sandbox) else { continue };
+        let Some(id) = name.and_then(SandboxId::parse) else { continue };
         let log = directory.join(FILE);
         // One without a log is just being made, or was made in vain.
         let Ok(made) = fs::metadata(&log) else { continue };

@@ -162,7 +162,7 @@ impl Entry<'_> {
             }
             _ => return None,
         };
-        Some((place::parse_sandbox(&sandbox)?, said))
+        Some((SandboxId::parse(&sandbox)?, said))
     }
 }
 

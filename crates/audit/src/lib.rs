@@ -30,7 +30,7 @@ pub use chain::{Hash, NotAHash};
 pub use error::AuditError;
 pub use event::{CallEnding, CostSource, Ending, Event};
 pub use log::Log;
-pub use place::{directory, parse_sandbox, state_directory};
+pub use place::{directory, state_directory};
 pub use read::{LogFile, Reader, Record, find, list};
 pub use time::Stamp;
 pub use verify::{Finding, LogState, Problem, Progress, Report, Severity, Verified, verify};

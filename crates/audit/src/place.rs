@@ -17,14 +17,6 @@ pub fn directory() -> Result<PathBuf, AuditError> {
     Ok(state_directory()?.join("audit"))
 }
 
-/// A sandbox's id as people see it: sixteen hexadecimal digits.
-pub fn parse_sandbox(text: &str) -> Option<SandboxId> {
-    // Exactly as it is written, so that one file has one name: no sign, no capitals, no missing zeros.
-    let plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let number = plain.then(|| u64::from_str_radix(text, 16).ok())??;
-    Some(SandboxId::from_random(number.to_be_bytes()))
-}
-
 fn state_below(state: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf, AuditError> {
     // The XDG specification: what is not absolute does not count.
     let absolute = |path: &PathBuf| path.is_absolute();
@@ -64,7 +56,7 @@ pub(crate) fn ledger_head(directory: &Path) -> PathBuf {
 
 /// The sandbox that a file in the directory is the log of, if it is one.
 pub(crate) fn sandbox_of(file: &Path) -> Option<SandboxId> {
-    parse_sandbox(file.file_name()?.to_str()?.strip_suffix(".jsonl")?)
+    SandboxId::parse(file.file_name()?.to_str()?.strip_suffix(".jsonl")?)
 }
 
 const PRIVATE: u32 = 0o700;

@@ -42,7 +42,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::any;
 use belljar_audit::LogFile;
 use belljar_fleet::{Fleet, GrantStore, InUse, Permission, Profiles};
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, SandboxId};
 use connection::Used;
 use gate::Asking;
 use rate::Rates;
@@ -104,7 +104,7 @@ impl Front {
     /// The log of a sandbox that the caller may see. The owner may also name the log itself, of one that is no more.
     async fn log_of(&self, asking: &Asking, name: &str) -> Answer<LogFile> {
         asking.caller.may_have_sandboxes()?;
-        let id = match belljar_audit::parse_sandbox(name) {
+        let id = match SandboxId::parse(name) {
             Some(id) if asking.caller.is_owner() => id.to_string(),
             _ => {
                 let info = self.fleet.get(name, asking).await.map_err(|error| hidden(error, name))?;

@@ -13,7 +13,7 @@ impl SandboxId {
         SandboxId(u64::from_be_bytes(bytes))
     }
 
-    /// As it is written: sixteen hexadecimal digits.
+    /// Exactly as it is written, so that one sandbox has one name: no sign, no capitals, no missing zeros.
     pub fn parse(text: &str) -> Option<SandboxId> {
         let digits = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         digits.then(|| u64::from_str_radix(text, 16).ok().map(SandboxId)).flatten()

@@ -223,7 +223,7 @@ fn directories(containers: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn is_id(name: &str) -> bool {
-    name.len() == 16 && name.chars().all(|c| c.is_ascii_hexdigit())
+    SandboxId::parse(name).is_some()
 }
 
 fn strike(directory: &Path) {

@@ -34,7 +34,7 @@ pub(crate) struct PublishArgs {
 }
 
 fn clone(text: &str) -> Result<SandboxId, String> {
-    belljar_audit::parse_sandbox(text).ok_or_else(|| {
+    SandboxId::parse(text).ok_or_else(|| {
         "a clone has a name of sixteen digits; `belljar layers` shows what there is".to_string()
     })
 }

@@ -6,8 +6,7 @@ use crate::answer::{heard, log};
 use crate::job::{failed, remove_directory};
 use belljar_agent::read::{self, Found, Reader};
 use belljar_api::{RunEvent, RunInfo};
-use belljar_audit::parse_sandbox;
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, SandboxId};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -51,7 +50,7 @@ impl Watched {
         match serde_json::from_str(&answer) {
             Ok(Said::Run(id)) => {
                 let known =
-                    parse_sandbox(&id).ok_or_else(|| failed("hear of it", &"its process named no run"))?;
+                    SandboxId::parse(&id).ok_or_else(|| failed("hear of it", &"its process named no run"))?;
                 let log = read::directory(state, known).join(belljar_agent::log::FILE);
                 Ok(Watched { info: RunInfo { id, agent: job.agent.clone() }, log, _process: process })
             }

@@ -2,7 +2,7 @@
 
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{KeptPlan, Place};
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, SandboxId};
 use std::path::Path;
 
 /// What the place says that is to be kept there.
@@ -17,7 +17,7 @@ pub(super) fn read(place: &Place) -> Result<KeptPlan, SandboxError> {
 
 /// The sandbox that a plan means.
 pub(super) fn understand(plan: &KeptPlan, place: &Place) -> Result<Understood, SandboxError> {
-    let id = belljar_audit::parse_sandbox(&plan.id).ok_or_else(|| {
+    let id = SandboxId::parse(&plan.id).ok_or_else(|| {
         SandboxError::runtime("keeper_plan", format!("`{}` is not the name of a sandbox's life", plan.id))
     })?;
     // The places of sandboxes are in `sandboxes`, beside `volumes`.

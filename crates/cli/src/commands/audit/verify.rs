@@ -4,6 +4,7 @@ use super::Stop;
 use super::sentence::printable;
 use crate::args::AuditVerifyArgs;
 use belljar_audit::{AuditError, Progress, Report, Severity};
+use belljar_spec::SandboxId;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ pub(super) fn verify(out: &mut impl Write, options: &AuditVerifyArgs) -> Result<
     let only = match options.sandbox.as_deref() {
         None => None,
         // A log that was removed is still in the ledger: a whole id needs no file.
-        Some(text) => Some(match belljar_audit::parse_sandbox(text) {
+        Some(text) => Some(match SandboxId::parse(text) {
             Some(sandbox) => sandbox,
             None => belljar_audit::find(&directory, Some(text))?.sandbox,
         }),

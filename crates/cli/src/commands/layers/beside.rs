@@ -1,8 +1,8 @@
 //! Shelves and clones: what is kept beside layers.
 
 use belljar_engine::{clone, shelf};
-use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_spec::{SandboxError, SandboxId};
 use std::path::PathBuf;
 
 /// A worktree of a shelf, or a clone.
@@ -93,7 +93,7 @@ impl Beside {
                 let branch: Option<BranchName> = one.branch.parse().ok();
                 Ok(shelf::remove(&state, &one.shelf, branch.as_ref())?)
             }
-            Beside::Clone(one) => match belljar_audit::parse_sandbox(&one.id) {
+            Beside::Clone(one) => match SandboxId::parse(&one.id) {
                 Some(id) => Ok(clone::remove(&state, id)?),
                 None => Ok(()),
             },

@@ -1,5 +1,6 @@
 //! What a caller may do.
 
+use crate::LimitsRequest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,34 +30,14 @@ pub struct GrantRules {
     pub images: Vec<String>,
     /// The route to a model that the machine's configuration has.
     pub allow_llm: bool,
-    pub limits: LimitCeilings,
+    /// No sandbox of the grant gets more than this; what is not asked for gets this.
+    pub limits: LimitsRequest,
     /// How many sandboxes it may hold at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u32>,
     /// How many requests a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-}
-
-/// No sandbox of the grant gets more than this; what is not asked for gets this.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct LimitCeilings {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pids: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
-    /// How long a sandbox may take to be ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ready: Option<String>,
 }
 
 /// A grant to make.

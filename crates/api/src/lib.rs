@@ -24,7 +24,7 @@ pub use command::{
 };
 pub use error::{ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
-pub use grant::{GrantInfo, GrantRules, LimitCeilings, NewGrant, NewToken};
+pub use grant::{GrantInfo, GrantRules, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;

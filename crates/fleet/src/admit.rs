@@ -5,9 +5,7 @@
 //! sum: modes of egress and ceilings hold whoever asked.
 
 use crate::caller::means;
-use belljar_api::{
-    EgressRequest, GrantRules, LimitCeilings, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
-};
+use belljar_api::{EgressRequest, GrantRules, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest};
 use belljar_spec::egress::{HostPattern, Mode, Rule, RuleSource, group};
 use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, Root, SandboxError, parse_time};
 use std::fmt::Display;
@@ -234,9 +232,7 @@ impl Folders {
             .and_then(|real| real.into_os_string().into_string().ok())
             .ok_or_else(|| over("folder_not_granted", field, asked))
     }
-}
 
-impl Folders {
     /// A branch is one of the whole repository that a folder lies in, with all its files.
     fn judge_repository(&self, folder: &Path) -> Result<(), SandboxError> {
         let top = folder.ancestors().find(|part| part.join(".git").symlink_metadata().is_ok());
@@ -247,25 +243,38 @@ impl Folders {
     }
 }
 
-fn within(ceilings: &LimitCeilings, mut asked: LimitsRequest) -> Result<LimitsRequest, SandboxError> {
-    asked.memory = lowest::<ByteSize>("limits.memory", asked.memory, &ceilings.memory)?;
-    asked.disk = lowest::<ByteSize>("limits.disk", asked.disk, &ceilings.disk)?;
-    asked.output = lowest::<ByteSize>("limits.output", asked.output, &ceilings.output)?;
-    asked.cpus = lowest::<Cpus>("limits.cpus", asked.cpus, &ceilings.cpus)?;
-    asked.timeout = lowest::<Time>("limits.timeout", asked.timeout, &ceilings.timeout)?;
-    asked.ready = lowest::<Time>("limits.ready", asked.ready, &ceilings.ready)?;
-    asked.pids = match (asked.pids, ceilings.pids) {
+fn within(ceilings: &LimitsRequest, asked: LimitsRequest) -> Result<LimitsRequest, SandboxError> {
+    // Taken apart, so that a limit that is new is not let through unseen.
+    let LimitsRequest { memory, cpus, pids, open_files, disk, timeout, output, ready } = asked;
+    Ok(LimitsRequest {
+        memory: lowest::<ByteSize>("limits.memory", memory, &ceilings.memory)?,
+        cpus: lowest::<Cpus>("limits.cpus", cpus, &ceilings.cpus)?,
+        pids: lower("limits.pids", pids, ceilings.pids)?,
+        open_files: lower("limits.open_files", open_files, ceilings.open_files)?,
+        disk: lowest::<ByteSize>("limits.disk", disk, &ceilings.disk)?,
+        timeout: lowest::<Time>("limits.timeout", timeout, &ceilings.timeout)?,
+        output: lowest::<ByteSize>("limits.output", output, &ceilings.output)?,
+        ready: lowest::<Time>("limits.ready", ready, &ceilings.ready)?,
+    })
+}
+
+/// What was asked for, if it is not too much; the ceiling, if nothing was.
+fn lower<N: Display + PartialOrd>(
+    field: &str,
+    asked: Option<N>,
+    ceiling: Option<N>,
+) -> Result<Option<N>, SandboxError> {
+    match (asked, ceiling) {
         (Some(asked), Some(ceiling)) if asked > ceiling => {
-            return Err(too_much("limits.pids", &asked.to_string(), &ceiling.to_string()));
+            Err(too_much(field, &asked.to_string(), &ceiling.to_string()))
         }
-        (asked, ceiling) => asked.or(ceiling),
-    };
-    Ok(asked)
+        (asked, ceiling) => Ok(asked.or(ceiling)),
+    }
 }
 
 /// What a command says of itself, where it is told with its sandbox. Left out, the sandbox's limits are its own.
 pub(crate) fn command_within(
-    ceilings: &LimitCeilings,
+    ceilings: &LimitsRequest,
     timeout_s: Option<u64>,
     max_output: Option<u64>,
 ) -> Result<(), SandboxError> {
@@ -282,7 +291,7 @@ pub(crate) fn command_within(
     Ok(())
 }
 
-/// What was asked for, if it is not too much; the ceiling, if nothing was.
+/// The same, of what is written in words.
 fn lowest<T>(
     field: &str,
     asked: Option<String>,
@@ -323,7 +332,7 @@ pub(crate) fn check(rules: &GrantRules) -> Result<(), SandboxError> {
             return Err(wrong("folders", format!("`{folder}` is not an absolute path")));
         }
     }
-    let LimitCeilings { memory, cpus, pids: _, disk, timeout, output, ready } = &rules.limits;
+    let LimitsRequest { memory, cpus, pids: _, open_files: _, disk, timeout, output, ready } = &rules.limits;
     for (field, size) in [("limits.memory", memory), ("limits.disk", disk), ("limits.output", output)] {
         size.as_ref().map(|size| understood::<ByteSize>(field, size)).transpose()?;
     }

@@ -167,6 +167,9 @@ pub(crate) struct GrantArgs {
     /// The most processes of a sandbox
     #[arg(long, value_name = "NUMBER")]
     pub(crate) pids: Option<u32>,
+    /// The most open files of one process
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) open_files: Option<u64>,
     /// The most private files of a sandbox
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<String>,

@@ -170,23 +170,25 @@ fn modes_hold_whoever_asked() {
 
 #[test]
 fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
-    let limits = LimitCeilings {
+    let limits = LimitsRequest {
         memory: Some("1g".into()),
         cpus: Some("2".into()),
         pids: Some(100),
+        open_files: Some(1000),
         timeout: Some("10m".into()),
         ready: Some("30s".into()),
-        ..LimitCeilings::default()
+        ..LimitsRequest::default()
     };
     let rules = GrantRules { limits, ..GrantRules::default() };
     let made = confine(&rules, SandboxRequest::default(), true).unwrap().limits;
     assert_eq!((made.memory.as_deref(), made.cpus.as_deref(), made.pids), (Some("1g"), Some("2"), Some(100)));
-    assert_eq!((made.timeout.as_deref(), made.disk), (Some("10m"), None));
+    assert_eq!((made.timeout.as_deref(), made.disk, made.open_files), (Some("10m"), None, Some(1000)));
     type Change = fn(&mut LimitsRequest);
-    let asks: [(Change, &str); 6] = [
+    let asks: [(Change, &str); 7] = [
         (|ask| ask.memory = Some("1024m".into()), ""),
         (|ask| ask.memory = Some("1025m".into()), "limit_over_grant"),
         (|ask| ask.pids = Some(101), "limit_over_grant"),
+        (|ask| ask.open_files = Some(1001), "limit_over_grant"),
         (|ask| ask.timeout = Some("1h".into()), "limit_over_grant"),
         (|ask| ask.ready = Some("31s".into()), "limit_over_grant"),
         (|ask| ask.cpus = Some("lots".into()), "request_value"),
@@ -207,7 +209,7 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
 #[test]
 fn a_command_takes_no_more_than_the_grant_has() {
     let limits =
-        LimitCeilings { timeout: Some("1m".into()), output: Some("1k".into()), ..LimitCeilings::default() };
+        LimitsRequest { timeout: Some("1m".into()), output: Some("1k".into()), ..LimitsRequest::default() };
     for (timeout_s, max_output, expected) in [
         (None, None, ""),
         (Some(60), Some(1024), ""),
@@ -220,7 +222,7 @@ fn a_command_takes_no_more_than_the_grant_has() {
         let outcome = command_within(&limits, timeout_s, max_output);
         assert_eq!(code(outcome), expected, "{timeout_s:?} {max_output:?}");
     }
-    assert_eq!(code(command_within(&LimitCeilings::default(), Some(1 << 40), Some(1 << 40))), "");
+    assert_eq!(code(command_within(&LimitsRequest::default(), Some(1 << 40), Some(1 << 40))), "");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::args::{GrantArgs, GrantsCommand, ListingArgs, RevokeArgs};
 use crate::commands::table::{age, since, table};
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
-use belljar_api::{GrantInfo, GrantRules, LimitCeilings, NewGrant};
+use belljar_api::{GrantInfo, GrantRules, LimitsRequest, NewGrant};
 use belljar_client::{Client, ClientError};
 use belljar_fleet::LoneGrants;
 use belljar_spec::SandboxError;
@@ -94,10 +94,11 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
         secrets: options.secrets,
         volumes: options.volumes,
         images: options.images,
-        limits: LimitCeilings {
+        limits: LimitsRequest {
             memory: options.memory,
             cpus: options.cpus,
             pids: options.pids,
+            open_files: options.open_files,
             disk: options.disk,
             timeout: options.timeout,
             output: options.output,

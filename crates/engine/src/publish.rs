@@ -49,7 +49,7 @@ pub fn publish(
         (Some(_), None) => {
             let message = format!("branch {} was pushed; a pull request needs a token", pushed.branch);
             return Err(SandboxError::policy("request_without_token", message)
-                .hint("name one, as in `--secret github`"));
+                .hint("name one, as in `--token secret:github`"));
         }
     };
     Ok(Published { pushed, request })

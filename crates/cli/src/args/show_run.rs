@@ -17,7 +17,7 @@ pub(crate) struct ShowRunArgs {
     /// Print one JSON object [default]
     #[arg(long, conflicts_with = "command_line")]
     pub(crate) json: bool,
-    /// Print the command that builds the wall instead, ready for a shell; belljar builds all but bwrap's itself
+    /// Print the command that builds the wall instead, ready for a shell; bwrap's and Docker's have one
     #[arg(long)]
     pub(crate) command_line: bool,
 }

@@ -18,8 +18,9 @@ pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
     }
     let Some(words) = description.command else {
         let message = "no command builds this wall: belljar does it itself";
-        return Err(SandboxError::unavailable("no_command_line", message)
-            .hint("add `--backend bwrap`, or look at `steps` without `--command-line`"));
+        return Err(SandboxError::unavailable("no_command_line", message).hint(
+            "add `--backend bwrap` or `--backend docker`, or look at `steps` without `--command-line`",
+        ));
     };
     let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     print(format!("{}\n", quoted.join(" ")).as_bytes())

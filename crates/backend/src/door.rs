@@ -1,6 +1,6 @@
 //! Our end of the door: how streams to a guest are opened, and how its way out comes back.
 
-use crate::guest::{PendingSetup, guest_gone};
+use crate::guest::{Deadline, PendingSetup, guest_gone, write_by};
 use belljar_pump::{Hangup, Pump, tcp_pair};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use belljar_wire::frame::{self, Tag};
 use belljar_wire::message::{self, Intake, Setup};
 use belljar_wire::mux::Side;
 use belljar_wire::purpose::Purpose;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
@@ -104,8 +104,8 @@ impl Door {
     ) -> Result<PendingSetup, SandboxError> {
         let mut bytes = Vec::new();
         frame::encode(Tag::Message, &message::encode(setup), &mut bytes);
-        let mut stream = self.open_stream(mounts).map_err(|_| guest_gone())?;
-        stream.write_all(&bytes).map_err(|_| guest_gone())?;
+        let stream = self.open_stream(mounts).map_err(|_| guest_gone())?;
+        write_by(&stream, &bytes, &Deadline::usual())?;
         Ok(PendingSetup::sent(stream))
     }
 }

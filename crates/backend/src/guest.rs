@@ -120,8 +120,14 @@ impl Guest {
     /// Sends the plan's first request, if it has one, behind the setup.
     pub(crate) fn send_first(&mut self, plan: &Plan, layout: &Layout) -> Result<(), SandboxError> {
         if let Some(request) = plan.first_request(layout) {
-            let mut stream = self.open_stream()?;
-            stream.write_all(&request).map_err(|_| guest_gone())?;
+            let stream = self.open_stream()?;
+            let deadline = Deadline { at: self.started + self.patience, patience: self.patience };
+            write_by(&stream, &request, &deadline).inspect_err(|error| {
+                if error.code == NOT_READY {
+                    // Who hangs does not notice that the door closes.
+                    self.process.end = End::Killed;
+                }
+            })?;
             self.first = Some(stream);
         }
         Ok(())
@@ -363,15 +369,42 @@ pub(crate) struct PendingSetup {
 impl PendingSetup {
     /// One that was just sent on this stream.
     pub(crate) fn sent(stream: UnixStream) -> PendingSetup {
-        let patience = Limits::DEFAULT_READY;
-        PendingSetup { stream, deadline: Deadline { at: Instant::now() + patience, patience } }
+        PendingSetup { stream, deadline: Deadline::usual() }
     }
 }
 
 /// When a guest has to be ready, and how long that was.
-struct Deadline {
+pub(crate) struct Deadline {
     at: Instant,
     patience: Duration,
+}
+
+impl Deadline {
+    /// The usual one, from now on.
+    pub(crate) fn usual() -> Deadline {
+        let patience = Limits::DEFAULT_READY;
+        Deadline { at: Instant::now() + patience, patience }
+    }
+
+    /// What is left of it; never zero, which would mean no end at all.
+    fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+    }
+}
+
+/// Writes all of it to a guest that may not read: it may hang before it does.
+pub(crate) fn write_by(
+    mut stream: &UnixStream,
+    bytes: &[u8],
+    deadline: &Deadline,
+) -> Result<(), SandboxError> {
+    let limit = |time| stream.set_write_timeout(time).map_err(|_| guest_gone());
+    limit(Some(deadline.left()))?;
+    stream.write_all(bytes).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => not_ready(deadline.patience),
+        _ => guest_gone(),
+    })?;
+    limit(None)
 }
 
 /// Why a guest is not ready.
@@ -386,9 +419,11 @@ pub(crate) enum SetupFailure {
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
 pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    SandboxError::runtime("not_ready", format!("the sandbox was not ready within {patience:?}, and was taken away"))
+    SandboxError::runtime(NOT_READY, format!("the sandbox was not ready within {patience:?}, and was taken away"))
         .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `--ready-timeout`")
 }
+
+pub(crate) const NOT_READY: &str = "not_ready";
 
 impl PendingSetup {
     /// Waits for the guest to be sealed.
@@ -428,10 +463,14 @@ impl PendingSetup {
     }
 }
 
-pub(crate) fn guest_gone() -> SandboxError {
-    SandboxError::runtime("guest_gone", "the sandbox's first process is gone, and all its commands with it")
+/// Nobody inside answers, or what comes from there makes no sense.
+pub fn guest_gone() -> SandboxError {
+    SandboxError::runtime(GUEST_GONE, "the sandbox's first process is gone, and all its commands with it")
         .hint("make a new sandbox; if this happens again, run `belljar doctor`")
 }
+
+/// The code of that error.
+pub const GUEST_GONE: &str = "guest_gone";
 
 #[cfg(test)]
 mod tests {
@@ -473,6 +512,15 @@ mod tests {
             }
             assert!(matches!(pending.wait(), Err(SetupFailure::Late(_))), "{half}");
         }
+    }
+
+    #[test]
+    fn a_guest_that_does_not_read_holds_nobody_up() {
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let patience = Duration::from_millis(50);
+        let deadline = Deadline { at: Instant::now() + patience, patience };
+        let written = write_by(&ours, &vec![0; 4 << 20], &deadline);
+        assert_eq!(written.expect_err("nobody read it").code, NOT_READY);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::Drawing;
 pub use embedded::keep_program;
-pub use guest::Guest;
+pub use guest::{GUEST_GONE, Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };

@@ -1,7 +1,7 @@
 //! A command in the foreground: our standard streams are its own, our signals go to it, our terminal is its terminal.
 
 use crate::host_stream::HostStream;
-use belljar_engine::{DEAF, Events, ExecOutput, Input, Inputs, Output, Running, deaf};
+use belljar_engine::{DEAF, Events, ExecOutput, Input, Inputs, Output, Running, TO_KILL_A_TREE, deaf};
 use belljar_spec::{ByteSize, SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
@@ -162,7 +162,7 @@ async fn patience(is_told: &mut watch::Receiver<bool>) {
         // Nobody will tell it any more.
         return std::future::pending().await;
     }
-    sleep(PATIENCE).await;
+    sleep(TO_KILL_A_TREE).await;
 }
 
 async fn next(signals: &mut Option<Signal>) {
@@ -181,7 +181,5 @@ async fn at_most(time: Option<Duration>) {
     }
 }
 
-/// How long a guest may take to kill a tree.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// What terminals have had since there are terminals.
 const DEFAULT_SIZE: WindowSize = WindowSize { rows: 24, cols: 80 };

@@ -2,7 +2,7 @@
 //! and hands the connected socket over: no byte passes through a third hand.
 
 use crate::Sandbox;
-use crate::faults::broken_stream;
+use crate::faults::guest_gone;
 use belljar_spec::{Assurance, SandboxError};
 use belljar_sys::passing;
 use belljar_sys::rustix::fd::OwnedFd;
@@ -26,18 +26,20 @@ impl Sandbox {
         }
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;
-            return match ask_first(&mut stream, port).await.map_err(|_| broken_stream())? {
+            let asked = async { ask_first(&mut stream, port).await.map_err(|_| guest_gone()) };
+            return match self.heard(asked).await? {
                 Reply::Opened => Ok(stream),
                 Reply::Failed(fault) => Err(not_connected(port, &fault)),
-                _ => Err(broken_stream()),
+                _ => Err(guest_gone()),
             };
         }
         let stream = self.guest().open_stream()?;
-        let (reply, socket) = ask(stream, port).await.map_err(|_| broken_stream())?;
+        let asked = async { ask(stream, port).await.map_err(|_| guest_gone()) };
+        let (reply, socket) = self.heard(asked).await?;
         match (reply, socket) {
             (Reply::Opened, Some(socket)) => checked(socket, port),
             (Reply::Failed(fault), _) => Err(not_connected(port, &fault)),
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 }
@@ -83,9 +85,9 @@ async fn ask_first(stream: &mut TcpStream, port: u16) -> io::Result<Reply> {
 
 /// What the guest hands over is what was asked for, or nothing.
 fn checked(socket: OwnedFd, port: u16) -> Result<TcpStream, SandboxError> {
-    let peer = peer(&socket).map_err(|_| broken_stream())?;
+    let peer = peer(&socket).map_err(|_| guest_gone())?;
     if !peer.ip().is_loopback() || peer.port() != port {
-        return Err(broken_stream());
+        return Err(guest_gone());
     }
     usable(std::net::TcpStream::from(socket))
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::Sandbox;
-use crate::faults::{self, broken_stream};
+use crate::faults::{self, guest_gone};
 use crate::held::Held;
 use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
@@ -122,8 +122,7 @@ impl Sandbox {
         let cap = command.max_output.unwrap_or(usual).as_u64();
         let (mut stdout, mut stderr) = (Collector::new(cap), Collector::new(cap));
         let (mut timed_out, mut aborted) = (false, false);
-        let time = command.timeout.unwrap_or(self.limits().wall_time.value).min(FOR_EVER);
-        let deadline = Instant::now() + time;
+        let deadline = Instant::now() + self.limits().time_for(command.timeout);
         let mut last_word = None;
         let mut abort = std::pin::pin!(abort);
         let input = match &command.stdin {
@@ -169,7 +168,7 @@ impl Sandbox {
             };
             if (timed_out || aborted) && last_word.is_none() {
                 inputs.kill().await;
-                last_word = Some(Instant::now() + PATIENCE);
+                last_word = Some(Instant::now() + TO_KILL_A_TREE);
             }
             match word {
                 None => {}
@@ -202,7 +201,8 @@ impl Sandbox {
             return Err(paused());
         }
         let (mut to, from) = self.open_stream()?;
-        to.send_frame(&request(command, self.environment(), self.workspace())).await?;
+        // Arguments may be more than fits into a socket whose other end nobody reads.
+        self.heard(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
         Ok(Running { events: Events { guest: self.guest().clone(), from, before }, inputs: Inputs { to } })
     }
 
@@ -286,7 +286,7 @@ impl Events {
         match frame.tag {
             Tag::Stdout => Ok(Output::Stdout(frame.payload)),
             Tag::Stderr => Ok(Output::Stderr(frame.payload)),
-            Tag::Message => match message::decode(&frame.payload).ok_or_else(broken_stream)? {
+            Tag::Message => match message::decode(&frame.payload).ok_or_else(guest_gone)? {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
                 ExecEvent::Paused => Err(paused()),
@@ -295,7 +295,7 @@ impl Events {
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
                 )),
             },
-            Tag::Stdin | Tag::Data => Err(broken_stream()),
+            Tag::Stdin | Tag::Data => Err(guest_gone()),
         }
     }
 
@@ -472,9 +472,9 @@ fn on_the_wire(size: WindowSize) -> message::WindowSize {
     message::WindowSize { rows: size.rows, cols: size.cols }
 }
 
-/// A guest did not end a command that it was told to end. Whoever says so ends the sandbox.
+/// A guest did not do what it was told, and does not say anything. Whoever says so ends the sandbox.
 pub fn deaf() -> SandboxError {
-    let message = "the sandbox did not end a command that it was told to end, and was ended itself";
+    let message = "the sandbox did not answer any more, and was ended";
     SandboxError::runtime(DEAF, message).hint("make a new one, or start it again (`belljar start`)")
 }
 
@@ -483,10 +483,8 @@ pub const DEAF: &str = "guest_deaf";
 
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
-/// Longer than anybody waits, and still a time that can be added to another.
-const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
-/// How long the guest may take to kill a tree.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a guest may take to kill a tree, which takes milliseconds, before it counts as deaf.
+pub const TO_KILL_A_TREE: Duration = Duration::from_secs(10);
 /// With 2 MiB of arguments it stays below the longest frame.
 const MAX_ENVIRONMENT: usize = 1024 * 1024;
 const NAMES: [(Signal, &str); 16] = [

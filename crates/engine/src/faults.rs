@@ -1,5 +1,6 @@
 //! What the guest could not do, as an error that a person understands.
 
+pub(crate) use belljar_backend::guest_gone;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
@@ -38,12 +39,6 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
         }
         other => SandboxError::runtime("file_operation", format!("cannot {doing}: {other}")),
     }
-}
-
-/// A stream that ended or made no sense.
-pub(crate) fn broken_stream() -> SandboxError {
-    SandboxError::runtime("guest_gone", "the sandbox's first process is gone, and all its commands with it")
-        .hint("make a new sandbox; if this happens again, run `belljar doctor`")
 }
 
 /// An operation on what is not there any more.

@@ -1,7 +1,7 @@
 //! File operations. They run inside, as the sandbox's user: the kernel holds them, no string is checked here.
 
 use crate::Sandbox;
-use crate::faults::{self, broken_stream};
+use crate::faults::{self, guest_gone};
 use crate::stream::{FromGuest, ToGuest};
 use crate::transfer::done;
 use belljar_spec::SandboxError;
@@ -52,7 +52,7 @@ impl Listing {
             Reply::Entries(some) if some.is_empty() => Ok(None),
             Reply::Entries(some) => Ok(Some(some.into_iter().map(entry).collect())),
             Reply::Failed(fault) => Err(faults::file(&fault)),
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Sandbox {
     /// Makes a folder; with `recursive` also those above it, and one that is there already is fine.
     pub async fn mkdir(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let (_to, mut from) = self.request(&Request::Mkdir { path: path.into(), recursive }).await?;
-        done(&mut from).await
+        self.heard(done(&mut from)).await
     }
 
     /// A folder's entries, in no order.
@@ -82,17 +82,18 @@ impl Sandbox {
 
     /// Whether there is something at `path`. What may not be seen is not there.
     pub async fn exists(&self, path: &str) -> Result<bool, SandboxError> {
-        match self.stat(path).await {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.code, "guest_gone" | "disposed" | "guest_stream") => Err(error),
-            Err(_) => Ok(false),
+        let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
+        match self.heard(from.receive_message()).await? {
+            Reply::Metadata(_) => Ok(true),
+            Reply::Failed(_) => Ok(false),
+            _ => Err(guest_gone()),
         }
     }
 
     /// Removes a file, or with `recursive` a folder and all in it. A path that is not there is an error.
     pub async fn remove(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let (_to, mut from) = self.request(&Request::Remove { path: path.into(), recursive }).await?;
-        done(&mut from).await
+        self.heard(done(&mut from)).await
     }
 
     /// Gives a file or folder another name. A file that has it already is replaced, an empty folder by a folder too; a link is
@@ -100,7 +101,7 @@ impl Sandbox {
     pub async fn rename(&self, from: &str, to: &str) -> Result<(), SandboxError> {
         let request = Request::Rename { from: from.into(), to: to.into() };
         let (_to, mut from) = self.request(&request).await?;
-        match from.receive_message().await? {
+        match self.heard(from.receive_message()).await? {
             Reply::Done => Ok(()),
             Reply::Failed(fault) if fault.errno == Errno::OPNOTSUPP.raw_os_error() => {
                 let message = format!("cannot {}: they are on different filesystems", fault.doing);
@@ -108,19 +109,19 @@ impl Sandbox {
                     .hint("copy it, and remove the original"))
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 
     /// What `path` is; a link is not followed.
     pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
-        match from.receive_message().await? {
+        match self.heard(from.receive_message()).await? {
             Reply::Metadata(Metadata { kind: what, size, mtime_ms }) => {
                 Ok(FileStat { kind: kind(what), size, mtime_ms })
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 

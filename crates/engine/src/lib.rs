@@ -27,6 +27,7 @@ mod explain;
 mod faults;
 mod files;
 mod golden;
+mod heard;
 mod held;
 mod kept;
 mod llm;
@@ -48,7 +49,9 @@ mod way_out;
 mod workspace;
 
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
-pub use exec::{DEAF, Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, deaf, signal_number};
+pub use exec::{
+    DEAF, Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, TO_KILL_A_TREE, deaf, signal_number,
+};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Tier, Told};
@@ -65,7 +68,7 @@ pub use way_out::WayOut;
 pub use workspace::Changes;
 
 pub use belljar_backend::{
-    container_around_us, fetch_image as fetch_docker_image, new_id, shell, sweep as sweep_cgroups,
+    GUEST_GONE, container_around_us, fetch_image as fetch_docker_image, new_id, shell, sweep as sweep_cgroups,
 };
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};

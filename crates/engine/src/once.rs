@@ -2,8 +2,8 @@
 //! `belljar run --json` and of the API's `/v1/run-once` is; docs/run-once.md has the table of its error codes.
 
 use crate::engine::{UNWANTED, unwanted};
-use crate::{Changes, Engine, ExecResult, LlmTotals, RefusedReport, Sandbox, signal_number};
-use belljar_backend::new_id;
+use crate::{Changes, DEAF, Engine, ExecResult, LlmTotals, RefusedReport, Sandbox, signal_number};
+use belljar_backend::{GUEST_GONE, new_id};
 use belljar_spec::{BackendName, Command, ErrorKind, LimitHit, SandboxError, SandboxId, SandboxSpec};
 use std::fmt;
 use std::future::{Future, pending};
@@ -207,7 +207,7 @@ impl fmt::Display for RunError {
 }
 
 /// A sandbox that is there no more, or says nothing.
-const LOST: [&str; 4] = ["guest_gone", "guest_died", "guest_deaf", "guest_stream"];
+const LOST: [&str; 4] = [GUEST_GONE, "guest_died", DEAF, "guest_stream"];
 /// What went wrong on our side of the wall, and says nothing of the sandbox.
 const INTERNAL: [&str; 8] = [
     "audit_failed",

@@ -2,7 +2,7 @@
 //! written meanwhile.
 
 use crate::Sandbox;
-use crate::faults::broken_stream;
+use crate::faults::guest_gone;
 use belljar_spec::{Assurance, SandboxError};
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Reply, Request};
@@ -45,14 +45,14 @@ impl Sandbox {
         }
         let _one = self.pausing().changing.lock().await;
         let (_to, mut from) = self.request(request).await?;
-        match from.receive_message().await? {
+        match self.heard(from.receive_message()).await? {
             Reply::Done => {}
             Reply::Failed(fault) => {
                 let errno = Errno::from_raw_os_error(fault.errno);
                 let message = format!("cannot {} the sandbox: {errno}", fault.doing);
                 return Err(SandboxError::runtime("pause_failed", message).hint("try again"));
             }
-            _ => return Err(broken_stream()),
+            _ => return Err(guest_gone()),
         }
         self.pausing().is_paused.store(to, Ordering::SeqCst);
         Ok(())

@@ -1,6 +1,6 @@
 //! One stream to the guest, in frames. What comes from there is hostile: a frame that makes no sense ends the stream.
 
-use crate::faults::broken_stream;
+use crate::faults::guest_gone;
 use belljar_spec::SandboxError;
 use belljar_wire::frame::{self, Frame, FrameReader, Tag};
 use belljar_wire::message;
@@ -40,10 +40,10 @@ impl FromGuest {
             match self.reader.next_frame() {
                 Ok(Some(frame)) => return Ok(frame),
                 Ok(None) => {}
-                Err(_) => return Err(broken_stream()),
+                Err(_) => return Err(guest_gone()),
             }
             match self.socket.read(&mut self.buffer).await {
-                Ok(0) | Err(_) => return Err(broken_stream()),
+                Ok(0) | Err(_) => return Err(guest_gone()),
                 Ok(length) => self.reader.push(&self.buffer[..length]),
             }
         }
@@ -52,8 +52,8 @@ impl FromGuest {
     /// The next frame, which must be a message.
     pub(crate) async fn receive_message<T: for<'a> Deserialize<'a>>(&mut self) -> Result<T, SandboxError> {
         match self.receive().await? {
-            Frame { tag: Tag::Message, payload } => message::decode(&payload).ok_or_else(broken_stream),
-            _ => Err(broken_stream()),
+            Frame { tag: Tag::Message, payload } => message::decode(&payload).ok_or_else(guest_gone),
+            _ => Err(guest_gone()),
         }
     }
 }
@@ -67,7 +67,7 @@ impl ToGuest {
 
     /// Sends bytes that are a frame already.
     pub(crate) async fn send_frame(&mut self, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.socket.write_all(bytes).await.map_err(|_| broken_stream())
+        self.socket.write_all(bytes).await.map_err(|_| guest_gone())
     }
 
     pub(crate) async fn send_message<T: Serialize>(&mut self, message: &T) -> Result<(), SandboxError> {
@@ -76,7 +76,7 @@ impl ToGuest {
 
     /// Sends as much of these bytes, which are frames already, as there is room for. May be dropped while it waits.
     pub(crate) async fn send_some(&mut self, bytes: &[u8]) -> Result<usize, SandboxError> {
-        self.socket.write(bytes).await.map_err(|_| broken_stream())
+        self.socket.write(bytes).await.map_err(|_| guest_gone())
     }
 
     /// Closes our direction; the other one stays.

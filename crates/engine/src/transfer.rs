@@ -1,7 +1,7 @@
 //! Files that come and go piece by piece: nobody has to hold a whole one.
 
 use crate::Sandbox;
-use crate::faults::{self, broken_stream};
+use crate::faults::{self, guest_gone};
 use crate::stream::{FromGuest, ToGuest};
 use belljar_spec::SandboxError;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
@@ -25,7 +25,7 @@ impl Sandbox {
     /// Opens a file to read it piece by piece.
     pub async fn open_file(&self, path: &str) -> Result<FileReader, SandboxError> {
         let (_to, mut from) = self.request(&Request::Read { path: path.into() }).await?;
-        opened(&mut from).await?;
+        self.heard(opened(&mut from)).await?;
         Ok(FileReader { from, ended: false })
     }
 
@@ -33,7 +33,7 @@ impl Sandbox {
     /// that is there stays the same file: its permissions, its owner and its other names are kept.
     pub async fn create_file(&self, path: &str) -> Result<FileWriter, SandboxError> {
         let (to, mut from) = self.request(&Request::Write { path: path.into() }).await?;
-        opened(&mut from).await?;
+        self.heard(opened(&mut from)).await?;
         Ok(FileWriter { to, from })
     }
 
@@ -70,9 +70,9 @@ impl FileReader {
             Frame { tag: Tag::Data, .. } => Ok(None),
             Frame { tag: Tag::Message, payload } => match message::decode(&payload) {
                 Some(Reply::Failed(fault)) => Err(faults::file(&fault)),
-                _ => Err(broken_stream()),
+                _ => Err(guest_gone()),
             },
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 }
@@ -117,7 +117,7 @@ impl FileWriter {
 fn unasked(said: Result<Reply, SandboxError>) -> SandboxError {
     match said {
         Ok(Reply::Failed(fault)) => faults::file(&fault),
-        Ok(_) => broken_stream(),
+        Ok(_) => guest_gone(),
         Err(error) => error,
     }
 }
@@ -126,7 +126,7 @@ async fn opened(from: &mut FromGuest) -> Result<(), SandboxError> {
     match from.receive_message().await? {
         Reply::Opened => Ok(()),
         Reply::Failed(fault) => Err(faults::file(&fault)),
-        _ => Err(broken_stream()),
+        _ => Err(guest_gone()),
     }
 }
 
@@ -134,6 +134,6 @@ pub(crate) async fn done(from: &mut FromGuest) -> Result<(), SandboxError> {
     match from.receive_message().await? {
         Reply::Done => Ok(()),
         Reply::Failed(fault) => Err(faults::file(&fault)),
-        _ => Err(broken_stream()),
+        _ => Err(guest_gone()),
     }
 }

@@ -1,7 +1,7 @@
 //! Watching a folder: what changes in it, as it happens.
 
 use crate::Sandbox;
-use crate::faults::{self, broken_stream};
+use crate::faults::{self, guest_gone};
 use crate::stream::{FromGuest, ToGuest};
 use belljar_spec::SandboxError;
 use belljar_wire::message::{self, Change, Reply, Request};
@@ -44,10 +44,10 @@ impl Sandbox {
     /// created. Links are not followed. Whatever happens after this returns is reported.
     pub async fn watch(&self, path: &str, recursive: bool) -> Result<Watch, SandboxError> {
         let (to, mut from) = self.request(&Request::Watch { path: path.into(), recursive }).await?;
-        match from.receive_message().await? {
+        match self.heard(from.receive_message()).await? {
             Reply::Opened => Ok(Watch { _to: to, from, waiting: VecDeque::new(), is_over: false }),
             Reply::Failed(fault) => Err(faults::file(&fault)),
-            _ => Err(broken_stream()),
+            _ => Err(guest_gone()),
         }
     }
 }
@@ -68,7 +68,7 @@ impl Watch {
                     self.waiting = changes.into();
                 }
                 Reply::Failed(fault) => return Err(faults::file(&fault)),
-                _ => return Err(broken_stream()),
+                _ => return Err(guest_gone()),
             }
         }
     }

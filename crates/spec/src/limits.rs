@@ -80,6 +80,15 @@ impl Limits {
         }
     }
 
+    /// How long a command may run: as long as it asks for, but no longer than the sandbox was made for, if that was said.
+    pub fn time_for(&self, asked: Option<Duration>) -> Duration {
+        let time = match (asked, self.wall_time.origin) {
+            (Some(asked), Origin::Asked) => asked.min(self.wall_time.value),
+            (asked, _) => asked.unwrap_or(self.wall_time.value),
+        };
+        time.min(FOR_EVER)
+    }
+
     /// A thousand times what a start takes; less than a person waits before they ask what is wrong.
     pub const DEFAULT_READY: Duration = Duration::from_secs(15);
 }
@@ -134,6 +143,8 @@ const DEFAULT_OPEN_FILES: u64 = 65_536;
 const DEFAULT_DISK: ByteSize = ByteSize::mebibytes(4096);
 /// Longer than any command somebody waits for.
 const DEFAULT_WALL_TIME: Duration = Duration::from_secs(3600);
+/// Longer than anybody waits, and still a time that can be added to another.
+const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
 /// A runaway printer, not a large archive.
 const DEFAULT_OUTPUT: ByteSize = ByteSize::mebibytes(1024);
 
@@ -153,5 +164,21 @@ mod tests {
             ByteSize::mebibytes(50),
             "never more than half of the memory by default"
         );
+    }
+
+    #[test]
+    fn no_command_runs_longer_than_its_sandbox_allows() {
+        let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
+        let second = Duration::from_secs;
+        let time = |sandbox, command| {
+            let spec = LimitsSpec { wall_time: sandbox, ..LimitsSpec::default() };
+            Limits::understand(&spec, machine).time_for(command)
+        };
+        assert_eq!(time(Some(second(2)), Some(second(30))), second(2));
+        assert_eq!(time(Some(second(2)), Some(second(1))), second(1));
+        assert_eq!(time(Some(second(2)), None), second(2));
+        let long = second(2 * 3600);
+        assert_eq!(time(None, Some(long)), long, "what nobody said is no ceiling");
+        assert_eq!(time(None, Some(Duration::MAX)), FOR_EVER);
     }
 }

@@ -8,7 +8,7 @@ use super::course::Course;
 use crate::claims::Claims;
 use crate::entry::{Entry, System};
 use crate::stream::Stream;
-use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running, Sandbox};
+use belljar_engine::{Events, ExecOutput, Input, Inputs, Output, Running, Sandbox, TO_KILL_A_TREE};
 use belljar_spec::{Command, LimitHit, SandboxError, Stdin};
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -32,7 +32,7 @@ pub(super) struct Attended {
 pub(super) async fn attend(
     sandbox: &Sandbox,
     command: &Command,
-    mut stream: Stream,
+    stream: Stream,
     course: &mut Course<'_>,
     deadline: Instant,
     stop: Pin<&mut impl Future<Output = ()>>,
@@ -46,20 +46,20 @@ pub(super) async fn attend(
     let Running { mut events, inputs } = sandbox.spawn(&command).await?;
     let (say, said) = unbounded_channel();
     let mut written =
-        Written { room: sandbox.limits().output.value.as_u64(), warned: false, stderr: Vec::new() };
-    let watched = watch(&mut events, &mut stream, course, &mut written, &say, deadline, stop);
+        Written { stream, room: sandbox.limits().output.value.as_u64(), warned: false, stderr: Vec::new() };
+    let watched = watch(sandbox, &mut events, course, &mut written, &say, deadline, stop);
     let (output, cancelled, timed_out) = tokio::select! {
         outcome = watched => outcome?,
         () = drive(inputs, input, said) => unreachable!("it never ends"),
     };
-    let (rest, claims) = stream.end();
+    let (rest, claims) = written.stream.end();
     rest.iter().for_each(|heard| course.heard(heard));
     let stderr = tail(&written.stderr);
     let limit = output.limit.or(written.warned.then_some(LimitHit::OutputTruncated));
     Ok(Attended {
         output: ExecOutput { limit, ..output },
         claims,
-        torn: stream.torn(),
+        torn: written.stream.torn(),
         cancelled,
         timed_out,
         stderr,
@@ -69,6 +69,7 @@ pub(super) async fn attend(
 
 /// What is kept of what it wrote.
 struct Written {
+    stream: Stream,
     /// For standard output.
     room: u64,
     /// It was said that there is no more.
@@ -85,8 +86,8 @@ enum Word {
 }
 
 async fn watch(
+    sandbox: &Sandbox,
     events: &mut Events,
-    stream: &mut Stream,
     course: &mut Course<'_>,
     written: &mut Written,
     say: &UnboundedSender<Word>,
@@ -114,12 +115,13 @@ async fn watch(
                 }
                 (Some(_), false) => {
                     killed = true;
-                    ending = Some(Instant::now() + PATIENCE);
+                    ending = Some(Instant::now() + TO_KILL_A_TREE);
                     let _ = say.send(Word::Kill);
                 }
                 (Some(_), true) => {
-                    let message = "the agent was killed, and the sandbox does not say that it ended";
-                    return Err(SandboxError::runtime("guest_silent", message));
+                    // It does not say that it ended. What happened first is what counts.
+                    sandbox.kill_deaf();
+                    return Ok((ExecOutput::unheard(), cancelled, timed_out));
                 }
             },
             event = events.next() => match event? {
@@ -130,7 +132,7 @@ async fn watch(
                         let text = "the agent wrote more than is kept: what comes after this is not in the log".into();
                         course.write(Entry::System(System::Warning { text }));
                     }
-                    for heard in stream.feed(&bytes[..kept]) {
+                    for heard in written.stream.feed(&bytes[..kept]) {
                         course.heard(&heard);
                     }
                 }
@@ -191,8 +193,6 @@ fn tail(bytes: &[u8]) -> String {
 const INTERRUPT: i32 = 2;
 /// Claude says what it used when it is asked to end; others do not listen.
 const GRACE: Duration = Duration::from_secs(2);
-/// A tree that was killed is gone in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Of standard error.
 const STDERR: usize = 8 * 1024;
 /// Of what it reads.

@@ -37,7 +37,6 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 
 /// Runs an agent to its end. `state` is where runs are kept; `stop` ends it early, with the work so far kept. An error means
@@ -239,8 +238,7 @@ async fn work(
         .await
         .map_err(Stopped::sandbox)?;
     course.begin(Step::Agent);
-    let time = request.time.unwrap_or(sandbox.limits().wall_time.value);
-    let deadline = tokio::time::Instant::now() + time.min(FOR_EVER);
+    let deadline = tokio::time::Instant::now() + sandbox.limits().time_for(request.time);
     let stream = Stream::new((ready.adapter.parser)());
     let attended =
         attend(sandbox, &command, stream, course, deadline, stop).await.map_err(Stopped::sandbox)?;
@@ -316,6 +314,3 @@ impl Course<'_> {
         self.result.stderr = stderr;
     }
 }
-
-/// A time that no clock overflows at.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

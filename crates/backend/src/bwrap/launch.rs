@@ -3,7 +3,7 @@
 use super::args::{STAGE, STAGED_DEVICES, args};
 use super::check::program;
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process, SetupFailure, not_ready};
+use crate::guest::{Door, NOT_READY, Process, SetupFailure, not_ready};
 use crate::layout::{BindOrigin, Layout};
 use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
@@ -87,6 +87,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             meanwhile()?;
             match guest.send_first(plan, layout) {
                 Ok(()) => guest.finish(pending),
+                Err(late) if late.code == NOT_READY => return Err(late),
                 Err(_) => Err(SetupFailure::Silent),
             }
         }

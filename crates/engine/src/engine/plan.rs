@@ -103,6 +103,7 @@ impl Engine {
     /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
     fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
+        own.extend(self.state.clone());
         own.extend(belljar_audit::state_directory().ok());
         own.extend(belljar_gateway::vault::named_key_file());
         own.extend(credentials::files(spec));

@@ -1,10 +1,10 @@
 //! What a keeper answers when something is not done.
 
-use super::kept::GONE;
 use crate::answer::status;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
+use belljar_engine::GUEST_GONE;
 use belljar_spec::SandboxError;
 
 /// An error on its way to the caller.
@@ -28,7 +28,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response =
             (status(&self.0), Json(ErrorBody { error: ApiError::from(&self.0) })).into_response();
-        if self.0.code == GONE {
+        if self.0.code == GUEST_GONE {
             response.extensions_mut().insert(Gone);
         }
         response

@@ -1,7 +1,7 @@
 //! What a keeper keeps: the sandbox, its commands, and what is known of both.
 
 use super::commands::Registry;
-use belljar_engine::Sandbox;
+use belljar_engine::{DEAF, GUEST_GONE, Sandbox};
 use belljar_fleet::{KeptPlan, Status, Stop};
 use belljar_spec::SandboxError;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Kept {
         loop {
             self.doubted.notified().await;
             let looked = self.sandbox.stat("/").await;
-            if looked.is_err_and(|error| error.code == GONE) {
+            if looked.is_err_and(|error| matches!(error.code, GUEST_GONE | DEAF)) {
                 return;
             }
         }
@@ -137,6 +137,3 @@ impl Kept {
         self.sandbox.resume().await
     }
 }
-
-/// What the engine says when nobody inside answers.
-pub(super) const GONE: &str = "guest_gone";

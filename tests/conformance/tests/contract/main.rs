@@ -37,6 +37,7 @@ mod ready;
 mod registry_tls;
 mod rename;
 mod roots;
+mod silence;
 mod streams;
 mod terminate_bulk;
 mod terminate_clients;

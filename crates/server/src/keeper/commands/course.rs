@@ -8,13 +8,13 @@
 use super::command::{Command, Word};
 use super::registry::Registry;
 use crate::keeper::Kept;
-use crate::keeper::kept::GONE;
 use belljar_api::{ApiError, CommandResult, StreamName};
-use belljar_engine::{DEAF, ExecOutput, Input, Inputs, Output, Running, Sandbox, deaf};
-use belljar_spec::{Limit, LimitHit, Origin, SandboxError};
+use belljar_engine::{
+    DEAF, ExecOutput, GUEST_GONE, Input, Inputs, Output, Running, Sandbox, TO_KILL_A_TREE, deaf,
+};
+use belljar_spec::{LimitHit, SandboxError};
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -33,7 +33,7 @@ pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, wo
     let result = match follow(&command, registry, &kept.sandbox, start, words).await {
         Ok(result) => result,
         Err(error) => {
-            if error.code == GONE || error.code == DEAF {
+            if matches!(error.code, GUEST_GONE | DEAF) {
                 kept.doubt();
             }
             broken(&command, &error, registry.is_closing())
@@ -50,8 +50,7 @@ async fn follow(
     start: Start,
     words: mpsc::Receiver<Word>,
 ) -> Result<CommandResult, SandboxError> {
-    let time = time_of(start.command.timeout, sandbox.limits().wall_time);
-    let deadline = Instant::now() + time;
+    let deadline = Instant::now() + sandbox.limits().time_for(start.command.timeout);
     let Running { mut events, inputs } = sandbox.spawn(&start.command).await?;
     let killed = Notify::new();
     let mut speaking = std::pin::pin!(speak(inputs, start, words, &killed));
@@ -76,7 +75,7 @@ async fn follow(
         };
         if (timed_out || aborted) && last_word.is_none() {
             killed.notify_one();
-            last_word = Some(Instant::now() + PATIENCE);
+            last_word = Some(Instant::now() + TO_KILL_A_TREE);
         }
         match output {
             None => {}
@@ -99,15 +98,6 @@ async fn alone(command: &Command) {
             return;
         }
     }
-}
-
-/// How long it may run: as long as it asks for, but no longer than the sandbox was made for, if that was said.
-fn time_of(asked: Option<Duration>, limit: Limit<Duration>) -> Duration {
-    let time = match (asked, limit.origin) {
-        (Some(asked), Origin::Asked) => asked.min(limit.value),
-        (asked, _) => asked.unwrap_or(limit.value),
-    };
-    time.min(FOR_EVER)
 }
 
 /// Says everything that is to be said, until it is to be killed. Never ends: whoever drops this kills the command.
@@ -167,7 +157,7 @@ fn result(ended: ExecOutput, truncated: bool, timed_out: bool, aborted: bool) ->
 /// Not the command's own end: it could not be started, or its sandbox ended.
 fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResult {
     let log = command.log();
-    let sandbox_gone = matches!(error.code, "guest_gone" | "disposed" | "guest_deaf");
+    let sandbox_gone = matches!(error.code, GUEST_GONE | "disposed" | DEAF);
     let aborted = closing && sandbox_gone;
     let stopped = stopped();
     let error = if aborted { &stopped } else { error };
@@ -184,25 +174,4 @@ fn broken(command: &Command, error: &SandboxError, closing: bool) -> CommandResu
 fn stopped() -> SandboxError {
     SandboxError::unavailable("sandbox_stopped", "the sandbox was stopped, and all its commands with it")
         .hint("`belljar start` starts it again")
-}
-
-/// Longer than anybody waits, and still a time that can be added to another.
-const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 86_400);
-/// How long the guest may take to kill a tree.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_command_runs_longer_than_its_sandbox_allows() {
-        let second = Duration::from_secs;
-        let asked = Limit { value: second(2), origin: Origin::Asked };
-        assert_eq!(time_of(Some(second(30)), asked), second(2));
-        assert_eq!(time_of(Some(second(1)), asked), second(1));
-        assert_eq!(time_of(None, asked), second(2));
-        let usual = Limit { value: second(600), origin: Origin::Default };
-        assert_eq!(time_of(Some(second(3600)), usual), second(3600), "what nobody said is no ceiling");
-    }
 }

@@ -1,0 +1,47 @@
+//! A guest that stands still says nothing and hangs up on nobody. Whoever waits for it learns so, and it is ended.
+
+use belljar_spec::{BackendName, ErrorKind};
+use belljar_sys::rustix::process::{Pid, Signal, kill_process};
+use belljar_tests_conformance::*;
+
+for_every_backend![a_guest_that_stands_still_holds_nobody_up];
+
+async fn a_guest_that_stands_still_holds_nobody_up(backend: BackendName) {
+    if !matches!(backend, BackendName::Native | BackendName::Bwrap) {
+        // Where there is no wall, nobody ends a guest from outside; a container that stands still is a matter of tests/docker.
+        return;
+    }
+    let place = Place::new(backend).await;
+    let marker = Marker::new();
+    let _running = place.spawn(&sh(&format!("sleep 1000; : {marker}"))).await.unwrap();
+    marker.appears(1).await;
+    let guest = first_process_above(marker.processes()[0]);
+    kill_process(Pid::from_raw(guest as i32).unwrap(), Signal::STOP).unwrap();
+    // More than fits into a socket that nobody reads.
+    let mut long = sh(":");
+    long.env.push(("LONG".parse().unwrap(), "x".repeat(900_000).into()));
+    let (looked, made, begun, dialled) = tokio::join!(
+        place.stat("."),
+        place.mkdir("made", false),
+        async { place.spawn(&long).await.map(drop) },
+        async { place.connect(8000).await.map(drop) },
+    );
+    for error in [looked.map(drop), made, begun, dialled].map(Result::unwrap_err) {
+        assert_eq!(error.kind, ErrorKind::Runtime, "{error}");
+        assert!(["guest_deaf", "guest_gone"].contains(&error.code), "{} {error}", error.code);
+    }
+    marker.wait_for_none();
+}
+
+/// The process that everything of a sandbox descends from.
+fn first_process_above(pid: u32) -> u32 {
+    let mut pid = pid;
+    while namespace_of_processes(parent(pid).unwrap()) == namespace_of_processes(pid) {
+        pid = parent(pid).unwrap();
+    }
+    pid
+}
+
+fn namespace_of_processes(pid: u32) -> std::path::PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap()
+}

@@ -9,5 +9,8 @@ mod keeping;
 mod overlay;
 mod properties;
 mod pulling;
+mod pulling_broken;
+mod pulling_hostile;
 mod registry;
+mod served;
 mod server;

@@ -174,7 +174,8 @@ impl<'a> Client<'a> {
                 Err(error) if error.is_redirect() || attempt >= ATTEMPTS => return Err(self.broken(&error)),
                 Err(error) => error.to_string(),
                 Ok(response) => match response.status() {
-                    StatusCode::UNAUTHORIZED if !has_said => {
+                    // Whoever the registry sent us to names no token server: that one would be told the registry's password.
+                    StatusCode::UNAUTHORIZED if !has_said && is_of(&response, url) => {
                         has_said = true;
                         self.say_who(response.headers()).await?;
                         continue;
@@ -188,7 +189,7 @@ impl<'a> Client<'a> {
                     status if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
                         return Ok(response);
                     }
-                    status => return Err(self.refusal(status, response).await),
+                    _ => return Err(self.refusal(url, response).await),
                 },
             };
             attempt += 1;
@@ -277,16 +278,16 @@ impl<'a> Client<'a> {
         }
     }
 
-    async fn refusal(&self, status: StatusCode, mut response: Response) -> ImageError {
+    async fn refusal(&self, asked: &str, mut response: Response) -> ImageError {
         let registry = self.endpoint.host.clone();
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.unauthorized(),
+        match response.status() {
             StatusCode::NOT_FOUND => ImageError::NotFound { registry, image: self.reference.to_string() },
-            // What somebody else says, whom the registry sent us to, may not be the registry's to know.
-            status if host_of(response.url()) != self.endpoint.host => {
+            // What somebody else says, whom the registry sent us to, may not be the registry's to know; nor does a password help.
+            status if !is_of(&response, asked) => {
                 let said = format!("of `{}`, where it sent us", host_of(response.url()));
                 ImageError::Answer { registry, status: status.as_u16(), said }
             }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.unauthorized(),
             status => {
                 let body = bounded(&mut response, ANSWER).await.ok().flatten().unwrap_or_default();
                 let said: String = String::from_utf8_lossy(&body).chars().take(200).collect();
@@ -359,6 +360,16 @@ fn unreachable(endpoint: &Endpoint, error: &reqwest::Error) -> ImageError {
     ImageError::Unreachable { registry, why }
 }
 
+/// Whether an answer is of the server that was asked, and not of one that it sent us to.
+fn is_of(response: &Response, asked: &str) -> bool {
+    asked.parse().is_ok_and(|asked| is_same_server(&asked, response.url()))
+}
+
+/// A port that was written out and the usual one that was not are the same.
+fn is_same_server(one: &Url, two: &Url) -> bool {
+    one.origin() == two.origin()
+}
+
 fn host_of(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -388,3 +399,23 @@ const CONNECT: Duration = Duration::from_secs(10);
 const DOCUMENT_TIME: Duration = Duration::from_secs(5 * 60);
 /// Between two pieces of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_the_same_by_its_scheme_its_name_and_its_port() {
+        for (one, two, is_same) in [
+            ("https://r.lan:443/v2/a", "https://r.lan/v2/b", true),
+            ("http://r.lan:80/v2/a", "http://r.lan/", true),
+            ("https://r.lan:5000/a", "https://R.lan:5000/b", true),
+            ("http://r.lan/a", "https://r.lan/a", false),
+            ("https://r.lan/a", "https://r.lan:5000/a", false),
+            ("https://r.lan/a", "https://cdn.r.lan/a", false),
+        ] {
+            let (one, two): (Url, Url) = (one.parse().unwrap(), two.parse().unwrap());
+            assert_eq!(is_same_server(&one, &two), is_same, "{one} {two}");
+        }
+    }
+}

@@ -144,6 +144,36 @@ fn nobody_is_led_to_the_clear_nor_a_password_to_a_stranger() {
 }
 
 #[test]
+fn where_a_registry_sends_us_nobody_names_a_token_server() {
+    let layer = Tar::default().file("a", "x").end();
+    let thief = Server::start(|_, stream| answer(stream, "200 OK", &[], br#"{"token":"t"}"#));
+    for challenge in [format!("Bearer realm=\"http://{}/token\"", thief.address), "Basic".to_string()] {
+        let storage = Server::start(move |_, stream| {
+            answer(stream, "401 Unauthorized", &[("WWW-Authenticate", &challenge)], b"");
+        });
+        let location = format!("http://{}/blob", storage.address);
+        let (server, _) = served(&layer, move |asked, stream| {
+            let is_blob = asked.path.contains("/blobs/");
+            if is_blob {
+                answer(stream, "307 Temporary Redirect", &[("Location", &location)], b"");
+            }
+            is_blob
+        });
+        let (folder, store) = store();
+        let file = folder.path().join("config.json");
+        fs::write(&file, format!(r#"{{"auths":{{"{}":{{"auth":"YW5uOnMzY3JldA=="}}}}}}"#, server.address))
+            .unwrap();
+        let options = PullOptions { credentials: Some(file), ..Default::default() };
+        let error = pull(&store, &format!("{}/app:1", server.address), &options).unwrap_err();
+        assert!(matches!(error, ImageError::Answer { status: 401, .. }), "{error}");
+        assert_eq!(thief.paths(), [""; 0]);
+        for asked in [&storage, &server].into_iter().flat_map(|server| server.asked.lock().unwrap().clone()) {
+            assert_eq!(asked.header("authorization"), None, "{}", asked.path);
+        }
+    }
+}
+
+#[test]
 fn a_registry_in_the_clear_leads_nobody_to_this_machine_and_hears_nothing_from_there() {
     let layer = Tar::default().file("a", "x").end();
     let inner = Server::start(|_, stream| answer(stream, "400 Bad Request", &[], b"inner secret"));

@@ -20,6 +20,11 @@ impl Hold {
         Hold::take(path, FlockOperation::LockShared)
     }
 
+    /// Alone, as soon as nobody else has it.
+    pub(super) fn alone(path: &Path) -> io::Result<Hold> {
+        Hold::take(path, FlockOperation::LockExclusive)
+    }
+
     /// Alone, if nobody else has it.
     pub(super) fn try_alone(path: &Path) -> io::Result<Option<Hold>> {
         match Hold::take(path, FlockOperation::NonBlockingLockExclusive) {

@@ -88,13 +88,14 @@ fn make_in(
 }
 
 /// Gives layers that were made their names, when all of them is on the disk. That is waited for once: on a busy machine it is
-/// what takes longest.
+/// what takes longest. Names are given by one at a time: whether a layer is there, and what to do about it, is one step.
 pub(super) fn finish(layers: &Path, made: &[Made]) -> Result<(), ImageError> {
     if made.is_empty() {
         return Ok(());
     }
     let name_all = || -> io::Result<()> {
         syncfs(File::open(layers)?)?;
+        let _naming = Hold::alone(&layers.with_file_name(NAMING))?;
         for made in made {
             made.name(layers)?;
         }
@@ -110,10 +111,7 @@ impl Made {
         if !is_whole(layers, &self.layer) {
             // What has no record was never whole.
             remove_tree::remove(&place)?;
-            match fs::rename(&self.place, &place) {
-                Err(_) if is_whole(layers, &self.layer) => {}
-                named => return named,
-            }
+            return fs::rename(&self.place, &place);
         }
         let record = place.join(RECORD);
         if let Some(mut known) = files::read::<Layer>(&record)?
@@ -167,8 +165,63 @@ pub(super) fn is_in_use(layers: &Path, layer: &Digest) -> bool {
     path.exists() && !matches!(Hold::try_alone(&path), Ok(Some(_)))
 }
 
+/// Beside the layers: alone by who gives them their names.
+const NAMING: &str = "naming";
 const TREE: &str = "tree";
 const RECORD: &str = "layer.json";
 const LOCK: &str = "lock";
 /// How many blobs of a layer are known.
 const BLOBS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::Barrier;
+
+    /// An archive with one file of five bytes.
+    fn archive() -> Vec<u8> {
+        let mut builder = ::tar::Builder::new(Vec::new());
+        let mut header = ::tar::Header::new_gnu();
+        header.set_size(5);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, "a", &b"hello"[..]).unwrap();
+        builder.into_inner().unwrap()
+    }
+
+    #[test]
+    fn who_finishes_a_layer_that_is_there_meanwhile_leaves_it_alone() {
+        let archive = archive();
+        let layer = Digest::of(&archive);
+        let limits = Limits { reserve: 0, ..Limits::default() };
+        // What a kill left without a record, much or little: all of them find it, and want it out of the way.
+        for left in [300, 0].repeat(4) {
+            let folder = tempfile::tempdir().unwrap();
+            let layers = folder.path().join("layers");
+            let remains = layers.join(layer.hex()).join(TREE);
+            fs::create_dir_all(&remains).unwrap();
+            for number in 0..left {
+                fs::write(remains.join(number.to_string()), "").unwrap();
+            }
+            let together = Barrier::new(8);
+            let leased: Vec<File> = std::thread::scope(|scope| {
+                let finish_one = || {
+                    let size = archive.len() as u64;
+                    let made = make(&layers, &layer, &layer, archive.as_slice(), size, &limits).unwrap();
+                    together.wait();
+                    finish(&layers, &[made]).unwrap();
+                    lease(&layers, &layer).unwrap().unwrap().1
+                };
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(finish_one)).collect();
+                all.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            let lock = fs::metadata(layers.join(layer.hex()).join(LOCK)).unwrap();
+            for lease in &leased {
+                assert_eq!(lease.metadata().unwrap().ino(), lock.ino(), "what somebody uses was removed");
+            }
+            assert!(is_in_use(&layers, &layer));
+            assert_eq!(fs::read(tree(&layers, &layer).join("a")).unwrap(), b"hello");
+            assert_eq!(fs::read_dir(&layers).unwrap().count(), 1);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! lock                   shared by whoever adds or looks something up, alone by who removes
+//! naming                 alone by who gives layers their names
 //! names/<hash>.json      a full name, what it stands for, and which layers that is
 //! layers/<diff id>/      tree/ (what an overlay is made of), layer.json, lock (shared while somebody uses it)
 //! layers/.new-…          a layer that is being made; renamed when it is whole and on the disk

@@ -4,7 +4,7 @@ use crate::archive::{Tar, gzip};
 use crate::registry::{GZIP, INDEX, MANIFEST, PLAIN, Registry, ZSTD};
 use crate::served::{pull, remains, served, store, zstd};
 use crate::server::{Server, answer};
-use belljar_images::{Digest, ImageError, Mirror, Platform, PullOptions, PullPolicy};
+use belljar_images::{Digest, GcOptions, ImageError, Mirror, Platform, PullOptions, PullPolicy};
 use std::fs;
 
 #[test]
@@ -151,13 +151,22 @@ fn pulls_at_the_same_time_fetch_a_layer_once() {
     let (server, _) = served(&layer, |_, _| false);
     let (_folder, store) = store();
     let name = format!("{}/app:1", server.address);
-    let lowers: Vec<_> = std::thread::scope(|scope| {
-        let pulls: Vec<_> = (0..6)
-            .map(|_| scope.spawn(|| pull(&store, &name, &PullOptions::default()).unwrap().lowers))
-            .collect();
+    let images: Vec<_> = std::thread::scope(|scope| {
+        let pulls: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| pull(&store, &name, &PullOptions::default()).unwrap())).collect();
         pulls.into_iter().map(|pull| pull.join().unwrap()).collect()
     });
-    assert!(lowers.iter().all(|one| *one == lowers[0]));
+    for image in &images {
+        assert_eq!(image.lowers, images[0].lowers);
+        assert_eq!(fs::read(image.lowers[0].join("a")).unwrap().len(), 100_000);
+    }
+    // Each of them has it for as long as it is held, whoever came first.
+    store.remove(&name.parse().unwrap()).unwrap();
+    for image in images {
+        assert!(store.gc(&GcOptions::default()).unwrap().layers.is_empty());
+        assert!(image.lowers[0].join("a").exists());
+    }
+    assert_eq!(store.gc(&GcOptions::default()).unwrap().layers.len(), 1);
     let blob = Digest::of(&gzip(&layer)).to_string();
     assert_eq!(server.paths().iter().filter(|path| path.ends_with(&blob)).count(), 1);
 }

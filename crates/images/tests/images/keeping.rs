@@ -5,6 +5,7 @@ use crate::overlay::import as import_as_x;
 use belljar_images::{GcOptions, Image, ImageError, Store};
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn import(store: &Store, folder: &Path, name: &str, contents: &[&str]) -> Image {
@@ -99,6 +100,37 @@ fn a_stopped_sandbox_keeps_its_layers_for_as_long_as_its_directory_is_there() {
     fs::remove_dir_all(&sandbox).unwrap();
     assert_eq!(gc(&store), 1);
     assert!(store.pinned(&sandbox).unwrap().is_none());
+}
+
+#[test]
+fn a_pin_that_is_being_written_is_not_taken_for_an_old_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let image = import(&store, folder.path(), "x:1", &["a"]);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                match store.gc(&GcOptions::default()) {
+                    Ok(_) | Err(ImageError::Busy) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        let pinned: Vec<_> = (0..100)
+            .map(|number| {
+                let sandbox = folder.path().join(format!("sandbox-{number}"));
+                fs::create_dir(&sandbox).unwrap();
+                let outcome = image.pin(&sandbox);
+                (sandbox, outcome)
+            })
+            .collect();
+        is_done.store(true, Ordering::Relaxed);
+        for (sandbox, outcome) in pinned {
+            outcome.unwrap();
+            assert!(store.pinned(&sandbox).unwrap().is_some(), "{}", sandbox.display());
+        }
+    });
 }
 
 #[test]

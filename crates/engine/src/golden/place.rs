@@ -76,8 +76,7 @@ impl Place {
     }
 
     pub(super) fn named(&self, name: &str) -> Option<Build> {
-        let is_name = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let build = is_name.then(|| Build { directory: self.builds().join(name) })?;
+        let build = is_name(name).then(|| Build { directory: self.builds().join(name) })?;
         build.about().map(|_| build)
     }
 
@@ -93,10 +92,8 @@ impl Place {
 
     /// From now on new sandboxes get this one.
     pub(super) fn switch(&self, build: &Build) -> Result<(), SandboxError> {
-        let (new, current) = (self.directory.join("current.new"), self.directory.join("current"));
-        let mut file = File::create(&new).map_err(failed(&new))?;
-        file.write_all(build.name().as_bytes()).and_then(|()| file.sync_all()).map_err(failed(&new))?;
-        fs::rename(&new, &current).map_err(failed(&current))
+        let current = self.directory.join("current");
+        write_whole(&current, &build.name()).map_err(failed(&current))
     }
 
     /// New sandboxes get none.
@@ -143,15 +140,24 @@ impl Place {
         Some(aside)
     }
 
-    /// Keeps a build for as long as a sandbox's changes are there.
+    /// Keeps a build for as long as a sandbox's changes are there. A pin that says so already is left as it is.
     pub(super) fn pin(&self, build: &Build, keeper: &Path) -> Result<(), SandboxError> {
         let file = keeper.join(PIN);
-        fs::write(&file, build.name()).map_err(failed(&file))
+        if fs::read_to_string(&file).is_ok_and(|name| name.trim() == build.name()) {
+            return Ok(());
+        }
+        write_whole(&file, &build.name()).map_err(failed(&file))
     }
 
     /// What lies below a sandbox's changes.
     pub(super) fn pinned(&self, keeper: &Path) -> Result<Option<Build>, SandboxError> {
-        let Ok(name) = fs::read_to_string(keeper.join(PIN)) else { return Ok(None) };
+        let file = keeper.join(PIN);
+        let name = match fs::read_to_string(&file) {
+            Ok(name) => name,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // Changes of one root over another are no system.
+            Err(error) => return Err(failed(&file)(error)),
+        };
         match self.named(name.trim()) {
             Some(build) => Ok(Some(build)),
             None => {
@@ -161,7 +167,7 @@ impl Place {
         }
     }
 
-    /// What cannot be read may name any of them.
+    /// What cannot be read, or is no name, may name any of them.
     fn is_pinned(&self, name: &str) -> bool {
         let is_missing = |error: &io::Error| {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
@@ -173,7 +179,7 @@ impl Place {
         sandboxes.into_iter().any(|entry| {
             let pin = entry.and_then(|entry| fs::read_to_string(entry.path().join("root").join(PIN)));
             match pin {
-                Ok(pin) => pin.trim() == name,
+                Ok(pin) => pin.trim() == name || !is_name(pin.trim()),
                 Err(error) => !is_missing(&error),
             }
         })
@@ -241,6 +247,20 @@ impl Build {
     }
 }
 
+fn is_name(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Writes a file, whole or not at all, also if the machine stops.
+fn write_whole(path: &Path, content: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(path.parent().unwrap_or(path))?.sync_all()
+}
+
 fn opened(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -255,3 +275,61 @@ pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
 const NEW: &str = ".new-";
 /// The file that says which build lies below a sandbox's changes.
 const PIN: &str = "golden";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+    use std::io::Read;
+    use std::time::SystemTime;
+
+    /// A place with two builds, and a sandbox that keeps its changes.
+    fn place() -> (tempfile::TempDir, Place, [Build; 2], PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path()).unwrap();
+        let builds = [1, 2].map(|number| {
+            let name = SandboxId::from_random([number; 8]);
+            place.unfinished(name).unwrap().finish("3.24.1", Tier::Base).unwrap()
+        });
+        let keeper = folder.path().join("fleet/sandboxes/one/root");
+        fs::create_dir_all(&keeper).unwrap();
+        (folder, place, builds, keeper)
+    }
+
+    #[test]
+    fn a_pin_is_written_once_and_never_in_place() {
+        let (_folder, place, [one, two], keeper) = place();
+        place.pin(&one, &keeper).unwrap();
+        let file = File::options().read(true).write(true).open(keeper.join(PIN)).unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH;
+        file.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
+        place.pin(&one, &keeper).unwrap();
+        assert_eq!(
+            fs::metadata(keeper.join(PIN)).unwrap().modified().unwrap(),
+            long_ago,
+            "it is right already"
+        );
+        assert_eq!(place.pinned(&keeper).unwrap(), Some(one.clone()));
+        place.pin(&two, &keeper).unwrap();
+        assert_eq!(place.pinned(&keeper).unwrap(), Some(two));
+        let mut before = String::new();
+        (&file).read_to_string(&mut before).unwrap();
+        assert_eq!(before, one.name(), "whoever reads meanwhile sees the one or the other");
+        assert_eq!(fs::read_dir(&keeper).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pin_that_is_no_name_may_name_any_build() {
+        for damaged in [&b""[..], b"010101010101", b"\xff\xfe"] {
+            let (_folder, place, [one, two], keeper) = place();
+            place.switch(&two).unwrap();
+            fs::write(keeper.join(PIN), damaged).unwrap();
+            assert_eq!(place.sweep(), 1, "{damaged:?}");
+            assert!(one.about().is_some(), "{damaged:?}");
+            assert!(place.pinned(&keeper).is_err(), "it is on another root than the current one");
+            fs::remove_file(keeper.join(PIN)).unwrap();
+            assert_eq!(place.sweep(), 0);
+            assert!(one.about().is_none() && two.about().is_some());
+        }
+    }
+}

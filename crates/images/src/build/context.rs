@@ -61,9 +61,9 @@ impl Context {
         Ok(context)
     }
 
-    /// How many bytes its files have.
+    /// How many bytes its files have. A few files without content may say more than there are numbers.
     pub(super) fn bytes(&self) -> u64 {
-        self.entries.iter().map(Entry::bytes).sum()
+        self.entries.iter().map(Entry::bytes).fold(0, u64::saturating_add)
     }
 
     /// A file of the folder as text, if it is there and a file of its own.
@@ -151,7 +151,8 @@ impl Context {
         for entry in &self.entries {
             let top = entry.path.split(|byte| *byte == b'/').next().unwrap_or_default();
             // What is empty counts too, where there are too many.
-            *tops.entry(top).or_default() += entry.bytes() + 1;
+            let sum = tops.entry(top).or_default();
+            *sum = sum.saturating_add(entry.bytes()).saturating_add(1);
         }
         let most = tops.iter().max_by_key(|(_, bytes)| **bytes);
         let most = Printable::new(most.map(|(top, _)| *top).unwrap_or_default());
@@ -433,6 +434,25 @@ mod tests {
         assert_eq!(error.code, "context_too_large");
         assert!(error.message.contains("10t"), "{}", error.message);
         assert!(error.hint.unwrap().contains("`data`"));
+    }
+
+    #[test]
+    fn sizes_that_come_to_more_than_a_number_holds_are_too_much() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut context = Context::of(folder.path(), &[]).unwrap();
+        // As large as a sparse file of a tmpfs may be: two of them and two bytes are one more than a number holds.
+        let largest = i64::MAX as u64;
+        let entry = |number: u64, size: u64| {
+            let path = format!("data/{number}").into_bytes();
+            Entry { path, kind: Kind::File { size }, mode: 0o644 }
+        };
+        for sizes in [vec![largest, largest, 2], vec![largest; 3], vec![largest; 4]] {
+            context.entries = (0..).zip(&sizes).map(|(number, size)| entry(number, *size)).collect();
+            assert_eq!(context.bytes(), u64::MAX, "{sizes:?}");
+            let error = context.fits().unwrap_err();
+            assert_eq!(error.code, "context_too_large", "{sizes:?}");
+            assert!(error.hint.unwrap().contains("`data`"));
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use crate::digest::{Digest, Hasher};
 use crate::error::ImageError;
+use crate::limits::DOCUMENT_TIME;
+use crate::pace::{LEAST, Pace, WINDOW};
 use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
@@ -13,13 +15,17 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fetches files from one server. Blocking.
 #[derive(Debug)]
 pub struct Downloader {
     client: Client,
     server: String,
+    /// How long is waited for a document, or for a file to begin.
+    patience: Duration,
+    /// How often it is looked how fast a file comes.
+    window: Duration,
 }
 
 impl Downloader {
@@ -56,12 +62,12 @@ impl Downloader {
             builder = builder.resolve_to_addrs(host, addresses);
         }
         let client = builder.build().map_err(|error| unusable(why(&error)))?;
-        Ok(Downloader { client, server: server.to_string() })
+        Ok(Downloader { client, server: server.to_string(), patience: DOCUMENT_TIME, window: WINDOW })
     }
 
     /// A small document, whole.
     pub fn document(&self, url: &str, largest: u64) -> Result<Vec<u8>, ImageError> {
-        self.block_on(async {
+        let all = async {
             let mut answer = self.get(url, 0).await?;
             let mut bytes = Vec::new();
             while let Some(chunk) = answer.chunk().await.map_err(|error| self.broken(&error))? {
@@ -71,7 +77,8 @@ impl Downloader {
                 }
             }
             Ok(bytes)
-        })
+        };
+        self.block_on(self.in_time(all))
     }
 
     /// A file of at most `largest` bytes, into `path`, which may hold the beginning of it. It counts only with its digest; what has
@@ -86,12 +93,13 @@ impl Downloader {
     ) -> Result<(), ImageError> {
         self.block_on(async {
             let mut attempt = 0;
+            let mut pace = Pace::within(self.window, Instant::now());
             // Only what was there before this call is to blame for it; what came since, the server sent.
             let mut was_there = path.metadata().is_ok_and(|found| found.len() > 0);
             loop {
                 let mut part = Part::open(path).map_err(ImageError::store("open", path))?;
                 let before = part.have;
-                match self.rest(&mut part, url, largest, told).await {
+                match self.rest(&mut part, url, largest, &mut pace, told).await {
                     Ok(()) => {
                         let found = part.hasher.finish();
                         if found == *wanted {
@@ -124,10 +132,11 @@ impl Downloader {
         part: &mut Part,
         url: &str,
         largest: u64,
+        pace: &mut Pace,
         told: &dyn Fn(u64, Option<u64>),
     ) -> Result<(), ImageError> {
         let failed = |source| ImageError::store("write", "a download")(source);
-        let mut answer = self.get(url, part.have).await?;
+        let mut answer = self.in_time(self.get(url, part.have)).await?;
         if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE {
             // All of it is here.
             return Ok(());
@@ -141,6 +150,9 @@ impl Downloader {
             if part.have > largest {
                 part.restart().map_err(failed)?;
                 return Err(ImageError::TooLarge(largest));
+            }
+            if pace.is_too_slow(chunk.len() as u64, Instant::now()) {
+                return Err(ImageError::MirrorTooSlow { mirror: self.server.clone(), least: LEAST });
             }
             told(part.have, size);
         }
@@ -168,6 +180,14 @@ impl Downloader {
                 file: url.to_string(),
             }),
         }
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, ImageError>>) -> Result<T, ImageError> {
+        let late = |_| {
+            let why = format!("it took longer than {} s", self.patience.as_secs_f64());
+            ImageError::MirrorUnreachable { mirror: self.server.clone(), why }
+        };
+        tokio::time::timeout(self.patience, work).await.map_err(late)?
     }
 
     fn block_on<T>(&self, work: impl Future<Output = Result<T, ImageError>>) -> Result<T, ImageError> {
@@ -238,6 +258,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dripping;
     use std::io::Read;
     use std::net::TcpListener;
     use std::sync::Arc;
@@ -276,5 +297,23 @@ mod tests {
         std::fs::write(&path, "old").unwrap();
         assert!(downloader.file(&url, &wanted, 1000, &path, &|_, _| {}).is_err());
         assert!(asked.load(Ordering::Relaxed) < 12);
+    }
+
+    #[test]
+    fn a_mirror_that_drips_is_given_up() {
+        // In the end all of it is there, and right: only who waits for so long gets it.
+        let address = dripping::serve(|_, _| ("200 OK", String::new(), "text"));
+        let mut downloader = Downloader::new(&format!("http://{address}"), &[]).unwrap();
+        downloader.patience = Duration::from_millis(100);
+        let url = format!("http://{address}/file");
+        let error = downloader.document(&url, 1000).unwrap_err();
+        assert!(error.to_string().contains("took longer than 0.1 s"), "{error}");
+        downloader.patience = DOCUMENT_TIME;
+        downloader.window = Duration::from_millis(200);
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = Digest::of(dripping::dripped("text").as_bytes());
+        let error =
+            downloader.file(&url, &wanted, 1000, &folder.path().join("file"), &|_, _| {}).unwrap_err();
+        assert!(matches!(error, ImageError::MirrorTooSlow { .. }), "{error}");
     }
 }

@@ -42,6 +42,8 @@ pub enum ImageError {
     MirrorUnreachable { mirror: String, why: String },
     #[error("the mirror `{mirror}` answered {status} for `{file}`")]
     MirrorAnswer { mirror: String, status: u16, file: String },
+    #[error("the mirror `{mirror}` sends a file too slowly: less than {least} bytes a second")]
+    MirrorTooSlow { mirror: String, least: u64 },
     #[error("the image's {what} is refused: {why}")]
     Document { what: &'static str, why: String },
     #[error("the {what} is not what was asked for: it is {found}, and should be {wanted}")]
@@ -95,6 +97,7 @@ impl ImageError {
             ImageError::NoFile { .. } => "mirror_not_found",
             ImageError::MirrorUnreachable { .. } => "mirror_unreachable",
             ImageError::MirrorAnswer { .. } => "mirror_failed",
+            ImageError::MirrorTooSlow { .. } => "mirror_too_slow",
             ImageError::Document { .. } => "image_refused",
             ImageError::Mismatch { .. } => "image_mismatch",
             ImageError::Platform { .. } => "image_platform",
@@ -129,6 +132,9 @@ impl ImageError {
             }
             ImageError::NoFile { .. } | ImageError::MirrorUnreachable { .. } => {
                 "is it up, and its address right? another mirror: `--mirror URL`".into()
+            }
+            ImageError::MirrorTooSlow { .. } => {
+                "try again later, and it goes on from here; another mirror: `--mirror URL`".into()
             }
             ImageError::Downgrade { to, .. } => {
                 format!(
@@ -183,6 +189,7 @@ impl From<ImageError> for SandboxError {
             | ImageError::NotFound { .. }
             | ImageError::NoFile { .. }
             | ImageError::MirrorUnreachable { .. }
+            | ImageError::MirrorTooSlow { .. }
             | ImageError::Platform { .. }
             | ImageError::Unauthorized { .. }
             | ImageError::Unreachable { .. }

@@ -13,10 +13,13 @@ mod digest;
 mod disk;
 mod document;
 mod download;
+#[cfg(test)]
+mod dripping;
 mod error;
 mod image;
 mod limits;
 mod options;
+mod pace;
 mod platform;
 mod progress;
 mod reference;

@@ -1,5 +1,7 @@
 //! How much of an image is too much. A registry decides what it sends; these decide what is taken.
 
+use std::time::Duration;
+
 /// Bounds on an image. What is beyond is refused, and nothing of it stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -40,3 +42,5 @@ pub(crate) const MOUNTED: usize = 100;
 pub(crate) const DOCUMENT: u64 = 4 << 20;
 /// What a registry says when it refuses, and a token.
 pub(crate) const ANSWER: u64 = 64 << 10;
+/// For a document, with all that is tried again; and for everything that comes before the first byte of something longer.
+pub(crate) const DOCUMENT_TIME: Duration = Duration::from_secs(5 * 60);

@@ -5,6 +5,7 @@ use crate::digest::{Digest, Hasher};
 use crate::disk::{self, LOOK};
 use crate::document::Descriptor;
 use crate::error::ImageError;
+use crate::pace::{LEAST, Pace};
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -202,61 +203,7 @@ fn begins_at(answer: &Response, offset: u64) -> bool {
     first == Some(offset)
 }
 
-/// How fast something comes. A server that sends a byte now and then would keep a pull waiting forever, and gc with it.
-struct Pace {
-    began: Instant,
-    since: Instant,
-    bytes: u64,
-}
-
-impl Pace {
-    fn new(now: Instant) -> Pace {
-        Pace { began: now, since: now, bytes: 0 }
-    }
-
-    fn is_too_slow(&mut self, more: u64, now: Instant) -> bool {
-        self.bytes = self.bytes.saturating_add(more);
-        if now.saturating_duration_since(self.began) > MOST {
-            return true;
-        }
-        let passed = now.saturating_duration_since(self.since);
-        if passed < WINDOW {
-            return false;
-        }
-        let wanted = LEAST.saturating_mul(passed.as_secs());
-        let is_slow = self.bytes < wanted;
-        (self.since, self.bytes) = (now, 0);
-        is_slow
-    }
-}
-
 /// What a connection must have brought to have been worth it.
 const SOMETHING: u64 = 64 << 10;
-/// What has to come within a second, on the average of a window: a modem could do it.
-const LEAST: u64 = 4 << 10;
-const WINDOW: Duration = Duration::from_secs(60);
-/// For all of a blob, however fast it comes.
-const MOST: Duration = Duration::from_secs(6 * 60 * 60);
 /// Between two looks at what somebody else fetches.
 const WAITING: Duration = Duration::from_millis(100);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_byte_now_and_then_is_too_slow() {
-        let start = Instant::now();
-        let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut dripping = Pace::new(start);
-        assert!(
-            !dripping.is_too_slow(1, at(20)) && !dripping.is_too_slow(1, at(50)),
-            "it may still speed up"
-        );
-        assert!(dripping.is_too_slow(1, at(61)));
-        let mut steady = Pace::new(start);
-        assert!((1..100).all(|minute| !steady.is_too_slow(61 * LEAST, at(60 * minute))));
-        assert!(steady.is_too_slow(61 * LEAST, at(60 * 105)), "each window counts by itself");
-        assert!(steady.is_too_slow(u64::MAX, at(7 * 60 * 60)), "it has no end");
-    }
-}

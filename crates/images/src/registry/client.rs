@@ -4,7 +4,7 @@ use super::auth::{Challenge, challenge};
 use super::credentials::{self, Login, Shy};
 use super::endpoint::{Endpoint, may_lead_to};
 use crate::error::ImageError;
-use crate::limits::{ANSWER, DOCUMENT};
+use crate::limits::{ANSWER, DOCUMENT, DOCUMENT_TIME};
 use crate::options::PullOptions;
 use crate::progress::Progress;
 use crate::reference::Reference;
@@ -29,6 +29,8 @@ pub(crate) struct Client<'a> {
     /// What let us in last time.
     authorization: Mutex<Option<HeaderValue>>,
     progress: &'a dyn Progress,
+    /// How long is waited for a document, or for a blob to begin.
+    patience: Duration,
 }
 
 impl<'a> Client<'a> {
@@ -70,7 +72,8 @@ impl<'a> Client<'a> {
         }
         let http = builder.build().map_err(|error| unreachable(&endpoint, &error))?;
         let authorization = Mutex::new(None);
-        Ok(Client { http, endpoint, reference, options, login, authorization, progress })
+        let patience = DOCUMENT_TIME;
+        Ok(Client { http, endpoint, reference, options, login, authorization, progress, patience })
     }
 
     /// A manifest or an index, by tag or digest. Whether it is the right one is for the caller to see.
@@ -90,7 +93,8 @@ impl<'a> Client<'a> {
         let url = self.endpoint.url(&self.reference.repository, "blobs", digest);
         let range = format!("bytes={offset}-");
         let headers: &[_] = if offset > 0 { &[(RANGE, range.as_str())] } else { &[] };
-        self.get(&url, headers).await
+        // What comes before it, a token or a refusal, could drip for ever.
+        self.in_time("the beginning of a blob", self.get(&url, headers)).await
     }
 
     /// That something is tried again, and after how long.
@@ -121,11 +125,19 @@ impl<'a> Client<'a> {
         url: &str,
         headers: &[(reqwest::header::HeaderName, &str)],
     ) -> Result<Vec<u8>, ImageError> {
-        let all = self.whole_at_last(url, headers);
-        match tokio::time::timeout(DOCUMENT_TIME, all).await {
+        self.in_time("a document", self.whole_at_last(url, headers)).await
+    }
+
+    /// With all that is tried again.
+    async fn in_time<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = Result<T, ImageError>>,
+    ) -> Result<T, ImageError> {
+        match tokio::time::timeout(self.patience, work).await {
             Ok(done) => done,
             Err(_) => {
-                let why = format!("a document took longer than {} s", DOCUMENT_TIME.as_secs());
+                let why = format!("{what} took longer than {} s", self.patience.as_secs_f64());
                 Err(ImageError::Unreachable { registry: self.endpoint.host.clone(), why })
             }
         }
@@ -395,14 +407,40 @@ pub(super) const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(125);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
-/// Of a manifest or a configuration, with all that is tried again.
-const DOCUMENT_TIME: Duration = Duration::from_secs(5 * 60);
 /// Between two pieces of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::Digest;
+    use crate::dripping;
+    use crate::progress::Silent;
+    use crate::registry::endpoints;
+
+    #[test]
+    fn what_comes_before_a_blob_and_drips_is_given_up() {
+        for what in ["a token", "a refusal"] {
+            // In the end all of it is there: who waits for so long gets the blob, or hears why not.
+            let address = dripping::serve(move |request, address| match what {
+                "a refusal" => ("400 Bad Request", String::new(), "no"),
+                _ if request.starts_with("GET /token") => ("200 OK", String::new(), r#"{"token":"t"}"#),
+                _ if request.contains("authorization:") => ("200 OK", String::new(), ""),
+                _ => {
+                    let realm = format!("WWW-Authenticate: Bearer realm=\"http://{address}/token\"\r\n");
+                    ("401 Unauthorized", realm, "")
+                }
+            });
+            let reference = Reference::of(&format!("{address}/app:1").parse().unwrap());
+            let options = PullOptions::default();
+            let endpoint = endpoints(&reference, &options).remove(0);
+            let mut client = Client::new(endpoint, &reference, &options, &Silent).unwrap();
+            client.patience = Duration::from_millis(100);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let error = runtime.block_on(client.blob(&Digest::of(b"x").to_string(), 0)).unwrap_err();
+            assert!(error.to_string().contains("took longer than 0.1 s"), "{what}: {error}");
+        }
+    }
 
     #[test]
     fn a_server_is_the_same_by_its_scheme_its_name_and_its_port() {

@@ -168,6 +168,11 @@ impl ImageError {
                 "`docker save IMAGE -o FILE` and `skopeo copy` to `oci-archive:FILE` make such files".into()
             }
             ImageError::Credentials { .. } => "`docker login` writes it anew".into(),
+            // A record of ours, by `files::read`.
+            ImageError::Store { path, source, .. } if source.kind() == io::ErrorKind::InvalidData => format!(
+                "`rm {}` helps: an image that it is about is pulled again, a stopped sandbox whose file it is has to be made anew",
+                path.display()
+            ),
             ImageError::Store { .. } => return None,
         })
     }

@@ -61,12 +61,13 @@ pub(super) fn read(store: &Path, keeper: &Path) -> Result<Option<(ImageName, Rec
     if pin.is_stale()? {
         return Ok(None);
     }
-    let name = pin.name.parse().map_err(|error| io::Error::other(format!("{error}")));
+    let name =
+        pin.name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("{error}")));
     Ok(Some((name.map_err(ImageError::store("understand", path))?, pin.record)))
 }
 
-/// The layers that pins name. Pins that nobody keeps any more are removed, but for a dry run. One that cannot be read is an error:
-/// which layers it names is not known.
+/// The layers that pins name. Pins that nobody keeps any more are removed, but for a dry run. One that cannot be read is an error,
+/// if somebody may keep it: which layers it names is not known.
 pub(super) fn layers(store: &Path, remove: bool) -> Result<Vec<Digest>, ImageError> {
     let pins = store.join("pins");
     let failed = |source| ImageError::Store { step: "read", path: pins.clone(), source };
@@ -76,29 +77,77 @@ pub(super) fn layers(store: &Path, remove: bool) -> Result<Vec<Digest>, ImageErr
         if !files::is_record(&path) {
             continue;
         }
-        let pin = files::read::<Pin>(&path).map_err(ImageError::store("read", &path))?;
-        let Some(pin) = pin else { continue };
-        if pin.is_stale()? {
-            if remove {
-                let _ = fs::remove_file(&path);
-            }
-            continue;
+        let pin = match files::read::<Pin>(&path) {
+            Ok(None) => continue,
+            Ok(Some(pin)) if !pin.is_stale()? => Some(pin),
+            Ok(Some(_)) => None,
+            Err(error) if is_damaged_and_stale(&path, &error)? => None,
+            Err(error) => return Err(ImageError::store("read", path)(error)),
+        };
+        match pin {
+            Some(pin) => named.extend(pin.record.layers),
+            None if remove => drop(fs::remove_file(&path)),
+            None => {}
         }
-        named.extend(pin.record.layers);
     }
     Ok(named)
 }
 
-impl Pin {
-    /// Whether the keeper is gone, or another one. What cannot be looked at may be there.
-    fn is_stale(&self) -> Result<bool, ImageError> {
-        let own = self.keeper.join(WORD);
-        match files::read::<String>(&own) {
-            Ok(word) => Ok(word.as_ref() != Some(&self.word)),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
-            Err(error) => Err(ImageError::store("read", own)(error)),
-        }
+/// Whether a pin that cannot be understood still says who keeps it, and they do not.
+fn is_damaged_and_stale(path: &Path, error: &io::Error) -> Result<bool, ImageError> {
+    if error.kind() != io::ErrorKind::InvalidData {
+        return Ok(false);
     }
+    let bytes = files::read_bytes(path).map_err(ImageError::store("read", path))?.unwrap_or_default();
+    match Whose::at_the_beginning(&bytes) {
+        Some(Whose { keeper, word }) => is_stale(&keeper, &word),
+        None => Ok(false),
+    }
+}
+
+impl Pin {
+    fn is_stale(&self) -> Result<bool, ImageError> {
+        is_stale(&self.keeper, &self.word)
+    }
+}
+
+/// Whether the keeper is gone, or another one. What cannot be looked at may be there.
+fn is_stale(keeper: &Path, word: &str) -> Result<bool, ImageError> {
+    let own = keeper.join(WORD);
+    match files::read::<String>(&own) {
+        Ok(found) => Ok(found.as_deref() != Some(word)),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
+        Err(error) => Err(ImageError::store("read", own)(error)),
+    }
+}
+
+/// Who keeps a pin: its first two fields.
+struct Whose {
+    keeper: PathBuf,
+    word: String,
+}
+
+impl Whose {
+    /// Of a pin whose end is missing or damaged.
+    fn at_the_beginning(pin: &[u8]) -> Option<Whose> {
+        let rest = pin.trim_ascii_start().strip_prefix(b"{")?;
+        let (keeper, rest) = field("keeper", rest)?;
+        let (word, _) = field("word", rest.trim_ascii_start().strip_prefix(b",")?)?;
+        Some(Whose { keeper: keeper.into(), word })
+    }
+}
+
+/// A field of an object, which is a text, and what is behind it.
+fn field<'a>(name: &str, object: &'a [u8]) -> Option<(String, &'a [u8])> {
+    let (key, rest) = text(object)?;
+    let (value, rest) = text(rest.trim_ascii_start().strip_prefix(b":")?)?;
+    (key == name).then_some((value, rest))
+}
+
+fn text(json: &[u8]) -> Option<(String, &[u8])> {
+    let mut texts = serde_json::Deserializer::from_slice(json).into_iter::<String>();
+    let text = texts.next()?.ok()?;
+    Some((text, &json[texts.byte_offset()..]))
 }
 
 fn place(store: &Path, keeper: &Path) -> PathBuf {

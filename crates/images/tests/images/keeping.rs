@@ -2,7 +2,7 @@
 
 use crate::archive::Tar;
 use crate::overlay::import as import_as_x;
-use belljar_images::{GcOptions, Image, ImageError, Store};
+use belljar_images::{Digest, GcOptions, Image, ImageError, Store};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -181,6 +181,55 @@ fn what_cannot_be_read_may_name_anything_and_nothing_is_removed() {
         assert_eq!((collected.layers.len(), collected.remains), (0, 1));
         assert!(layer.exists(), "{damaged}");
     }
+}
+
+#[test]
+fn a_damaged_pin_of_a_sandbox_that_is_gone_keeps_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let sandbox = folder.path().join("sandbox");
+    fs::create_dir(&sandbox).unwrap();
+    import(&store, folder.path(), "x:1", &["a"]).pin(&sandbox).unwrap();
+    store.remove(&"x:1".parse().unwrap()).unwrap();
+    let pins = folder.path().join("images/pins");
+    let pin = fs::read_dir(&pins).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&pin).unwrap();
+    fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
+    let told = belljar_spec::SandboxError::from(store.gc(&GcOptions::default()).unwrap_err());
+    let hint = told.hint.unwrap();
+    assert!(hint.contains(&format!("rm {}", pin.display())), "{hint}");
+    fs::remove_dir_all(&sandbox).unwrap();
+    // Who it was of cannot be read either: it may be anybody's.
+    fs::write(&pin, &whole[..20]).unwrap();
+    assert!(store.gc(&GcOptions::default()).is_err());
+    fs::write(&pin, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(gc(&store), 1);
+    assert_eq!(fs::read_dir(&pins).unwrap().count(), 0);
+}
+
+#[test]
+fn whatever_a_configuration_says_its_pin_can_be_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let layer = Tar::default().file("a", "1").end();
+    // As many words as a configuration can have: in a record with blanks each takes four times as much.
+    let around = |words: &str| {
+        format!(r#"{{"config":{{"Cmd":[{words}]}},"rootfs":{{"diff_ids":["{}"]}}}}"#, Digest::of(&layer))
+    };
+    let words = ((4 << 20) - around("").len()) / 3;
+    let archive = Tar::default()
+        .file("c.json", around(&vec![r#""""#; words].join(",")))
+        .file("manifest.json", r#"[{"Config":"c.json","Layers":["l.tar"]}]"#)
+        .file("l.tar", &layer);
+    let file = folder.path().join("image.tar");
+    fs::write(&file, archive.end()).unwrap();
+    let name = format!("{}:1", "n".repeat(200)).parse().unwrap();
+    let image = store.import(&file, &name, &Default::default(), &belljar_images::Silent).unwrap();
+    let sandbox = folder.path().join("s".repeat(200));
+    fs::create_dir(&sandbox).unwrap();
+    image.pin(&sandbox).unwrap();
+    assert_eq!(store.pinned(&sandbox).unwrap().unwrap().command.len(), words);
+    assert_eq!(gc(&store), 0);
 }
 
 #[test]

@@ -15,12 +15,13 @@ mod tree;
 mod whiteout;
 mod work;
 
+pub(crate) use bounded::{Bounded, Hit};
 pub use error::UnpackError;
 
 use crate::compression::decompress;
 use crate::digest::Digest;
 use crate::limits::Limits;
-use bounded::Bounded;
+use bounded::Hashed;
 use std::io::{BufReader, Read};
 use std::path::Path;
 use tree::Tree;
@@ -54,7 +55,7 @@ pub struct Skipped {
 pub fn unpack(blob: impl Read, size: u64, into: &Path, limits: &Limits) -> Result<Unpacked, UnpackError> {
     let tree = Tree::open(into, limits)?;
     let archive = decompress(blob).map_err(UnpackError::Blob)?;
-    let bounded = Bounded::new(archive, size, limits);
+    let bounded = Bounded::new(Hashed::new(archive), limits.layer_bytes, size, limits);
     let mut work = work::Work::new(tree, BufReader::with_capacity(BUFFER, bounded));
     work.entries()?;
     work.finish()

@@ -1,7 +1,7 @@
 //! Entry by entry.
 
 use super::account::Account;
-use super::bounded::{Bounded, hit};
+use super::bounded::{Bounded, Hashed, hit};
 use super::directories::Meta;
 use super::error::{UnpackError, quoted};
 use super::path::{LayerPath, Named};
@@ -16,12 +16,12 @@ use std::os::fd::OwnedFd;
 
 pub(super) struct Work<R> {
     tree: Tree,
-    archive: Archive<BufReader<Bounded<R>>>,
+    archive: Archive<BufReader<Bounded<Hashed<R>>>>,
     skipped: Skipped,
 }
 
 impl<R: Read> Work<R> {
-    pub(super) fn new(tree: Tree, archive: BufReader<Bounded<R>>) -> Work<R> {
+    pub(super) fn new(tree: Tree, archive: BufReader<Bounded<Hashed<R>>>) -> Work<R> {
         Work { tree, archive: Archive::new(archive), skipped: Skipped::default() }
     }
 
@@ -37,7 +37,7 @@ impl<R: Read> Work<R> {
     pub(super) fn finish(self) -> Result<Unpacked, UnpackError> {
         let rest = self.archive.finish().map_err(understood)?;
         let Account { entries, bytes, taken, .. } = self.tree.finish()?;
-        let diff_id = rest.into_inner().digest();
+        let diff_id = rest.into_inner().into_inner().digest();
         Ok(Unpacked { diff_id, entries, bytes, taken, skipped: self.skipped })
     }
 

@@ -1,6 +1,6 @@
 //! Images from files.
 
-use crate::archive::{Tar, config, gzip, saved};
+use crate::archive::{Header, Tar, config, gzip, saved};
 use belljar_images::{Digest, Image, ImageError, Limits, Silent, Store};
 use std::fs;
 use std::path::Path;
@@ -134,5 +134,50 @@ fn archives_are_bounded_before_their_layers_are() {
     assert!(matches!(&dense, ImageError::Archive { why, .. } if why.contains("200 times")), "{dense}");
     let full = import(Limits { reserve: u64::MAX, ..Limits::default() }).unwrap_err();
     assert!(matches!(full, ImageError::NoSpace(_)), "{full}");
+    assert_eq!(fs::read_dir(folder.path().join("images/blobs")).unwrap().count(), 0);
+}
+
+/// This, and then so many times 128 KiB of zeros, of which zstd writes four bytes each: RFC 8878, section 3.1.1.2.
+fn zstd_before_zeros(bytes: &[u8], times: u32) -> Vec<u8> {
+    let block = |is_last: u32, kind: u32, size: u32| {
+        let header = is_last | kind << 1 | size << 3;
+        header.to_le_bytes()[..3].to_vec()
+    };
+    let (raw, repeated) = (0, 1);
+    // The magic number, no flags, and a window of 128 KiB.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x38];
+    frame.extend(block(0, raw, bytes.len() as u32));
+    frame.extend(bytes);
+    for number in 1..=times {
+        frame.extend(block(u32::from(number == times), repeated, 128 << 10));
+        frame.push(0);
+    }
+    frame
+}
+
+#[test]
+fn what_is_passed_over_in_an_archive_is_bounded_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("images")).unwrap();
+    let file = folder.path().join("image.tar");
+    let layer = Tar::default().file("a", "1").end();
+    let mut image = saved(&[&layer]);
+    image.truncate(image.len() - 1024);
+    let import = |archive: &[u8], limits: &Limits| {
+        fs::write(&file, archive).unwrap();
+        store.import(&file, &"x:1".parse().unwrap(), limits, &Silent)
+    };
+    // A member whose name is no text, and the end of the archive.
+    let zeros = Header { size: ((100 * 128) << 10) - 1024, ..Header::new(b'0', b"\xff") };
+    let bomb = zstd_before_zeros(&Tar(image.clone()).raw(&zeros, &[]).0, 100);
+    assert!(import(&bomb, &Limits::default()).is_ok());
+    let dense = import(&bomb, &Limits { ratio_from: 1 << 20, ..Limits::default() }).unwrap_err();
+    assert!(matches!(&dense, ImageError::Archive { why, .. } if why.contains("200 times")), "{dense}");
+    let large = import(&bomb, &Limits { image_bytes: 5 << 20, ..Limits::default() }).unwrap_err();
+    assert!(matches!(large, ImageError::TooLarge(_)), "{large}");
+    // Directories are of no use here, and are counted all the same.
+    let many = (0..10_000).fold(Tar(image), |tar, number| tar.directory(format!("{number}/"))).end();
+    let many = import(&gzip(&many), &Limits::default()).unwrap_err();
+    assert!(matches!(&many, ImageError::Archive { why, .. } if why.contains("members")), "{many}");
     assert_eq!(fs::read_dir(folder.path().join("images/blobs")).unwrap().count(), 0);
 }

@@ -6,7 +6,8 @@ use crate::disk::{self, LOOK};
 use crate::error::ImageError;
 use crate::limits::{DOCUMENT, Limits};
 use crate::store::files;
-use crate::tar::{Archive, Kind};
+use crate::tar::{Archive, Kind, TarError};
+use crate::unpack::{Bounded, Hit};
 use belljar_sys::remove_tree;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -37,30 +38,24 @@ impl Members {
         let opened = File::open(archive).map_err(ImageError::store("open", archive))?;
         let packed = opened.metadata().map_err(ImageError::store("open", archive))?.len();
         let content = decompress(opened).map_err(ImageError::store("read", archive))?;
-        // Small ones may be as dense as they like, as layers may.
-        let most = packed.saturating_mul(limits.ratio).max(limits.ratio_from);
-        members.take(content, most, limits)?;
+        // All of it, also what has no name or is of no use here: each has to be read.
+        let bounded = Bounded::new(content, limits.image_bytes, packed, limits);
+        members.take(bounded, limits)?;
         Ok(members)
     }
 
-    fn take(&mut self, content: impl Read, dense: u64, limits: &Limits) -> Result<(), ImageError> {
-        let mut left = limits.image_bytes;
-        let mut dense_left = dense;
+    fn take(&mut self, content: impl Read, limits: &Limits) -> Result<(), ImageError> {
+        let (mut left, mut seen) = (limits.image_bytes, 0);
         let mut archive = Archive::new(content);
-        while let Some(entry) = archive.next().map_err(|error| self.refused(chain(&error)))? {
-            if self.by_name.len() >= MEMBERS {
+        while let Some(entry) = archive.next().map_err(|error| self.unreadable(&error))? {
+            seen += 1;
+            if seen > MEMBERS {
                 return Err(self.refused(format!("it has more than {MEMBERS} members")));
             }
             let Some(name) = plain(&entry.path) else { continue };
             let member = match entry.kind {
                 Kind::File => {
                     left = left.checked_sub(entry.size).ok_or(ImageError::TooLarge(limits.image_bytes))?;
-                    let times = limits.ratio;
-                    dense_left = dense_left.checked_sub(entry.size).ok_or_else(|| {
-                        self.refused(format!(
-                            "it is more than {times} times larger than what it was packed into"
-                        ))
-                    })?;
                     let number = self.by_name.len();
                     let path = self.place.join(number.to_string());
                     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
@@ -68,7 +63,7 @@ impl Members {
                     let mut guarded = Guarded { file: &mut file, unseen: LOOK, reserve: limits.reserve };
                     io::copy(&mut archive, &mut guarded).map_err(|error| match disk::full(&error) {
                         Some(full) => ImageError::NoSpace(full),
-                        None => self.refused(error.to_string()),
+                        None => self.unreadable(&TarError::Io(error)),
                     })?;
                     Member::File(number)
                 }
@@ -123,6 +118,20 @@ impl Members {
         Ok(bytes)
     }
 
+    fn unreadable(&self, error: &TarError) -> ImageError {
+        let hit = match error {
+            TarError::Io(source) => Hit::of(source),
+            _ => None,
+        };
+        match hit {
+            Some(Hit::TooLarge(most)) => ImageError::TooLarge(most),
+            Some(Hit::TooDense(times)) => {
+                self.refused(format!("it is more than {times} times larger than what it was packed into"))
+            }
+            None => self.refused(chain(error)),
+        }
+    }
+
     pub(super) fn refused(&self, why: String) -> ImageError {
         ImageError::Archive { path: self.archive.clone(), why }
     }
@@ -161,15 +170,16 @@ pub(super) fn blob_name(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-/// A name without `./` in front; one that is no text is of no member that anybody asks for.
+/// A name without `./` in front; one that is no text, or longer than any path, is of no member that anybody asks for.
 fn plain(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
-    Some(name.trim_start_matches("./").trim_start_matches('/').to_string()).filter(|name| !name.is_empty())
+    let name = name.trim_start_matches("./").trim_start_matches('/');
+    (!name.is_empty() && name.len() <= LONGEST).then(|| name.to_string())
 }
 
 /// Where a link leads, as a name of a member. A symbolic one starts in its own directory.
 fn linked(name: &str, to: &[u8], kind: Kind) -> Option<String> {
-    let to = std::str::from_utf8(to).ok()?;
+    let to = std::str::from_utf8(to).ok().filter(|to| to.len() <= LONGEST)?;
     if kind == Kind::HardLink {
         return plain(to.as_bytes());
     }
@@ -194,5 +204,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// An image has at most some hundred.
+/// Whatever they are: an image has at most some hundred.
 const MEMBERS: usize = 10_000;
+/// Of a name: all of them are kept in mind.
+const LONGEST: usize = 4096;

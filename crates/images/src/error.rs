@@ -162,7 +162,8 @@ impl ImageError {
                 "what came is not used; if the digest is right, somebody on the way changes what you fetch".into()
             }
             ImageError::Document { .. } | ImageError::Layer { .. } | ImageError::TooLarge(_) => {
-                "nothing of it is kept; docs/images.md says what an image may be".into()
+                "docs/images.md says what an image may be; layers of it that were right stay until `belljar images gc`"
+                    .into()
             }
             ImageError::Archive { .. } => {
                 "`docker save IMAGE -o FILE` and `skopeo copy` to `oci-archive:FILE` make such files".into()

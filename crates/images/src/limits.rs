@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds on an image. What is beyond is refused, and nothing of it stays.
+/// Bounds on an image. What is beyond is refused, and is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Of one layer, unpacked: files, names and attributes.

@@ -39,8 +39,8 @@ pub(crate) async fn fetch(
     match part.fetch(client, blob, layer, path).await {
         Ok(()) => part.given().map(Some).map_err(ImageError::store("read", path)),
         Err(error) => {
-            if matches!(error, ImageError::NoSpace(_)) {
-                // What cannot be finished only takes room.
+            if matches!(error, ImageError::NoSpace(_) | ImageError::Mismatch { .. }) {
+                // What cannot be finished, or is something else, only takes room.
                 let _ = std::fs::remove_file(path);
             }
             Err(error)

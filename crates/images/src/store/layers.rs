@@ -26,11 +26,21 @@ pub(super) struct Layer {
     pub(super) blobs: Vec<Digest>,
 }
 
-/// A layer that was made, and has no name yet.
+/// A layer that was made, and has no name yet. Without one it is gone with this.
 pub(super) struct Made {
     layer: Digest,
-    place: PathBuf,
+    place: Unnamed,
     pub(super) found: Layer,
+}
+
+/// Where a layer is made. Nobody else looks there.
+struct Unnamed(PathBuf);
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        // Whatever is left of it is removed by gc.
+        let _ = remove_tree::remove(&self.0);
+    }
 }
 
 /// Makes a layer of a blob of `size` bytes and with this digest, which must come to `layer`. Nobody is waited for: whoever makes it too has a place of
@@ -43,15 +53,9 @@ pub(super) fn make(
     size: u64,
     limits: &Limits,
 ) -> Result<Made, ImageError> {
-    let place = layers.join(format!(".new-{}-{}", layer.hex(), files::unique()));
-    match make_in(&place, layer, digest, blob, size, limits) {
-        Ok(found) => Ok(Made { layer: layer.clone(), place, found }),
-        Err(error) => {
-            // Whatever is left of it is removed by gc.
-            let _ = remove_tree::remove(&place);
-            Err(error)
-        }
-    }
+    let place = Unnamed(layers.join(format!(".new-{}-{}", layer.hex(), files::unique())));
+    let found = make_in(&place.0, layer, digest, blob, size, limits)?;
+    Ok(Made { layer: layer.clone(), place, found })
 }
 
 fn make_in(
@@ -111,7 +115,7 @@ impl Made {
         if !is_whole(layers, &self.layer) {
             // What has no record was never whole.
             remove_tree::remove(&place)?;
-            return fs::rename(&self.place, &place);
+            return fs::rename(&self.place.0, &place);
         }
         let record = place.join(RECORD);
         if let Some(mut known) = files::read::<Layer>(&record)?
@@ -123,7 +127,7 @@ impl Made {
             known.blobs.drain(..old);
             files::write_whole(&record, &known)?;
         }
-        remove_tree::remove(&self.place)
+        Ok(())
     }
 }
 

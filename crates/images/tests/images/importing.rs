@@ -102,6 +102,26 @@ fn archives_that_lie_are_refused() {
 }
 
 #[test]
+fn what_was_made_of_an_archive_before_it_was_refused_is_gone() {
+    let layers: Vec<Vec<u8>> =
+        ["one", "two"].iter().map(|content| Tar::default().file("a", content).end()).collect();
+    // Whichever is made last.
+    for damaged in 0..2 {
+        let mut archive = Tar::default()
+            .file("c.json", config(&[&layers[0], &layers[1]]))
+            .file("manifest.json", r#"[{"Config":"c.json","Layers":["0","1"]}]"#);
+        for (number, layer) in layers.iter().enumerate() {
+            let end = if number == damaged { 700 } else { layer.len() };
+            archive = archive.file(number.to_string(), &layer[..end]);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let error = import(folder.path(), &archive.end(), "x:1").unwrap_err();
+        assert!(matches!(error, ImageError::Layer { .. } | ImageError::Mismatch { .. }), "{error}");
+        assert_eq!(fs::read_dir(folder.path().join("images/layers")).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_real_docker_saves_what_can_be_imported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saved.tar");

@@ -101,9 +101,9 @@ fn saved(members: &Members, reference: &Reference, limits: &Limits) -> Result<Fo
     };
     let image = match all.as_slice() {
         [only] => only,
-        several => several.iter().find(is_called_so).ok_or_else(|| {
-            members.refused(format!("it has {} images, and none is called `{reference}`", several.len()))
-        })?,
+        several => {
+            several.iter().find(is_called_so).ok_or_else(|| none_of(several.len(), members, reference))?
+        }
     };
     if image.layers.is_empty() || image.layers.len() > limits.layers {
         return Err(members.refused(format!("its image has no layers, or more than {}", limits.layers)));
@@ -131,7 +131,12 @@ fn layout(members: &Members, reference: &Reference, limits: &Limits) -> Result<F
         .map_err(|error| members.refused(format!("its index.json: {error}")))?;
     let entry = match index.manifests.as_slice() {
         [only] => only,
-        several => called_so(several, reference).map_or_else(|| choose(several), Ok)?,
+        several => match called_so(several, reference) {
+            Some(entry) => entry,
+            // Variants of one image have no names.
+            None if several.iter().all(|entry| called(entry).next().is_none()) => choose(several)?,
+            None => return Err(none_of(several.len(), members, reference)),
+        },
     };
     let mut digest = entry.digest.clone();
     let mut document = Document::parse(&members.blob(&digest)?, limits)?;
@@ -159,13 +164,28 @@ fn layout(members: &Members, reference: &Reference, limits: &Limits) -> Result<F
     Ok(Found { digest, config, layers })
 }
 
-/// By the annotation that names an entry of a layout.
-fn called_so<'a>(entries: &'a [Descriptor], reference: &Reference) -> Option<&'a Descriptor> {
-    entries.iter().find(|entry| {
-        let said = |key: &str| entry.annotations.get(key);
-        let tag = said("org.opencontainers.image.ref.name");
-        let name = said("io.containerd.image.name").and_then(|name| name.parse::<ImageName>().ok());
-        name.is_some_and(|name| Reference::of(&name) == *reference)
-            || tag.is_some() && tag == reference.tag.as_ref()
-    })
+fn none_of(count: usize, members: &Members, reference: &Reference) -> ImageError {
+    members.refused(format!("it has {count} images, and none is called `{reference}`"))
 }
+
+/// The entry of a layout with this digest, this full name, or this tag, if a tag is all that it says.
+fn called_so<'a>(entries: &'a [Descriptor], reference: &Reference) -> Option<&'a Descriptor> {
+    let full = |entry: &Descriptor| -> Vec<Reference> {
+        called(entry).filter_map(|name| name.parse().ok()).map(|name| Reference::of(&name)).collect()
+    };
+    let has_digest = |entry: &&Descriptor| reference.digest.as_ref() == Some(&entry.digest);
+    let has_name = |entry: &&Descriptor| full(entry).contains(reference);
+    let has_tag = |entry: &&Descriptor| {
+        full(entry).is_empty() && called(entry).any(|name| Some(name) == reference.tag.as_ref())
+    };
+    let find = |is_it: &dyn Fn(&&'a Descriptor) -> bool| entries.iter().find(is_it);
+    find(&has_digest).or_else(|| find(&has_name)).or_else(|| find(&has_tag))
+}
+
+/// What the entry of a layout is called by who wrote it: a tag or a full name.
+fn called(entry: &Descriptor) -> impl Iterator<Item = &String> {
+    NAMES.into_iter().filter_map(|key| entry.annotations.get(key))
+}
+
+/// The annotations that name an entry: OCI's, and containerd's.
+const NAMES: [&str; 2] = ["org.opencontainers.image.ref.name", "io.containerd.image.name"];

@@ -240,7 +240,11 @@ pub(super) fn choose(entries: &[Descriptor]) -> Result<&Descriptor, ImageError> 
         let there: BTreeSet<String> =
             entries.iter().filter_map(|entry| entry.platform.as_ref()).map(Platform::to_string).collect();
         let there: Vec<String> = there.into_iter().take(20).collect();
-        ImageError::Platform { here: here.to_string(), there: there.join(", ").escape_debug().to_string() }
+        let there = match there.join(", ").escape_debug().to_string() {
+            nothing if nothing.is_empty() => "nothing that says which machine it is for".into(),
+            there => there,
+        };
+        ImageError::Platform { here: here.to_string(), there }
     })
 }
 

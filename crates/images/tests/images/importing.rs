@@ -1,7 +1,7 @@
 //! Images from files.
 
 use crate::archive::{Header, Tar, config, gzip, saved};
-use belljar_images::{Digest, Image, ImageError, Limits, Silent, Store};
+use belljar_images::{Digest, Image, ImageError, Limits, Platform, Silent, Store};
 use std::fs;
 use std::path::Path;
 
@@ -17,6 +17,18 @@ fn import(folder: &Path, archive: &[u8], name: &str) -> Result<Image, ImageError
 
 /// An OCI layout of an image with this blob.
 fn layout(layer: &[u8], blob: &[u8]) -> Tar {
+    let (entry, members) = image_of(layer, blob);
+    layout_of(&[format!("{{{entry}}}")], members)
+}
+
+/// An OCI layout with these entries.
+fn layout_of(entries: &[String], members: Tar) -> Tar {
+    let index = format!(r#"{{"schemaVersion":2,"manifests":[{}]}}"#, entries.join(","));
+    members.file("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#).file("index.json", index)
+}
+
+/// What describes the manifest of an image with this blob, and the members that the image is.
+fn image_of(layer: &[u8], blob: &[u8]) -> (String, Tar) {
     let config = config(&[layer]);
     let described = |bytes: &[u8]| format!(r#""digest":"{}","size":{}"#, Digest::of(bytes), bytes.len());
     let manifest = format!(
@@ -24,14 +36,12 @@ fn layout(layer: &[u8], blob: &[u8]) -> Tar {
         described(config.as_bytes()),
         described(blob)
     );
-    let index = format!(r#"{{"schemaVersion":2,"manifests":[{{{}}}]}}"#, described(manifest.as_bytes()));
     let blob_of = |bytes: &[u8]| format!("blobs/sha256/{}", Digest::of(bytes).hex());
-    Tar::default()
-        .file("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#)
-        .file("index.json", index)
+    let members = Tar::default()
         .file(blob_of(config.as_bytes()), &config)
         .file(blob_of(manifest.as_bytes()), &manifest)
-        .file(blob_of(blob), blob)
+        .file(blob_of(blob), blob);
+    (described(manifest.as_bytes()), members)
 }
 
 #[test]
@@ -58,6 +68,52 @@ fn an_oci_layout_is_an_image() {
     let error =
         import(folder.path(), &layout(&layer, &gzip(&layer)).end(), &format!("y@{other}")).unwrap_err();
     assert!(matches!(error, ImageError::Mismatch { .. }), "{error}");
+}
+
+#[test]
+fn of_several_images_in_a_layout_only_the_one_that_is_called_so_is_taken() {
+    let layers = ["one", "two"].map(|content| Tar::default().file("a", content).end());
+    let [one, two] = layers.each_ref().map(|layer| image_of(layer, layer));
+    let members = || Tar([one.1.0.clone(), two.1.0.clone()].concat());
+    let platform = format!(r#""os":"linux","architecture":"{}""#, Platform::here().architecture);
+    let entry = |described: &str, (tag, name): (&str, &str)| {
+        let written = [("org.opencontainers.image.ref.name", tag), ("io.containerd.image.name", name)];
+        let said: Vec<String> = written
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!(r#""{key}":"{value}""#))
+            .collect();
+        format!(r#"{{{described},"platform":{{{platform}}},"annotations":{{{}}}}}"#, said.join(","))
+    };
+    for (names, refused) in [
+        ([("2", ""), ("1", "")], "app:3"),
+        ([("localhost/other/app:2", ""), ("app:1", "")], "other:1"),
+        ([("", "docker.io/library/app:2"), ("", "docker.io/library/app:1")], "app:3"),
+        // Where there is a full name, a tag alone is none.
+        ([("1", "docker.io/library/other:1"), ("1", "docker.io/library/app:1")], "third:1"),
+    ] {
+        let entries = [entry(&two.0, names[0]), entry(&one.0, names[1])];
+        let archive = layout_of(&entries, members()).end();
+        let folder = tempfile::tempdir().unwrap();
+        let image = import(folder.path(), &archive, "app:1").unwrap();
+        assert_eq!(fs::read_to_string(image.lowers[0].join("a")).unwrap(), "one", "{names:?}");
+        let error = import(folder.path(), &archive, refused).unwrap_err();
+        assert!(
+            matches!(&error, ImageError::Archive { why, .. } if why.contains("none is called")),
+            "{names:?}: {error}"
+        );
+        let digest = one.0.split('"').nth(3).unwrap();
+        assert!(import(folder.path(), &archive, &format!("app@{digest}")).is_ok(), "{names:?}");
+    }
+    // Without names they are variants of one image, and the one for this machine is taken.
+    let ours = format!(r#"{{{},"platform":{{{platform}}}}}"#, two.0);
+    let other = format!(r#"{{{},"platform":{{"os":"linux","architecture":"s390x"}}}}"#, one.0);
+    let folder = tempfile::tempdir().unwrap();
+    let image = import(folder.path(), &layout_of(&[other, ours], members()).end(), "app:3").unwrap();
+    assert_eq!(fs::read_to_string(image.lowers[0].join("a")).unwrap(), "two");
+    let silent = [&one.0, &two.0].map(|described| format!("{{{described}}}"));
+    let error = import(folder.path(), &layout_of(&silent, members()).end(), "app:4").unwrap_err();
+    assert!(error.to_string().ends_with("there is nothing that says which machine it is for"), "{error}");
 }
 
 #[test]

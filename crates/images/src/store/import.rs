@@ -5,7 +5,7 @@ mod archive;
 
 use super::layers;
 use super::names::{self, Record, milliseconds};
-use super::pull::{choose, must_be, suiting};
+use super::pull::{choose, must_be, must_be_described, must_have, suiting};
 use super::{Store, files};
 use crate::digest::{Digest, Hasher};
 use crate::document::{Descriptor, Document, ImageConfig};
@@ -139,10 +139,11 @@ fn layout(members: &Members, reference: &Reference, limits: &Limits) -> Result<F
         },
     };
     let mut digest = entry.digest.clone();
-    let mut document = Document::parse(&members.blob(&digest)?, limits)?;
+    let mut document = Document::parse(&members.blob(entry)?, limits)?;
     if let Document::Index(entries) = document {
-        digest = choose(&entries)?.digest.clone();
-        document = Document::parse(&members.blob(&digest)?, limits)?;
+        let chosen = choose(&entries)?;
+        digest = chosen.digest.clone();
+        document = Document::parse(&members.blob(chosen)?, limits)?;
     }
     if let Some(wanted) = &reference.digest
         && *wanted != entry.digest
@@ -152,11 +153,12 @@ fn layout(members: &Members, reference: &Reference, limits: &Limits) -> Result<F
     let Document::Manifest(manifest) = document else {
         return Err(members.refused("its manifest is an index in an index".into()));
     };
-    let config = suiting(ImageConfig::parse(&members.blob(&manifest.config.digest)?)?)?;
+    let config = suiting(ImageConfig::parse(&members.blob(&manifest.config)?)?)?;
     let mut layers = Vec::new();
     for layer in &manifest.layers {
         let member = archive::blob_name(&layer.digest);
-        let (file, _) = members.open(&member)?;
+        let (file, size) = members.open(&member)?;
+        must_have("blob", layer.size, size)?;
         let (found, _) = Hasher::of_reader(file).map_err(ImageError::store("read", member.as_str()))?;
         must_be("blob", &layer.digest, &found)?;
         layers.push(member);

@@ -214,7 +214,7 @@ async fn find_manifest(
     };
     let chosen = choose(&entries)?;
     let bytes = client.manifest(&chosen.digest.to_string()).await?;
-    must_be("manifest", &chosen.digest, &Digest::of(&bytes))?;
+    must_be_described("manifest", chosen, &bytes)?;
     match Document::parse(&bytes, limits)? {
         Document::Manifest(manifest) => Ok((chosen.digest.clone(), manifest)),
         Document::Index(_) => {
@@ -254,11 +254,7 @@ async fn configuration(client: &Client<'_>, config: &Descriptor) -> Result<Image
         return Err(ImageError::Document { what: "configuration", why });
     }
     let bytes = client.document(&config.digest.to_string()).await?;
-    must_be("configuration", &config.digest, &Digest::of(&bytes))?;
-    if bytes.len() as u64 != config.size {
-        let (wanted, found) = (format!("{} bytes", config.size), format!("{} bytes", bytes.len()));
-        return Err(ImageError::Mismatch { what: "configuration", wanted, found });
-    }
+    must_be_described("configuration", config, &bytes)?;
     suiting(ImageConfig::parse(&bytes)?)
 }
 
@@ -284,6 +280,24 @@ pub(super) fn must_be(what: &'static str, wanted: &Digest, found: &Digest) -> Re
         return Ok(());
     }
     Err(ImageError::Mismatch { what, wanted: wanted.to_string(), found: found.to_string() })
+}
+
+/// The digest and the size.
+pub(super) fn must_be_described(
+    what: &'static str,
+    wanted: &Descriptor,
+    found: &[u8],
+) -> Result<(), ImageError> {
+    must_be(what, &wanted.digest, &Digest::of(found))?;
+    must_have(what, wanted.size, found.len() as u64)
+}
+
+pub(super) fn must_have(what: &'static str, wanted: u64, found: u64) -> Result<(), ImageError> {
+    if wanted == found {
+        return Ok(());
+    }
+    let (wanted, found) = (format!("{wanted} bytes"), format!("{found} bytes"));
+    Err(ImageError::Mismatch { what, wanted, found })
 }
 
 /// Whether another endpoint may do better.

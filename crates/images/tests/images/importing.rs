@@ -29,19 +29,27 @@ fn layout_of(entries: &[String], members: Tar) -> Tar {
 
 /// What describes the manifest of an image with this blob, and the members that the image is.
 fn image_of(layer: &[u8], blob: &[u8]) -> (String, Tar) {
+    image_lying(layer, blob, "")
+}
+
+/// The same, where the size of one of them is wrong.
+fn image_lying(layer: &[u8], blob: &[u8], about: &str) -> (String, Tar) {
     let config = config(&[layer]);
-    let described = |bytes: &[u8]| format!(r#""digest":"{}","size":{}"#, Digest::of(bytes), bytes.len());
+    let described = |what: &str, bytes: &[u8]| {
+        let size = bytes.len() + usize::from(what == about);
+        format!(r#""digest":"{}","size":{size}"#, Digest::of(bytes))
+    };
     let manifest = format!(
         r#"{{"schemaVersion":2,"config":{{{}}},"layers":[{{{}}}]}}"#,
-        described(config.as_bytes()),
-        described(blob)
+        described("configuration", config.as_bytes()),
+        described("layer", blob)
     );
     let blob_of = |bytes: &[u8]| format!("blobs/sha256/{}", Digest::of(bytes).hex());
     let members = Tar::default()
         .file(blob_of(config.as_bytes()), &config)
         .file(blob_of(manifest.as_bytes()), &manifest)
         .file(blob_of(blob), blob);
-    (described(manifest.as_bytes()), members)
+    (described("manifest", manifest.as_bytes()), members)
 }
 
 #[test]
@@ -114,6 +122,20 @@ fn of_several_images_in_a_layout_only_the_one_that_is_called_so_is_taken() {
     let silent = [&one.0, &two.0].map(|described| format!("{{{described}}}"));
     let error = import(folder.path(), &layout_of(&silent, members()).end(), "app:4").unwrap_err();
     assert!(error.to_string().ends_with("there is nothing that says which machine it is for"), "{error}");
+}
+
+#[test]
+fn sizes_in_a_layout_count_as_digests_do() {
+    let layer = Tar::default().file("a", "1").end();
+    for (about, is_right) in [("", true), ("manifest", false), ("configuration", false), ("layer", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (entry, members) = image_lying(&layer, &layer, about);
+        match import(folder.path(), &layout_of(&[format!("{{{entry}}}")], members).end(), "x:1") {
+            Ok(_) => assert!(is_right, "{about}"),
+            Err(ImageError::Mismatch { what: "blob", .. }) => assert!(!is_right),
+            Err(error) => panic!("{about}: {error}"),
+        }
+    }
 }
 
 #[test]

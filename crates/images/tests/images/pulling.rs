@@ -15,7 +15,7 @@ fn layers_of_every_kind_come_from_a_real_registry() {
         Tar::default().file("b", "zstd".repeat(1000)).end(),
         Tar::default().file("c", "plain").file(".wh.a", "").end(),
     ];
-    let digest = registry.push(
+    let (digest, _) = registry.push(
         "some/app",
         "1",
         &[
@@ -55,21 +55,21 @@ fn layers_of_every_kind_come_from_a_real_registry() {
 fn an_index_leads_to_what_runs_here() {
     let Some(registry) = Registry::start() else { return };
     let layer = Tar::default().file("a", "here").end();
-    let ours = registry.push("app", "ours", &[(&layer, gzip(&layer), GZIP)]);
+    let (ours, size) = registry.push("app", "ours", &[(&layer, gzip(&layer), GZIP)]);
     let here = Platform::here();
-    let entry = |digest: &Digest, os: &str, architecture: &str| {
-        let size = 10;
+    let sized = |size: usize, os: &str, architecture: &str| {
         format!(
-            r#"{{"mediaType":"{MANIFEST}","digest":"{digest}","size":{size},"platform":{{"os":"{os}","architecture":"{architecture}"}}}}"#
+            r#"{{"mediaType":"{MANIFEST}","digest":"{ours}","size":{size},"platform":{{"os":"{os}","architecture":"{architecture}"}}}}"#
         )
     };
+    let entry = |os: &str, architecture: &str| sized(size, os, architecture);
     let index = |entries: &[String]| {
         format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX}","manifests":[{}]}}"#, entries.join(","))
     };
-    let both =
-        index(&[entry(&ours, "windows", &here.architecture), entry(&ours, "linux", &here.architecture)]);
+    let both = index(&[entry("windows", &here.architecture), entry("linux", &here.architecture)]);
     let listed = registry.push_manifest("app", "both", INDEX, &both);
-    registry.push_manifest("app", "foreign", INDEX, &index(&[entry(&ours, "linux", "s390x")]));
+    registry.push_manifest("app", "foreign", INDEX, &index(&[entry("linux", "s390x")]));
+    registry.push_manifest("app", "lying", INDEX, &index(&[sized(size + 1, "linux", &here.architecture)]));
     let (_folder, store) = store();
     let image = pull(&store, &format!("{}/app:both", registry.address), &PullOptions::default()).unwrap();
     assert_eq!(image.digest, ours);
@@ -77,6 +77,9 @@ fn an_index_leads_to_what_runs_here() {
     let error =
         pull(&store, &format!("{}/app:foreign", registry.address), &PullOptions::default()).unwrap_err();
     assert!(matches!(&error, ImageError::Platform { there, .. } if there == "linux/s390x"), "{error}");
+    let error =
+        pull(&store, &format!("{}/app:lying", registry.address), &PullOptions::default()).unwrap_err();
+    assert!(matches!(error, ImageError::Mismatch { what: "manifest", .. }), "{error}");
 }
 
 #[test]

@@ -66,8 +66,13 @@ impl Registry {
         Some(registry)
     }
 
-    /// Pushes an image of these blobs, which unpack to these archives; gives its manifest's digest.
-    pub(crate) fn push(&self, repository: &str, tag: &str, layers: &[(&[u8], Vec<u8>, &str)]) -> Digest {
+    /// Pushes an image of these blobs, which unpack to these archives; gives its manifest's digest and size.
+    pub(crate) fn push(
+        &self,
+        repository: &str,
+        tag: &str,
+        layers: &[(&[u8], Vec<u8>, &str)],
+    ) -> (Digest, usize) {
         let archives: Vec<&[u8]> = layers.iter().map(|(archive, _, _)| *archive).collect();
         let config = config(&archives);
         self.push_blob(repository, config.as_bytes());
@@ -87,7 +92,7 @@ impl Registry {
             config.len(),
             described.join(",")
         );
-        self.push_manifest(repository, tag, MANIFEST, &manifest)
+        (self.push_manifest(repository, tag, MANIFEST, &manifest), manifest.len())
     }
 
     pub(crate) fn push_manifest(

@@ -3,6 +3,7 @@
 use crate::compression::decompress;
 use crate::digest::Digest;
 use crate::disk::{self, LOOK};
+use crate::document::Descriptor;
 use crate::error::ImageError;
 use crate::limits::{DOCUMENT, Limits};
 use crate::store::files;
@@ -111,10 +112,10 @@ impl Members {
         Ok(bytes)
     }
 
-    /// A small blob of a layout, which is what its name says.
-    pub(super) fn blob(&self, digest: &Digest) -> Result<Vec<u8>, ImageError> {
-        let bytes = self.read(&blob_name(digest), DOCUMENT)?;
-        super::must_be("blob", digest, &Digest::of(&bytes))?;
+    /// A small blob of a layout, which is what led to it.
+    pub(super) fn blob(&self, blob: &Descriptor) -> Result<Vec<u8>, ImageError> {
+        let bytes = self.read(&blob_name(&blob.digest), DOCUMENT)?;
+        super::must_be_described("blob", blob, &bytes)?;
         Ok(bytes)
     }
 

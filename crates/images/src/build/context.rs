@@ -4,7 +4,7 @@
 //! it is sent as the link that it is. What is neither file, folder nor link is left out, and how much there is is known, and
 //! bounded, before the first byte is read.
 
-use super::ignore::Ignored;
+use super::ignore::{Ignored, Place};
 use belljar_spec::egress::Printable;
 use belljar_spec::{ByteSize, SandboxError};
 use belljar_sys::rustix::fs::{
@@ -44,19 +44,28 @@ enum Kind {
 impl Context {
     /// The folder, without what its `.dockerignore` leaves out. What is in `always` is sent in any case.
     pub(super) fn of(folder: &Path, always: &[&str]) -> Result<Context, SandboxError> {
+        Context::within(folder, always, MOST_WORK)
+    }
+
+    /// The same, with no more work for `.dockerignore` than this.
+    fn within(folder: &Path, always: &[&str], most_work: u64) -> Result<Context, SandboxError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(folder, flags, Mode::empty()).map_err(|errno| unreadable(folder, errno.into()))?;
         let mut context = Context { root, folder: folder.to_path_buf(), entries: Vec::new() };
         let ignored = context.text(IGNORE_FILE, LONGEST_IGNORE)?.unwrap_or_default();
+        if ignored.lines().any(|line| line.len() > LONGEST_PATTERN && !line.starts_with('#')) {
+            let why = io::Error::other(TooMuch::Pattern);
+            return Err(unreadable(&folder.join(IGNORE_FILE), why));
+        }
         // It is long, holds no file of the project, and in its configuration may be a token.
         let ignored = Ignored::parse(&ignored).after(&[".git"]);
-        let walk = Walk { ignored: &ignored, always };
+        let walk = Walk { ignored: &ignored, always, most_work };
         let top = openat(&context.root, ".", flags, Mode::empty())
             .map_err(|errno| unreadable(folder, errno.into()))?;
-        let mut entries = Vec::new();
-        walk.folder(&top, &[], &mut entries)
+        let mut found = Found::default();
+        walk.folder(&top, &[], &ignored.top(), &mut found)
             .map_err(|(path, error)| unreadable(&folder.join(OsStr::from_bytes(&path)), error))?;
-        context.entries = entries;
+        context.entries = found.entries;
         context.fits()?;
         Ok(context)
     }
@@ -79,8 +88,7 @@ impl Context {
         let mut text = String::new();
         file.take(longest + 1).read_to_string(&mut text).map_err(|error| unreadable(&shown, error))?;
         if text.len() as u64 > longest {
-            let why = format!("it is longer than {}", ByteSize::bytes(longest));
-            return Err(unreadable(&shown, io::Error::other(why)));
+            return Err(unreadable(&shown, io::Error::other(TooMuch::Text(ByteSize::bytes(longest)))));
         }
         Ok(Some(text))
     }
@@ -180,12 +188,20 @@ impl Entry {
 struct Walk<'w> {
     ignored: &'w Ignored,
     always: &'w [&'w str],
+    most_work: u64,
+}
+
+#[derive(Default)]
+struct Found {
+    entries: Vec<Entry>,
+    /// What it took to compare names with patterns.
+    work: u64,
 }
 
 type Failed = (Vec<u8>, io::Error);
 
 impl Walk<'_> {
-    fn folder(&self, folder: impl AsFd, path: &[u8], entries: &mut Vec<Entry>) -> Result<(), Failed> {
+    fn folder(&self, folder: impl AsFd, path: &[u8], place: &Place, found: &mut Found) -> Result<(), Failed> {
         let failed = |errno: Errno| (path.to_vec(), io::Error::from(errno));
         if path.iter().filter(|byte| **byte == b'/').count() >= DEEPEST {
             return Err((path.to_vec(), io::Error::other("it is too deep")));
@@ -201,8 +217,8 @@ impl Walk<'_> {
         names.sort();
         for name in names {
             let below = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
-            self.entry(folder.as_fd(), &name, below, entries)?;
-            if entries.len() > MOST_ENTRIES {
+            self.entry(folder.as_fd(), &name, below, place, found)?;
+            if found.entries.len() > MOST_ENTRIES {
                 // Enough to know that it is too much.
                 return Ok(());
             }
@@ -215,37 +231,45 @@ impl Walk<'_> {
         folder: impl AsFd,
         name: &[u8],
         path: Vec<u8>,
-        entries: &mut Vec<Entry>,
+        above: &Place,
+        found: &mut Found,
     ) -> Result<(), Failed> {
-        let found = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => found,
+        let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err((path, errno.into())),
         };
-        let is_out = self.ignored.leaves_out(&path) && !self.is_needed(&path);
-        let mode = found.st_mode;
+        let place = self.ignored.below(above, name, &mut found.work);
+        if found.work > self.most_work {
+            return Err((IGNORE_FILE.into(), io::Error::other(TooMuch::Work)));
+        }
+        let is_out = self.ignored.leaves_out(&place) && !self.is_needed(&path);
+        let mode = stat.st_mode;
         match FileType::from_raw_mode(mode) {
             FileType::Directory => {
-                if is_out && !self.ignored.may_take_back_below(&path) && !self.leads_to_needed(&path) {
+                if is_out
+                    && !self.leads_to_needed(&path)
+                    && !self.ignored.may_take_back_below(&place, &mut found.work)
+                {
                     return Ok(());
                 }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let below = openat(&folder, name, flags, Mode::empty())
                     .map_err(|errno| (path.clone(), errno.into()))?;
                 if !is_out {
-                    entries.push(Entry { path: path.clone(), kind: Kind::Folder, mode });
+                    found.entries.push(Entry { path: path.clone(), kind: Kind::Folder, mode });
                 }
-                self.folder(&below, &path, entries)
+                self.folder(&below, &path, &place, found)
             }
             _ if is_out => Ok(()),
             FileType::RegularFile => {
-                entries.push(Entry { path, kind: Kind::File { size: found.st_size as u64 }, mode });
+                found.entries.push(Entry { path, kind: Kind::File { size: stat.st_size as u64 }, mode });
                 Ok(())
             }
             FileType::Symlink => {
                 let to =
                     readlinkat(&folder, name, Vec::new()).map_err(|errno| (path.clone(), errno.into()))?;
-                entries.push(Entry { path, kind: Kind::Link { to: to.into_bytes() }, mode });
+                found.entries.push(Entry { path, kind: Kind::Link { to: to.into_bytes() }, mode });
                 Ok(())
             }
             // Sockets, pipes and devices are nothing to make an image from.
@@ -281,8 +305,34 @@ impl Read for Exactly {
     }
 }
 
+/// A bound of a file that says something about the folder, on its way through an `io::Error`.
+#[derive(Debug, thiserror::Error)]
+enum TooMuch {
+    #[error("it is longer than {0}")]
+    Text(ByteSize),
+    #[error("it has a pattern of more than {} bytes", LONGEST_PATTERN)]
+    Pattern,
+    #[error("to compare its patterns with all that is in the folder takes too long")]
+    Work,
+}
+
+impl TooMuch {
+    fn hint(&self) -> &'static str {
+        match self {
+            TooMuch::Text(_) => "shorten it",
+            TooMuch::Pattern | TooMuch::Work => {
+                "use fewer and shorter patterns, without `**`: a folder that is named is not looked into"
+            }
+        }
+    }
+}
+
 fn unreadable(path: &Path, error: io::Error) -> SandboxError {
     let shown = Printable::new(path.as_os_str().as_bytes());
+    if let Some(bound) = error.get_ref().and_then(|inner| inner.downcast_ref::<TooMuch>()) {
+        let message = format!("`{shown}` is too much: {bound}");
+        return SandboxError::policy("context_too_long", message).hint(bound.hint());
+    }
     if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
         let message = format!("`{shown}` is a link, or behind one, and links are not followed here");
         return SandboxError::policy("context_link", message).hint("put the file itself there");
@@ -299,7 +349,11 @@ const CONFINED: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 /// As often as a rename may come in between.
 const RETRIES: u32 = 32;
-const LONGEST_IGNORE: u64 = 1 << 20;
+/// People write a few hundred lines of a few words.
+const LONGEST_IGNORE: u64 = 64 << 10;
+const LONGEST_PATTERN: usize = 4 << 10;
+/// Steps, of which a processor does some hundred million a second. A million files and a hundred patterns take less.
+const MOST_WORK: u64 = 20_000_000_000;
 /// A source tree is smaller by far; a data set has no place in an image.
 const MOST_BYTES: u64 = 2 << 30;
 const MOST_ENTRIES: usize = 1_000_000;
@@ -453,6 +507,34 @@ mod tests {
             assert_eq!(error.code, "context_too_large", "{sizes:?}");
             assert!(error.hint.unwrap().contains("`data`"));
         }
+    }
+
+    #[test]
+    fn an_ignore_file_that_is_made_to_take_long_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let ignore = folder.path().join(IGNORE_FILE);
+        for number in 0..100 {
+            fs::write(folder.path().join(format!("{}{number}", "a".repeat(200))), "").unwrap();
+        }
+        let within = |text: &str, work: u64| {
+            fs::write(&ignore, text).unwrap();
+            Context::within(folder.path(), &[], work).map(|context| context.entries.len())
+        };
+        // What people write takes a look or two for each name and line.
+        assert_eq!(within("node_modules\ntarget\n*.log\n**/*.o\n", 1_000_000).unwrap(), 101);
+        let slow = "**/*a*a*a*a*a*a*a*a*a*a*a*a*a*b\n".repeat(1900);
+        for (text, why) in [
+            (slow.as_str(), "takes too long"),
+            ("a".repeat(LONGEST_PATTERN + 1).as_str(), "a pattern of more than"),
+            ("a\n".repeat(40_000).as_str(), "longer than 64k"),
+        ] {
+            let error = within(text, 1_000_000).unwrap_err();
+            assert!(error.message.contains(why) && error.message.contains(IGNORE_FILE), "{}", error.message);
+            assert_eq!(error.code, "context_too_long");
+            assert!(error.hint.is_some());
+        }
+        // What is long and says nothing is not compared with anything.
+        assert_eq!(within(&format!("#{}", "a".repeat(2 * LONGEST_PATTERN)), 1_000_000).unwrap(), 101);
     }
 
     #[test]

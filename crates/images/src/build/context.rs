@@ -4,18 +4,17 @@
 //! it is sent as the link that it is. What is neither file, folder nor link is left out, and how much there is is known, and
 //! bounded, before the first byte is read.
 
-use super::ignore::{Ignored, Place};
+use super::ignore::Ignored;
+use super::walk::{Found, Walk};
 use belljar_spec::egress::Printable;
 use belljar_spec::{ByteSize, SandboxError};
-use belljar_sys::rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, readlinkat, statat,
-};
+use belljar_sys::rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use belljar_sys::rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -28,14 +27,14 @@ pub(super) struct Context {
 }
 
 #[derive(Debug)]
-struct Entry {
-    path: Vec<u8>,
-    kind: Kind,
-    mode: u32,
+pub(super) struct Entry {
+    pub(super) path: Vec<u8>,
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Folder,
     File { size: u64 },
     Link { to: Vec<u8> },
@@ -185,108 +184,6 @@ impl Entry {
     }
 }
 
-struct Walk<'w> {
-    ignored: &'w Ignored,
-    always: &'w [&'w str],
-    most_work: u64,
-}
-
-#[derive(Default)]
-struct Found {
-    entries: Vec<Entry>,
-    /// What it took to compare names with patterns.
-    work: u64,
-}
-
-type Failed = (Vec<u8>, io::Error);
-
-impl Walk<'_> {
-    fn folder(&self, folder: impl AsFd, path: &[u8], place: &Place, found: &mut Found) -> Result<(), Failed> {
-        let failed = |errno: Errno| (path.to_vec(), io::Error::from(errno));
-        if path.iter().filter(|byte| **byte == b'/').count() >= DEEPEST {
-            return Err((path.to_vec(), io::Error::other("it is too deep")));
-        }
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                names.push(name);
-            }
-        }
-        // The same folder makes the same stream.
-        names.sort();
-        for name in names {
-            let below = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
-            self.entry(folder.as_fd(), &name, below, place, found)?;
-            if found.entries.len() > MOST_ENTRIES {
-                // Enough to know that it is too much.
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn entry(
-        &self,
-        folder: impl AsFd,
-        name: &[u8],
-        path: Vec<u8>,
-        above: &Place,
-        found: &mut Found,
-    ) -> Result<(), Failed> {
-        let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err((path, errno.into())),
-        };
-        let place = self.ignored.below(above, name, &mut found.work);
-        if found.work > self.most_work {
-            return Err((IGNORE_FILE.into(), io::Error::other(TooMuch::Work)));
-        }
-        let is_out = self.ignored.leaves_out(&place) && !self.is_needed(&path);
-        let mode = stat.st_mode;
-        match FileType::from_raw_mode(mode) {
-            FileType::Directory => {
-                if is_out
-                    && !self.leads_to_needed(&path)
-                    && !self.ignored.may_take_back_below(&place, &mut found.work)
-                {
-                    return Ok(());
-                }
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let below = openat(&folder, name, flags, Mode::empty())
-                    .map_err(|errno| (path.clone(), errno.into()))?;
-                if !is_out {
-                    found.entries.push(Entry { path: path.clone(), kind: Kind::Folder, mode });
-                }
-                self.folder(&below, &path, &place, found)
-            }
-            _ if is_out => Ok(()),
-            FileType::RegularFile => {
-                found.entries.push(Entry { path, kind: Kind::File { size: stat.st_size as u64 }, mode });
-                Ok(())
-            }
-            FileType::Symlink => {
-                let to =
-                    readlinkat(&folder, name, Vec::new()).map_err(|errno| (path.clone(), errno.into()))?;
-                found.entries.push(Entry { path, kind: Kind::Link { to: to.into_bytes() }, mode });
-                Ok(())
-            }
-            // Sockets, pipes and devices are nothing to make an image from.
-            _ => Ok(()),
-        }
-    }
-
-    fn is_needed(&self, path: &[u8]) -> bool {
-        self.always.iter().any(|needed| needed.as_bytes() == path)
-    }
-
-    fn leads_to_needed(&self, folder: &[u8]) -> bool {
-        let below = [folder, b"/"].concat();
-        self.always.iter().any(|needed| needed.as_bytes().starts_with(&below))
-    }
-}
-
 /// As many bytes of a file as were promised, or an error: what is written behind it must not become its end.
 struct Exactly {
     file: File,
@@ -307,7 +204,7 @@ impl Read for Exactly {
 
 /// A bound of a file that says something about the folder, on its way through an `io::Error`.
 #[derive(Debug, thiserror::Error)]
-enum TooMuch {
+pub(super) enum TooMuch {
     #[error("it is longer than {0}")]
     Text(ByteSize),
     #[error("it has a pattern of more than {} bytes", LONGEST_PATTERN)]
@@ -356,12 +253,11 @@ const LONGEST_PATTERN: usize = 4 << 10;
 const MOST_WORK: u64 = 20_000_000_000;
 /// A source tree is smaller by far; a data set has no place in an image.
 const MOST_BYTES: u64 = 2 << 30;
-const MOST_ENTRIES: usize = 1_000_000;
-/// One descriptor is open for each.
-const DEEPEST: usize = 200;
+pub(super) const MOST_ENTRIES: usize = 1_000_000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::walk::DEEPEST;
     use super::*;
     use belljar_sys::rustix::fs::{CWD, mkfifoat};
     use std::fs;

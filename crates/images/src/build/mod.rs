@@ -1,7 +1,7 @@
 //! Images that Docker builds: `belljar-base`, and what a repository makes of it.
 //!
 //! ```text
-//!   words --> versions: what is meant <-- ask: registries       folder --> context: what is sent <-- ignore
+//!   words --> versions: what is meant <-- ask: registries       folder --> context: what is sent <-- walk, ignore
 //!                 \                                                          /
 //!                  base: a plan                                 repository: a plan
 //!                          \                                   /
@@ -22,6 +22,7 @@ mod progress;
 mod published;
 mod repository;
 mod versions;
+mod walk;
 
 pub use authorities::Authorities;
 pub use base::{BASE, BasePlan, BaseRequest, DEFAULT_FROM, GIT_DELTA, NPM, NoWebAddress, WebAddress};

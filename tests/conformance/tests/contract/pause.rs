@@ -49,8 +49,9 @@ async fn everything_stands_still_and_goes_on(backend: BackendName) {
     assert!(!place.is_paused());
     place.pause().await.unwrap();
     assert!(place.is_paused());
+    // They have been told; one that runs on another processor just now stops in a moment.
+    wait_until("everything to stand still", || seen(&marker).0 == "T");
     let before = seen(&marker);
-    assert_eq!(before.0, "T");
     let ticks = fs::read(place.host("ticks")).ok();
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(seen(&marker), before, "it uses no processor");
@@ -135,6 +136,7 @@ async fn a_command_is_killed_while_it_is_paused(backend: BackendName) {
     marker.appears(2).await;
     other.appears(1).await;
     place.pause().await.unwrap();
+    wait_until("the others to stand still", || seen(&other).0 == "T");
     running.inputs.kill().await;
     let ended = end(&mut running).await;
     assert_eq!(ended.signal.as_deref(), Some("SIGKILL"));

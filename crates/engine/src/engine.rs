@@ -251,7 +251,6 @@ impl Engine {
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
         if let Some(command) = first.cloned() {
-            check_size(&command, plan.environment()?)?;
             plan = plan.with_first(Box::new(move |environment, workspace| {
                 request(&command, environment, workspace)
             }));
@@ -259,6 +258,8 @@ impl Engine {
         // What the sandbox needs outside of it is made while the guest builds what it needs inside. A sandbox that
         // cannot be recorded runs nothing.
         let mut guest = backend.launch(&plan, &|| {
+            // Not before: what the sandbox sees, its variables among it, is found out while the guest starts.
+            first.map(|command| check_size(command, plan.environment()?)).transpose()?;
             record.begin(backend.name(), spec, policy.as_ref())?;
             if plan.has_way_out() {
                 // Whoever serves says it if this went wrong.

@@ -3,6 +3,7 @@
 use crate::guest::{Deadline, PendingSetup, guest_gone, write_by};
 use belljar_pump::{Hangup, Pump, tcp_pair};
 use belljar_spec::SandboxError;
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
@@ -61,6 +62,17 @@ impl Door {
         }
     }
 
+    /// Whether nobody is on the other side any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Door::Passing(ours) => {
+                let mut waiting = [PollFd::new(ours, PollFlags::empty())];
+                poll(&mut waiting, Some(&NOW)).is_ok_and(|ready| ready > 0)
+            }
+            Door::Muxed { pump, .. } => pump.is_over(),
+        }
+    }
+
     /// Opens a stream for one request. `more` descriptors only pass where any do.
     pub(crate) fn open_stream(&self, more: &[BorrowedFd<'_>]) -> Result<UnixStream, Errno> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -110,6 +122,21 @@ impl Door {
     }
 }
 
+/// Why there is no stream, as a person is told. That there are too many does not mean that the guest is gone.
+pub(crate) fn not_opened(errno: Errno) -> SandboxError {
+    let failed = |why: String| {
+        SandboxError::runtime("guest_stream", format!("cannot open a stream to the guest: {why}"))
+    };
+    match errno {
+        Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => guest_gone(),
+        Errno::MFILE => failed("as many are open as there can be".into()).hint(
+            "each command, watch and connection has one: let some of them end; where there are few, `ulimit -n` says how many \
+             files belljar may have open",
+        ),
+        other => failed(other.to_string()),
+    }
+}
+
 /// Where what a guest relays is put in.
 struct Places {
     /// Connections, and questions for names.
@@ -150,5 +177,53 @@ impl Places {
         let (ours, theirs) = tcp_pair().ok()?;
         arrivals::put(place, dialled, &theirs).ok()?;
         Some(ours)
+    }
+}
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use belljar_wire::mux::MOST_STREAMS;
+    use std::io::Read;
+    use std::thread;
+
+    #[test]
+    fn a_guest_with_as_many_streams_as_there_can_be_is_not_gone() {
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("as many as may be");
+        let (connection, theirs) = UnixStream::pair().expect("a connection");
+        let mut guest = theirs.try_clone().expect("a copy");
+        thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {});
+        let door = Door::muxed(connection.into(), None).expect("a door");
+        let held: Vec<UnixStream> =
+            (0..MOST_STREAMS).map(|_| door.open_stream(&[]).expect("there is room")).collect();
+        let too_many = [
+            door.open_stream(&[]).map(drop),
+            door.open_connection()
+                .map(drop)
+                .map_err(|error| Errno::from_io_error(&error).expect("of the kernel")),
+        ];
+        for one in too_many {
+            let error = not_opened(one.expect_err("there is none"));
+            assert_eq!(error.code, "guest_stream", "{error}");
+            assert!(error.hint.is_some(), "{error}");
+        }
+        assert!(!door.is_closed());
+        drop(held);
+        theirs.shutdown(std::net::Shutdown::Both).expect("the end");
+        while !door.is_closed() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_door_is_closed_when_nobody_is_on_the_other_side() {
+        let (door, theirs) = Door::new().expect("a door");
+        assert!(!door.is_closed());
+        drop(theirs);
+        assert!(door.is_closed());
     }
 }

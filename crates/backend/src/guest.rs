@@ -3,6 +3,7 @@
 use crate::Plan;
 use crate::cgroup::{Cgroup, Counters};
 pub(crate) use crate::door::Door;
+use crate::door::not_opened;
 use crate::layout::Layout;
 use crate::stubs::{Stubs, Turn};
 use belljar_spec::{Limits, SandboxError};
@@ -173,18 +174,19 @@ impl Guest {
 
     /// A new stream to the guest, for one request.
     pub fn open_stream(&self) -> Result<UnixStream, SandboxError> {
-        self.door.open_stream(&[]).map_err(|errno| match errno {
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => guest_gone(),
-            other => {
-                SandboxError::runtime("guest_stream", format!("cannot open a stream to the guest: {other}"))
-            }
-        })
+        self.door.open_stream(&[]).map_err(not_opened)
     }
 
     /// A stream that becomes a connection when the guest has said that it dialled one; `None` where the guest hands the
     /// connection itself over.
     pub fn open_connection(&self) -> Result<Option<TcpStream>, SandboxError> {
-        self.door.open_connection().map_err(|_| guest_gone())
+        let failed = |error| not_opened(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        self.door.open_connection().map_err(failed)
+    }
+
+    /// Whether it will never answer again: its process has ended, or its end of the door is closed.
+    pub fn is_gone(&self) -> bool {
+        wait_for_end(self.process.handle(), Duration::ZERO) || self.door.is_closed()
     }
 
     /// What the kernel counted of this sandbox's limits; zeros where it counts none.
@@ -334,19 +336,21 @@ impl Process {
             }
             // Whoever may not signal it has closed its door: it leaves. One that somebody froze dies when it thaws, and what
             // stands behind it sees to that.
-            Begun::ByOthers(handle) => wait_for_end(handle, FROZEN),
+            Begun::ByOthers(handle) => {
+                wait_for_end(handle, FROZEN);
+            }
         }
     }
 }
 
-/// Waits until a process has ended, or for this long.
-fn wait_for_end(process: &OwnedFd, patience: Duration) {
+/// Waits until a process has ended, or for this long; gives whether it has.
+pub(crate) fn wait_for_end(process: impl AsFd, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
         let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
-        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], left.as_ref()) {
             Err(Errno::INTR) => {}
-            _ => return,
+            ended => return ended.is_ok_and(|ready| ready > 0),
         }
     }
 }

@@ -43,6 +43,11 @@ impl Held {
         self.lock().as_ref().map(Guest::counters).unwrap_or_default()
     }
 
+    /// Whether it ended by itself.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lock().as_ref().is_some_and(Guest::is_gone)
+    }
+
     /// A stream that becomes a connection, where none is handed over.
     pub(crate) fn open_connection(&self) -> Result<Option<TcpStream>, SandboxError> {
         self.lock().as_ref().ok_or_else(disposed)?.open_connection()

@@ -239,6 +239,11 @@ impl Sandbox {
         }
     }
 
+    /// Whether its first process has ended by itself, or hears nothing any more: nobody inside will ever answer again.
+    pub fn is_gone(&self) -> bool {
+        self.guest.is_gone()
+    }
+
     pub(crate) fn guest(&self) -> &Held {
         &self.guest
     }

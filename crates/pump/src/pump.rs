@@ -3,15 +3,17 @@
 use crate::line::Line;
 pub use crate::line::{Hangup, Local};
 use belljar_sys::passing;
-use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::{Errno, ioctl_fionbio};
 use belljar_sys::rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
 };
-use belljar_wire::mux::{DATA_AT_ONCE, Event, LONGEST_HEADER, Mux, Side, StreamId};
+use belljar_wire::mux::{DATA_AT_ONCE, Event, LONGEST_HEADER, MOST_STREAMS, Mux, Side, StreamId};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// A connection that is being served. Dropped, it is closed, and with it the sockets of all streams.
@@ -19,6 +21,8 @@ use std::thread;
 pub struct Pump {
     /// Sockets for new streams, with what these are for.
     orders: OwnedFd,
+    /// How many streams were opened here and are not over, those among them that are only ordered.
+    open: Arc<AtomicUsize>,
 }
 
 /// Gives the socket for a stream that the other side opens, by what it says of it; `None` refuses it. Must not wait.
@@ -30,20 +34,39 @@ impl Pump {
         ioctl_fionbio(&connection, true)?;
         let (orders, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let mut work =
-            Work { connection, orders: theirs, mux: Mux::new(side), lines: HashMap::new(), receive };
+        let open = Arc::<AtomicUsize>::default();
+        let mut work = Work {
+            connection,
+            orders: theirs,
+            mux: Mux::new(side),
+            lines: HashMap::new(),
+            receive,
+            open: Arc::clone(&open),
+        };
         thread::Builder::new().name("mux".into()).stack_size(STACK).spawn(move || {
             let mut buffer = vec![0; DATA_AT_ONCE];
             while work.turn(&mut buffer).is_ok() {}
         })?;
-        Ok(Pump { orders })
+        Ok(Pump { orders, open })
     }
 
-    /// Opens a stream whose bytes come from this socket and go to it. An error means that the connection is over.
+    /// Opens a stream whose bytes come from this socket and go to it. `MFILE` means that as many are open as there can be, any
+    /// other error that the connection is over.
     pub fn open(&self, header: &[u8], socket: BorrowedFd<'_>, hangup: Hangup) -> Result<(), Errno> {
         debug_assert!(header.len() <= LONGEST_HEADER);
+        // Counted before it is ordered: one that was ordered and is not opened would look like a guest that is gone.
+        let one_more = |open| (open < MOST_STREAMS).then_some(open + 1);
+        if self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_err() {
+            return Err(if self.is_over() { Errno::PIPE } else { Errno::MFILE });
+        }
         let order = [&[u8::from(hangup == Hangup::Cuts)], header].concat();
         passing::send_with(&self.orders, &order, &[socket]).map(drop)
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_over(&self) -> bool {
+        let mut waiting = [PollFd::new(&self.orders, PollFlags::empty())];
+        poll(&mut waiting, Some(&NOW)).is_ok_and(|ready| ready > 0)
     }
 
     /// Closes the connection.
@@ -58,6 +81,7 @@ struct Work {
     mux: Mux,
     lines: HashMap<StreamId, Line>,
     receive: Receive,
+    open: Arc<AtomicUsize>,
 }
 
 impl Work {
@@ -85,12 +109,14 @@ impl Work {
             other => other?,
         };
         let ready: Vec<PollFlags> = waiting.iter().map(PollFd::revents).collect();
+        let mut open = self.mux.opened();
         let [connection, orders, lines @ ..] = &ready[..] else { return Ok(()) };
         if connection.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
             self.receive(buffer)?;
         }
         if !orders.is_empty() {
             self.obey()?;
+            open += 1;
         }
         for (stream, ready) in streams.into_iter().zip(lines) {
             if let Some(line) = self.lines.get_mut(&stream).filter(|_| !ready.is_empty()) {
@@ -98,6 +124,7 @@ impl Work {
             }
         }
         self.lines.retain(|_, line| !line.is_over());
+        self.open.fetch_sub(open - self.mux.opened(), Ordering::SeqCst);
         self.send()
     }
 
@@ -138,7 +165,7 @@ impl Work {
         }
     }
 
-    /// Opens the streams that others want.
+    /// Opens a stream that others want.
     fn obey(&mut self) -> io::Result<()> {
         let mut order = [0; LONGEST_HEADER + 1];
         let (length, sockets) = passing::receive_with(&self.orders, &mut order)?;
@@ -147,7 +174,7 @@ impl Work {
         };
         let hangup = if *hangup == 0 { Hangup::Waits } else { Hangup::Cuts };
         for socket in sockets {
-            // One too many: whoever has the other end sees that nobody is there.
+            // They are counted before they are ordered, so there is room.
             let Some(stream) = self.mux.open(header) else { continue };
             match Line::new(socket, stream, hangup) {
                 Ok(line) => drop(self.lines.insert(stream, line)),
@@ -182,3 +209,4 @@ const ENOUGH_QUEUED: usize = 256 * 1024;
 /// With so much queued, which is mostly answers to what the other side asks, nothing of it is heard either.
 const MOST_QUEUED: usize = 1024 * 1024;
 const STACK: usize = 256 * 1024;
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

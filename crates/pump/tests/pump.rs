@@ -1,6 +1,8 @@
 //! Two pumps and the connection between them.
 
 use belljar_pump::{Hangup, Pump, tcp_pair};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::mux::{MOST_STREAMS, Side, WINDOW};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -217,6 +219,36 @@ fn streams_that_ended_make_room_for_others() {
         drop(theirs);
         assert_eq!(ours.read(&mut [0; 1]).expect("read"), 0);
     }
+}
+
+#[test]
+fn one_stream_too_many_is_refused_to_whoever_wants_it() {
+    allow_many_descriptors();
+    let (connection, theirs) = UnixStream::pair().expect("a connection");
+    let host = Pump::start(connection.into(), Side::Host, Box::new(|_| None)).expect("a pump");
+    // A guest that takes what it is sent, and answers nothing.
+    let mut guest = theirs.try_clone().expect("a copy");
+    thread::spawn(move || while guest.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {});
+    let (ours, socket) = UnixStream::pair().expect("sockets");
+    for number in 0..MOST_STREAMS {
+        host.open(b"", socket.as_fd(), Hangup::Waits).unwrap_or_else(|errno| panic!("{number}: {errno}"));
+    }
+    assert_eq!(host.open(b"", socket.as_fd(), Hangup::Waits), Err(Errno::MFILE));
+    assert!(!host.is_over(), "the others go on");
+    ours.set_nonblocking(true).expect("set");
+    let heard = (&ours).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(heard, Err(ErrorKind::WouldBlock), "none of them has ended");
+    theirs.shutdown(Shutdown::Both).expect("the end");
+    while !host.is_over() {
+        thread::yield_now();
+    }
+    assert_eq!(host.open(b"", socket.as_fd(), Hangup::Waits), Err(Errno::PIPE), "that is another matter");
+}
+
+/// Two for each stream, and some.
+fn allow_many_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("as many as there may be");
 }
 
 #[test]

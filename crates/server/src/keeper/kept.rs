@@ -6,7 +6,9 @@ use belljar_fleet::{KeptPlan, Status, Stop};
 use belljar_spec::SandboxError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
 
 /// The sandbox of this process, and all that belongs to it.
 pub struct Kept {
@@ -99,11 +101,23 @@ impl Kept {
     async fn deserted(&self) {
         loop {
             self.doubted.notified().await;
-            let looked = self.sandbox.stat("/").await;
-            if looked.is_err_and(|error| matches!(error.code, GUEST_GONE | DEAF)) {
+            if self.is_deserted().await {
                 return;
             }
         }
+    }
+
+    /// Whether its first process has gone. That a request found nobody is no proof: one that has no room for it is silent as well.
+    async fn is_deserted(&self) -> bool {
+        while !self.sandbox.is_gone() {
+            match self.sandbox.stat("/").await {
+                // Its streams end before it does.
+                Err(error) if error.code == GUEST_GONE => sleep(A_MOMENT).await,
+                Err(error) if error.code == DEAF => return true,
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Ends the sandbox; the keeper follows. What is said first counts.
@@ -137,3 +151,6 @@ impl Kept {
         self.sandbox.resume().await
     }
 }
+
+/// Between two looks at one that seems to be gone.
+const A_MOMENT: Duration = Duration::from_millis(50);

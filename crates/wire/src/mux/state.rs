@@ -94,7 +94,7 @@ impl Mux {
 
     /// Opens a stream for what the header says; `None` where there are too many, or the header is too long.
     pub fn open(&mut self, header: &[u8]) -> Option<StreamId> {
-        if header.len() > LONGEST_HEADER || self.streams.len() - self.theirs >= MOST_STREAMS {
+        if header.len() > LONGEST_HEADER || self.opened() >= MOST_STREAMS {
             return None;
         }
         let stream = StreamId(self.next);
@@ -169,6 +169,11 @@ impl Mux {
         self.theirs += 1;
         self.streams.insert(stream, Stream::new());
         Ok(Some(Event::Opened { stream, header }))
+    }
+
+    /// How many streams are open that we opened.
+    pub fn opened(&self) -> usize {
+        self.streams.len() - self.theirs
     }
 
     /// How much may be sent on a stream now; `None` when our direction is over.

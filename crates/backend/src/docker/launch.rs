@@ -177,7 +177,7 @@ impl Container {
             _ => image_name(plan, layout)?,
         };
         if plan.image().is_some() {
-            refuse_links(&daemon, &image, &stage::directories(layout), containers(plan)?)?;
+            refuse_links(&daemon, &image, &stage::must_be_plain(layout), containers(plan)?)?;
         }
         let wanted =
             Wanted { runtime, image: &image, owner: place.owner(), stage: &place.root(), shown: &shown };

@@ -65,11 +65,12 @@ pub(super) fn steps(
     steps
 }
 
-/// The directories in which files are written, the outermost: what is mounted there must not lie elsewhere.
-pub(super) fn directories(layout: &Layout) -> BTreeSet<&str> {
+/// The directories in which files are written, the outermost, and where the guest's program and its door are: what is mounted
+/// there must not lie elsewhere. A program that does would let the image say what process 1 is.
+pub(super) fn must_be_plain(layout: &Layout) -> BTreeSet<&str> {
     let folders = layout.binds.iter().filter(|bind| bind.origin != BindOrigin::System);
     let private = layout.private.iter().map(|directory| &*directory.target);
-    outermost(folders.map(|bind| bind.target.as_str()).chain(private).collect())
+    outermost(folders.map(|bind| bind.target.as_str()).chain(private).chain([GUEST, DOOR]).collect())
 }
 
 /// Links as links; over an image, where only files and directories can be shown, those to files of ours as the files.
@@ -170,10 +171,20 @@ pub(super) fn identity(plan: &Plan) -> Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::trial;
 
     #[test]
     fn what_lies_in_something_that_is_shown_comes_along() {
         let all = BTreeSet::from(["a", "a/b", "c/d", "c/d/e/f", "c/dd", "g"]);
         assert_eq!(outermost(all), BTreeSet::from(["a", "c/d", "c/dd", "g"]));
+    }
+
+    #[test]
+    fn no_link_leads_to_the_guests_program_or_its_door() {
+        let plan = trial().expect("a plan");
+        let places = must_be_plain(plan.layout().expect("a layout"));
+        for place in [GUEST, DOOR] {
+            assert!(places.iter().any(|known| is_in(place, known)), "{place} is not in {places:?}");
+        }
     }
 }

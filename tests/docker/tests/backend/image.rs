@@ -15,6 +15,10 @@ fn links_of_an_image_do_not_lead_files_elsewhere() {
         ("tmp:1", "RUN rm -r /tmp && ln -s /workspace /tmp"),
         ("home:1", "RUN ln -s /workspace /home"),
         ("above:1", "RUN mkdir /elsewhere && ln -s /elsewhere /workspace"),
+        // Process 1 would be a file of the workspace, or knock elsewhere.
+        ("guest:1", "RUN mkdir -p /run/.belljar && ln -s /workspace/mine /run/.belljar/guest"),
+        ("door:1", "RUN mkdir -p /run/.belljar && ln -s /workspace /run/.belljar/door"),
+        ("run:1", "RUN ln -s /workspace /run"),
     ] {
         build(&daemon, &work, tag, &format!("FROM plain:1\n{changes}\n"));
         for wall in ["docker", "docker+runsc"] {

@@ -60,7 +60,7 @@ impl Knocker {
         }
     }
 
-    /// Waits for the guest; `None` if somebody closed the door meanwhile. Nobody can knock after it.
+    /// Waits for the guest; `None` if somebody closed the door meanwhile, or who knocked is gone. Nobody can knock after it.
     pub(super) fn wait(self, patience: Duration) -> Result<Option<Knocked>, SandboxError> {
         let deadline = Instant::now() + patience;
         let door = loop {
@@ -80,7 +80,11 @@ impl Knocker {
         };
         let _ = unlinkat(&self.directory, SOCKET, AtFlags::empty());
         let who = sockopt::socket_peercred(&door).map_err(failed)?;
-        let process = pidfd_open(who.pid, PidfdFlags::empty()).map_err(failed)?;
+        let process = match pidfd_open(who.pid, PidfdFlags::empty()) {
+            // It died since, and why is not ours to say.
+            Err(Errno::SRCH) => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         Ok(Some(Knocked { door, pid: who.pid, uid: who.uid.as_raw(), process }))
     }
 }
@@ -108,4 +112,20 @@ pub(super) fn door_kind(runtime: Runtime) -> SocketType {
 fn failed(errno: Errno) -> SandboxError {
     SandboxError::runtime("door", format!("cannot make a door for the container: {errno}"))
         .hint("too many open files? `ulimit -n` says how many there may be; `belljar doctor` tries each wall by itself")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn who_knocks_and_dies_is_nobody() {
+        let place = tempfile::tempdir().expect("a folder");
+        let knocker = Knocker::listen(place.path(), SocketType::STREAM).expect("a door");
+        let knock = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])";
+        let knocked = Command::new("python3").args(["-c", knock]).arg(place.path().join(SOCKET)).status();
+        assert!(knocked.expect("python3 is here").success());
+        assert!(knocker.wait(Duration::from_secs(600)).expect("no error").is_none());
+    }
 }

@@ -5,6 +5,7 @@ use belljar_spec::{Runtime, SandboxError};
 
 /// Whether the daemon says that it has what this takes.
 pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
+    accept(runtime)?;
     let daemon = super::daemon()?;
     let info = daemon.run("say what it is", async |client| client.info().await)?;
     let options = info.security_options.unwrap_or_default();
@@ -25,6 +26,20 @@ pub(super) fn check(runtime: Runtime) -> Result<(), SandboxError> {
     launch::accept_us()
 }
 
+/// A runtime that a guest cannot speak to belljar from: its door is a unix socket of the host's, and no connection to one leaves
+/// a virtual machine.
+pub(super) fn accept(runtime: Runtime) -> Result<(), SandboxError> {
+    match runtime {
+        Runtime::Runc | Runtime::Runsc => Ok(()),
+        Runtime::Kata => {
+            let message = "belljar cannot use the runtime `kata` yet: nothing in its virtual machine reaches belljar's socket";
+            Err(SandboxError::unavailable("runtime_unsupported", message).hint(
+                "use `--runtime runsc` (gVisor), which has a kernel of its own too, or `--backend native`",
+            ))
+        }
+    }
+}
+
 /// What to write where, for a runtime that the daemon does not have.
 pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
     let name = runtime.as_str();
@@ -34,10 +49,27 @@ pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
         Runtime::Runsc => {
             r#"{"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none", "--host-uds=open"]}}}"#
         }
+        // Refused before anybody looks for it.
         Runtime::Kata => r#"{"runtimes": {"kata": {"runtimeType": "io.containerd.kata.v2"}}}"#,
     };
     SandboxError::unavailable("runtime_missing", message).hint(format!(
         "install it, write {lines} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` \
          (docs/docker.md)"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::ErrorKind;
+
+    #[test]
+    fn a_runtime_that_cannot_work_is_refused_by_name_whether_there_is_a_daemon_or_not() {
+        let error = check(Runtime::Kata).expect_err("it cannot work");
+        assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "runtime_unsupported"));
+        assert!(error.message.contains("kata") && error.hint.is_some_and(|hint| hint.contains("runsc")));
+        for runtime in [Runtime::Runc, Runtime::Runsc] {
+            assert_eq!(accept(runtime), Ok(()));
+        }
+    }
 }

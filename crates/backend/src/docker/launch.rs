@@ -12,6 +12,7 @@
 //!
 //! The stage is struck as soon as the guest knocks: the container's mounts are its own by then.
 
+use super::check;
 use super::container::{Wanted, accept_warnings};
 use super::door::{Knocker, door_kind};
 use super::gvisor;
@@ -42,7 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
-    accept(plan)?;
+    accept(runtime, plan)?;
     let enforcement = Enforcement::of_container(plan)?;
     let connecting = thread::spawn(super::daemon);
     let place = Place::make(containers(plan)?, plan.id)?;
@@ -85,7 +86,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
 }
 
 pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxError> {
-    accept(plan)?;
+    accept(runtime, plan)?;
     Enforcement::of_container(plan)?;
     let layout = plan.layout()?;
     let place = Place::imagined(containers(plan)?, plan.id);
@@ -112,7 +113,8 @@ pub(super) fn accept_us() -> Result<(), SandboxError> {
 }
 
 /// What a container cannot be, by name.
-fn accept(plan: &Plan) -> Result<(), SandboxError> {
+fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
+    check::accept(runtime)?;
     accept_us()?;
     if plan.nesting() == Nesting::Allowed {
         let message = "sandboxes inside of a container need powers that no container of belljar's has";
@@ -307,7 +309,7 @@ impl Behind for Contained {
 fn not_created(runtime: Runtime, error: &Error) -> SandboxError {
     let text = error.to_string();
     if text.contains("Unknown runtime") || text.contains("unknown or invalid runtime") {
-        return super::check::no_runtime(runtime);
+        return check::no_runtime(runtime);
     }
     refused("make a container", error)
 }

@@ -9,7 +9,9 @@ use futures_util::TryStreamExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::timeout;
 
 /// A daemon that answers. Every call waits for its answer.
 pub struct Daemon {
@@ -33,7 +35,7 @@ impl Daemon {
             SandboxError::runtime("docker_failed", format!("cannot wait for answers: {error}"))
         })?;
         let path = socket.to_string_lossy();
-        let client = Docker::connect_with_unix(&path, PATIENCE_S, API_DEFAULT_VERSION)
+        let client = Docker::connect_with_unix(&path, PATIENCE.as_secs(), API_DEFAULT_VERSION)
             .map_err(|error| refused("be spoken to", &error))?;
         let daemon = Daemon { client, runtime: Some(runtime), socket };
         daemon.run("say its version", async |client| client.clone().negotiate_version().await)?;
@@ -46,7 +48,7 @@ impl Daemon {
         &self.socket
     }
 
-    /// Has it do something, and waits for the answer. `doing` follows "could not" in the error.
+    /// Has it do something, and waits for the whole answer, but not for ever. `doing` follows "could not" in the error.
     pub fn run<T: Send>(
         &self,
         doing: &str,
@@ -60,8 +62,35 @@ impl Daemon {
         &self,
         call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
+        self.wait(Some(PATIENCE), call)
+    }
+
+    /// The same for what takes as long as it takes, a build or a pull: only the beginning of the answer has a time.
+    pub fn try_follow<T: Send>(
+        &self,
+        call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        self.wait(None, call)
+    }
+
+    /// The client's own time is over when an answer begins. A daemon that hangs then would be waited for as long as it hangs.
+    fn wait<T: Send>(
+        &self,
+        patience: Option<Duration>,
+        call: impl AsyncFnOnce(&Docker) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
         let runtime = self.runtime.as_ref().expect("it is taken by nobody but the drop");
-        let wait = || runtime.block_on(call(&self.client));
+        let wait = || {
+            runtime.block_on(async {
+                let answer = call(&self.client);
+                match patience {
+                    None => answer.await,
+                    Some(patience) => {
+                        timeout(patience, answer).await.unwrap_or(Err(Error::RequestTimeoutError))
+                    }
+                }
+            })
+        };
         if Handle::try_current().is_err() {
             return wait();
         }
@@ -71,12 +100,16 @@ impl Daemon {
 
     /// Removes a container, whatever it is doing, and waits until it is gone. One that is not there is fine.
     pub fn remove_container(&self, name: &str) -> Result<(), SandboxError> {
+        self.remove_within(TO_BE_REMOVED, name)
+    }
+
+    fn remove_within(&self, patience: Duration, name: &str) -> Result<(), SandboxError> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.try_run(async |client| client.remove_container(name, Some(options)).await) {
             // Somebody else is at it.
             Err(Error::DockerResponseServerError { status_code: CONFLICT, .. }) => {
                 let options = WaitContainerOptions { condition: "removed".into() };
-                let gone = self.try_run(async |client| {
+                let gone = self.wait(Some(patience), async |client| {
                     client.wait_container(name, Some(options)).try_for_each(async |_| Ok(())).await
                 });
                 match gone {
@@ -120,6 +153,69 @@ impl Drop for Daemon {
 /// Docker 20.10's.
 const OLDEST: (usize, usize) = (1, 41);
 /// A daemon that is busy with many containers takes its time.
-const PATIENCE_S: u64 = 120;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What somebody else is removing is gone in a moment, or whoever asked leaves it to the next sweep.
+const TO_BE_REMOVED: Duration = Duration::from_secs(10);
 /// What is said of a container that is being removed already.
 const CONFLICT: u16 = 409;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bollard::query_parameters::ListContainersOptions;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    /// A daemon that answers by this, as long as the test runs: to `METHOD path`, bytes after which nothing comes.
+    fn stuck(answer: fn(&str) -> &'static str) -> (tempfile::TempDir, Daemon) {
+        let place = tempfile::tempdir().expect("a folder");
+        let socket = place.path().join("docker.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                thread::spawn(move || serve(&connection, answer));
+            }
+        });
+        let daemon = Daemon::at(socket).expect("it says its version");
+        (place, daemon)
+    }
+
+    fn serve(mut connection: &UnixStream, answer: fn(&str) -> &'static str) {
+        let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
+        while let Some(first) = lines.next() {
+            // None of these requests has a body.
+            lines.by_ref().find(String::is_empty);
+            let answer = if first.contains("/version") { VERSION } else { answer(&first) };
+            if connection.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    const VERSION: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n{\"ApiVersion\":\"1.41\"}";
+    const BEGINNING: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    #[test]
+    fn a_daemon_that_hangs_within_its_answer_is_not_waited_for() {
+        let (_place, daemon) = stuck(|_| BEGINNING);
+        let listed = daemon
+            .wait(Some(A_MOMENT), async |client| client.list_containers(None::<ListContainersOptions>).await);
+        assert!(matches!(listed, Err(Error::RequestTimeoutError)), "{listed:?}");
+    }
+
+    #[test]
+    fn a_removal_that_somebody_else_began_and_never_ends_is_not_waited_for() {
+        let (_place, daemon) = stuck(|first| match first.starts_with("DELETE") {
+            true => {
+                "HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{\"message\":\"at it\"}"
+            }
+            false => BEGINNING,
+        });
+        let error = daemon.remove_within(A_MOMENT, "one").expect_err("nobody says that it is gone");
+        assert_eq!(error.code, "docker_failed");
+        assert!(error.message.contains("remove the container one: it does not answer"), "{error}");
+    }
+
+    const A_MOMENT: Duration = Duration::from_millis(200);
+}

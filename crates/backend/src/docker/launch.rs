@@ -245,7 +245,7 @@ impl Container {
             // Mostly its guest has knocked by now; else it may be unable to, and end without a word.
             let has_ended = || {
                 let options = None::<WaitContainerOptions>;
-                let ended = daemon.try_run(async |client| {
+                let ended = daemon.try_follow(async |client| {
                     client.wait_container(&id, options).try_for_each(async |_| Ok(())).await
                 });
                 // A question that took too long is no answer. Whoever waits for the knock has patience of its own.

@@ -75,7 +75,7 @@ fn find(
         .from_image(&format!("{registry}{}", image.repository()))
         .tag(tag)
         .build();
-    let pulled = daemon.try_run(async |client| {
+    let pulled = daemon.try_follow(async |client| {
         let mut layers = HashMap::new();
         let mut steps = client.create_image(Some(options), None, None);
         while let Some(step) = steps.try_next().await? {

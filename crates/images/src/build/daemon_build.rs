@@ -136,7 +136,7 @@ pub(super) fn ensure(
     }
     let options = CreateImageOptions { from_image: Some(name.clone()), ..CreateImageOptions::default() };
     told(Event::Pulling { image: name.clone(), status: String::new() });
-    let pulled = daemon.try_run(async |client| {
+    let pulled = daemon.try_follow(async |client| {
         let mut answers = client.create_image(Some(options), None, None);
         while let Some(answer) = answers.next().await {
             let answer = answer?;
@@ -167,7 +167,7 @@ fn hear(
     told: Told<'_>,
 ) -> (Result<(), Error>, Listener) {
     let mut listener = Listener::default();
-    let outcome = daemon.try_run(async |client| {
+    let outcome = daemon.try_follow(async |client| {
         let files = stream::unfold(arriving, async |mut from| from.recv().await.map(|piece| (piece, from)));
         let mut answers =
             std::pin::pin!(client.build_image(job.options(), None, Some(body_try_stream(files))));

@@ -6,6 +6,7 @@ use belljar_tests_daemon::{eventually, kill};
 use belljar_tests_hosts::have;
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -19,8 +20,43 @@ pub struct Dockerd {
 
 impl Dockerd {
     /// Nothing where it cannot be had; why is said.
-    #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
     pub fn start() -> Option<Dockerd> {
+        let daemon = Dockerd::prepare()?;
+        daemon.start_again();
+        Some(daemon)
+    }
+
+    /// One whose gVisor can be held.
+    pub fn start_with_slow_gvisor() -> Option<Dockerd> {
+        let daemon = Dockerd::prepare()?;
+        let own = env::var_os("PATH").unwrap_or_default();
+        let real = env::split_paths(&own).map(|folder| folder.join("runsc")).find(|path| path.exists());
+        let (hold, real) = (daemon.hold(), real.expect("runsc is here"));
+        let script = format!(
+            "#!/bin/sh\nwhile [ -e {} ]; do sleep 0.1; done\nexec {} \"$@\"\n",
+            hold.display(),
+            real.display()
+        );
+        let program = daemon.programs().join("runsc");
+        fs::create_dir(daemon.programs()).unwrap();
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+        daemon.start_again();
+        Some(daemon)
+    }
+
+    /// From now on whatever is asked of gVisor waits.
+    pub fn hold_gvisor(&self) {
+        fs::write(self.hold(), "").unwrap();
+    }
+
+    /// It goes on.
+    pub fn let_gvisor_go(&self) {
+        fs::remove_file(self.hold()).unwrap();
+    }
+
+    #[expect(clippy::print_stderr, reason = "who runs the tests is to know what did not run")]
+    fn prepare() -> Option<Dockerd> {
         if !geteuid().is_root() {
             eprintln!("skipped: a Docker daemon needs root");
             return None;
@@ -33,9 +69,7 @@ impl Dockerd {
         let folder = tempfile::Builder::new().prefix("test-docker.").tempdir_in(base).unwrap();
         let lock = File::create(folder.path().join("lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
-        let daemon = Dockerd { folder, _lock: lock };
-        daemon.start_again();
-        Some(daemon)
+        Some(Dockerd { folder, _lock: lock })
     }
 
     /// Starts what of it does not run.
@@ -95,9 +129,20 @@ impl Dockerd {
         assert!(eventually(is_gone), "{name} lives on");
     }
 
+    /// Programs of its own, which it finds before the machine's.
+    fn programs(&self) -> PathBuf {
+        self.folder().join("programs")
+    }
+
+    fn hold(&self) -> PathBuf {
+        self.folder().join("hold")
+    }
+
     fn script(&self, command: &str) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/daemon");
-        let output = Command::new(script).arg(command).arg(self.folder()).output().unwrap();
+        let own = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths([self.programs()].into_iter().chain(env::split_paths(&own))).unwrap();
+        let output = Command::new(script).arg(command).arg(self.folder()).env("PATH", path).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }

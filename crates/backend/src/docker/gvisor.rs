@@ -8,9 +8,9 @@ use crate::guest::{Behind, Door, Process};
 use crate::layout::Layout;
 use crate::stubs::Stubs;
 use crate::{Enforcement, Guest, Meanwhile, Plan};
+use belljar_docker::Daemon;
 use belljar_docker::bollard::models::ContainerState;
 use belljar_docker::bollard::query_parameters::InspectContainerOptions;
-use belljar_docker::{Daemon, refused};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::AsFd;
@@ -34,8 +34,8 @@ pub(super) fn finish(
     meanwhile: Meanwhile<'_>,
 ) -> Result<Guest, SandboxError> {
     meanwhile()?;
-    if let Some(Err(error)) = container.started() {
-        return Err(refused("start the container", &error));
+    if let Some(error) = container.not_started() {
+        return Err(error);
     }
     let Some(knocked) = knocker.wait(plan.limits.ready.value)? else { return Err(did_not_knock()) };
     if !knocked.is_of(&container.id, FILE_SERVER_USER) {

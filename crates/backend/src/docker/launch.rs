@@ -38,9 +38,10 @@ use belljar_wire::message::{FileRoot, Setup, Step};
 use futures_util::TryStreamExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     accept(runtime, plan)?;
@@ -51,14 +52,16 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     let mut stubs = stage::build(plan, layout, &place)?;
     let daemon = connecting.join().unwrap_or_else(|_| super::daemon())?;
     let knocker = Knocker::listen(&place.door(), door_kind(runtime))?;
-    let container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
+    let mut container = Container::create(daemon, runtime, plan, layout, place)?.start(knocker.closer());
     if runtime == Runtime::Runsc {
         return gvisor::finish(plan, layout, container, knocker, &enforcement, stubs, meanwhile);
     }
     let opener = Opener::start(plan)?;
     meanwhile()?;
-    let Some(knocked) = knocker.wait(plan.limits.ready.value)? else {
-        return Err(container.why_not_started());
+    let knocked = match knocker.wait(plan.limits.ready.value) {
+        Ok(Some(knocked)) => knocked,
+        Ok(None) => return Err(container.why_not_started()),
+        Err(error) => return Err(container.not_started().unwrap_or(error)),
     };
     if !knocked.is_of(&container.id, user_of_container(plan.id)) {
         let message = "somebody else than the container's first process knocked at its door";
@@ -158,6 +161,9 @@ pub(super) struct Container {
     pub(super) id: String,
     name: String,
     starting: Mutex<Option<Receiver<Result<(), Error>>>>,
+    /// How long its daemon may take to start it, and until when that is.
+    patience: Duration,
+    started_by: Instant,
     /// Whether its guest is there.
     pub(super) has_knocked: Arc<AtomicBool>,
     pub(super) is_left: bool,
@@ -190,6 +196,8 @@ impl Container {
             id: String::new(),
             name,
             starting: Mutex::default(),
+            patience: plan.limits.ready.value,
+            started_by: Instant::now(),
             has_knocked: Arc::default(),
             is_left: false,
             place,
@@ -235,6 +243,7 @@ impl Container {
             (Arc::clone(&self.daemon), self.id.clone(), Arc::clone(&self.has_knocked));
         let (tell, told) = channel();
         self.starting = Mutex::new(Some(told));
+        self.started_by = Instant::now() + self.patience;
         self.place.note(&self.id);
         thread::spawn(move || {
             let options = None::<StartContainerOptions>;
@@ -258,30 +267,55 @@ impl Container {
         self
     }
 
-    /// What came of the start, once. Waits for it.
-    pub(super) fn started(&mut self) -> Option<Result<(), Error>> {
+    /// What came of the start, once. Waits for it as long as it may take; what takes longer can be asked for again.
+    fn started(&mut self) -> Option<Result<(), Error>> {
         let starting = self.starting.get_mut().unwrap_or_else(PoisonError::into_inner);
-        starting.take()?.recv().ok()
+        let told = starting.take()?;
+        match told.recv_timeout(self.started_by.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {
+                *starting = Some(told);
+                Some(Err(Error::RequestTimeoutError))
+            }
+            told => told.ok(),
+        }
     }
 
-    pub(super) fn why_not_started(mut self) -> SandboxError {
-        match self.started() {
-            Some(Err(error)) => refused("start the container", &error),
-            _ => SandboxError::runtime("guest_died", "the container ended before its first process said a word")
-                .hint("its runtime may not let it reach belljar's socket: `belljar doctor` tries each wall by itself"),
+    /// Why it was not started, if it was not.
+    pub(super) fn not_started(&mut self) -> Option<SandboxError> {
+        match self.started()?.err()? {
+            Error::RequestTimeoutError => {
+                let message = format!(
+                    "the Docker daemon has not started the container within {:?}, and it is not waited for",
+                    self.patience
+                );
+                Some(SandboxError::runtime("not_ready", message).hint(
+                    "`docker info` says whether the daemon is well, its log says more (`journalctl -u docker`); on a busy \
+                     machine allow more with `--ready-timeout`",
+                ))
+            }
+            error => Some(refused("start the container", &error)),
         }
+    }
+
+    fn why_not_started(mut self) -> SandboxError {
+        self.not_started().unwrap_or_else(|| {
+            SandboxError::runtime("guest_died", "the container ended before its first process said a word")
+                .hint("its runtime may not let it reach belljar's socket: `belljar doctor` tries each wall by itself")
+        })
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // A request that is broken off may leave anything.
+        // A request that is broken off may leave anything, so it gets its time; a daemon that hangs does not get more of ours.
+        self.started_by = self.started_by.max(Instant::now() + LAST_WORD);
         let started = self.started();
         if self.is_left {
             return;
         }
+        let is_starting = matches!(started, Some(Err(Error::RequestTimeoutError)));
         // Its last process ended: then the daemon removes it by itself, and this waits until it has.
-        if self.daemon.remove_container(&self.name).is_err() {
+        if is_starting || self.daemon.remove_container(&self.name).is_err() {
             self.place.leave_a_trace();
         } else if self.has_knocked.load(Ordering::SeqCst) && !matches!(started, Some(Err(_))) {
             // Its daemon knew that it ran, and that it was removed, so it has forgotten nothing.
@@ -329,3 +363,6 @@ fn no_root(root: &Root) -> SandboxError {
     SandboxError::unavailable("root_unavailable", message)
         .hint("use `--root host` or `--image IMAGE`, or `--backend native`")
 }
+
+/// What a start that nobody waits for any more still gets: most of them are about to end.
+const LAST_WORD: Duration = Duration::from_secs(5);

@@ -7,5 +7,6 @@ mod image;
 mod kept;
 mod killed;
 mod neighbours;
+mod slow;
 mod socket;
 mod wall;

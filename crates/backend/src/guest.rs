@@ -42,13 +42,17 @@ pub(crate) trait Behind: Send + Sync {
     fn counters(&self) -> Counters;
 
     /// The same when the guest has ended by itself, where the kernel that counted went with it.
-    fn counters_at_end(&self) -> Counters {
-        self.counters()
+    fn at_end(&self) -> AtEnd {
+        let counters = self.counters();
+        Box::new(move || counters)
     }
 
     /// The guest is dying and so are we: sees to what nobody else would take away, and waits for nothing else.
     fn leave(&mut self);
 }
+
+/// What was counted until the end. It may wait for others, so nobody calls it who holds what others need.
+pub(crate) type AtEnd = Box<dyn FnOnce() -> Counters + Send>;
 
 impl Guest {
     /// A guest that was just started and knows nothing yet.
@@ -199,8 +203,12 @@ impl Guest {
     }
 
     /// The same for a guest that is gone: a wall whose kernel is the sandbox's own may lose all of it to one limit.
-    pub fn counters_at_end(&self) -> Counters {
-        self.behind.as_ref().map_or_else(|| self.counters(), |behind| behind.counters_at_end())
+    pub fn counters_at_end(&self) -> AtEnd {
+        let counters = || -> AtEnd {
+            let counters = self.counters();
+            Box::new(move || counters)
+        };
+        self.behind.as_ref().map_or_else(counters, |behind| behind.at_end())
     }
 
     /// The version of the second wall, Landlock; 0 for none.

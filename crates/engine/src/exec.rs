@@ -260,13 +260,13 @@ impl Events {
     pub async fn next(&mut self) -> Result<Output, SandboxError> {
         match self.from.receive().await {
             Ok(frame) => self.understand(frame),
-            Err(error) => self.lost(error),
+            Err(error) => self.lost(error).await,
         }
     }
 
     /// The guest is gone. Where the sandbox has a kernel of its own, a limit may have taken all of it.
-    fn lost(&self, error: SandboxError) -> Result<Output, SandboxError> {
-        let limit = Some(self.counted(self.guest.counters_at_end()).ok_or(error)?);
+    async fn lost(&self, error: SandboxError) -> Result<Output, SandboxError> {
+        let limit = Some(self.counted(self.guest.counters_at_end().await).ok_or(error)?);
         let signal = Some(signal_name(Signal::KILL.as_raw()));
         Ok(Output::Ended(ExecOutput { exit_code: None, signal, limit, not_started: None }))
     }

@@ -54,8 +54,12 @@ impl Held {
     }
 
     /// What the kernel counted until the guest ended by itself; zeros once it was disposed of.
-    pub(crate) fn counters_at_end(&self) -> Counters {
-        self.lock().as_ref().map(Guest::counters_at_end).unwrap_or_default()
+    pub(crate) async fn counters_at_end(&self) -> Counters {
+        let Some(at_end) = self.lock().as_ref().map(Guest::counters_at_end) else {
+            return Counters::default();
+        };
+        // Others need the guest meanwhile, and the event loop.
+        tokio::task::spawn_blocking(at_end).await.unwrap_or_default()
     }
 
     /// Nobody uses it any more.

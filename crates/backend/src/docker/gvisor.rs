@@ -4,7 +4,7 @@
 use super::door::{Knocked, Knocker, is_within};
 use super::launch::{Container, setup_with};
 use crate::cgroup::{Counters, Foreign};
-use crate::guest::{Behind, Door, Process};
+use crate::guest::{AtEnd, Behind, Door, Process, wait_for_end};
 use crate::layout::Layout;
 use crate::stubs::Stubs;
 use crate::{Enforcement, Guest, Meanwhile, Plan};
@@ -13,7 +13,7 @@ use belljar_docker::bollard::models::ContainerState;
 use belljar_docker::bollard::query_parameters::InspectContainerOptions;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
-use belljar_sys::rustix::fd::AsFd;
+use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};
 use belljar_wire::message::Step;
@@ -62,7 +62,17 @@ pub(super) fn finish(
         Door::muxed(door, intake.as_ref()).map_err(|error| failed("use the door", error.to_string()))?;
     let counted = Foreign::of(kernel.as_raw_nonzero().get() as u32);
     let refused = refused_forks(&counted);
-    let behind = Contained { container, counted, refused, end: OnceLock::new() };
+    let end = End {
+        daemon: Arc::clone(&container.daemon),
+        id: container.id.clone(),
+        kernel: process
+            .try_clone()
+            .map_err(|error| failed("hold the container's kernel", error.to_string()))?,
+        counted,
+        refused,
+        known: OnceLock::new(),
+    };
+    let behind = Contained { _container: container, end: Arc::new(end) };
     let mut guest = Guest::starting(door, Process::contained(process), None)
         .ready_within(plan)
         .in_front_of(Box::new(behind), stubs);
@@ -97,43 +107,65 @@ fn did_not_knock() -> SandboxError {
 
 /// A container with gVisor's kernel in it.
 struct Contained {
-    container: Container,
+    _container: Container,
+    end: Arc<End>,
+}
+
+/// How gVisor's kernel ends, and what is known of it then.
+struct End {
+    daemon: Arc<Daemon>,
+    id: String,
+    kernel: OwnedFd,
     counted: Foreign,
     /// Whether a fork was refused: heard when it was. A moment later nobody is left who counts.
     refused: Arc<AtomicU64>,
     /// How it ended: asked once.
-    end: OnceLock<Counters>,
+    known: OnceLock<Counters>,
 }
 
-impl Contained {
-    /// What the kernel counted, and what the daemon saw of the end, if there was one.
-    fn end(&self) -> Counters {
+impl End {
+    /// What was counted until now. Waits a moment for the end: streams break before a kernel is gone, and also without that.
+    fn counters(&self) -> Counters {
         // First: what counts is taken away with the container.
         let mut counted = self.counted.counters();
         counted.forks_refused = counted.forks_refused.max(self.refused.load(Ordering::SeqCst));
+        let at_end = || Counters { oom_kills: counted.oom_kills.max(self.oom_kills()), ..counted };
+        once_over(&self.kernel, PATIENCE, &self.known, at_end).unwrap_or(counted)
+    }
+
+    /// What the daemon saw of the end, a moment after it.
+    fn oom_kills(&self) -> u64 {
         let started = Instant::now();
         loop {
-            match state(&self.container.daemon, &self.container.id) {
+            match state(&self.daemon, &self.id) {
                 Ok(state) if state.running == Some(true) && started.elapsed() < PATIENCE => {
                     thread::sleep(STEP)
                 }
-                Ok(state) => {
-                    let oom_kills = counted.oom_kills.max(u64::from(state.oom_killed == Some(true)));
-                    return Counters { oom_kills, ..counted };
-                }
-                Err(_) => return counted,
+                Ok(state) => return u64::from(state.oom_killed == Some(true)),
+                Err(_) => return 0,
             }
         }
     }
 }
 
+/// What is said of a process that has ended, said once. Of one that lives nothing is said, and so nothing is remembered.
+fn once_over<T: Copy>(
+    process: &OwnedFd,
+    patience: Duration,
+    known: &OnceLock<T>,
+    say: impl FnOnce() -> T,
+) -> Option<T> {
+    wait_for_end(process, patience).then(|| *known.get_or_init(say))
+}
+
 impl Behind for Contained {
     fn counters(&self) -> Counters {
-        self.counted.counters()
+        self.end.counted.counters()
     }
 
-    fn counters_at_end(&self) -> Counters {
-        *self.end.get_or_init(|| self.end())
+    fn at_end(&self) -> AtEnd {
+        let end = Arc::clone(&self.end);
+        Box::new(move || end.counters())
     }
 
     /// The daemon does not remove it by itself: whoever drops this does.
@@ -167,8 +199,28 @@ fn refused_forks(counted: &Foreign) -> Arc<AtomicU64> {
 
 /// Who connects for the guest: gVisor's file server.
 const FILE_SERVER_USER: u32 = 0;
-/// The daemon hears of an end within milliseconds.
+/// A kernel whose streams broke ends within milliseconds, if it does, and the daemon hears of it within some more.
 const PATIENCE: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(10);
 const STACK: usize = 64 * 1024;
 const NOW_AND_THEN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn what_is_said_of_a_kernel_that_lives_is_not_remembered() {
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("a process");
+        let pid = Pid::from_child(&child);
+        let kernel = pidfd_open(pid, PidfdFlags::empty()).expect("it lives");
+        let known = OnceLock::new();
+        assert_eq!(once_over(&kernel, Duration::ZERO, &known, || 1), None);
+        child.kill().expect("our child");
+        child.wait().expect("our child");
+        let patience = Duration::from_secs(600);
+        assert_eq!(once_over(&kernel, patience, &known, || 2), Some(2), "it has ended since");
+        assert_eq!(once_over(&kernel, patience, &known, || 3), Some(2), "it is asked once");
+    }
+}

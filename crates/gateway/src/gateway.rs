@@ -79,7 +79,8 @@ impl Gateway {
     /// Serves a sandbox's sockets on these terms.
     pub fn serve(&self, intake: Intake, terms: Terms) -> io::Result<Served> {
         let route = terms.llm.clone();
-        let serving = Arc::new(Serving::new(&self.places, terms, intake.addresses()));
+        let serving = Serving::new(&self.places, terms, intake.addresses(), intake.arrival());
+        let serving = Arc::new(serving);
         let (alive, over) = channel();
         let open = {
             let _within = self.event_loop.enter();
@@ -196,8 +197,9 @@ async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, al
             }
             Asked::Relayed(source) => {
                 let serving = Arc::clone(&serving);
-                let answer = move |stream, _| dns::serve::relayed(stream, Arc::clone(&serving));
-                tasks.spawn(accept(source, answer));
+                tasks.spawn(attend_latest(source, move |stream| {
+                    dns::serve::relayed(stream, Arc::clone(&serving))
+                }));
             }
         }
     }
@@ -215,6 +217,24 @@ async fn attend(open: Open, serving: Arc<Serving>, route: Option<Arc<Route>>, al
     }
     drop(alive);
     while tasks.join_next().await.is_some() {}
+}
+
+/// Serves one connection, the latest. An honest guest asks for names on one at a time; others it could only hold, and they are
+/// in nobody's account.
+async fn attend_latest<F>(source: Source, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut latest = JoinSet::new();
+    loop {
+        match source.next().await {
+            Ok((stream, _)) => {
+                latest.shutdown().await;
+                latest.spawn(serve(stream));
+            }
+            Err(_) => sleep(A_MOMENT).await,
+        }
+    }
 }
 
 async fn accept<F>(source: Source, serve: impl Fn(TcpStream, SocketAddr) -> F)
@@ -247,3 +267,42 @@ const SOON: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(10);
 /// Connections that are aborted write their last record; an event loop that cannot do that in this time is stuck.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::arrivals;
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, UnixStream};
+
+    #[tokio::test]
+    async fn of_many_connections_that_ask_for_names_only_the_latest_is_held() {
+        let (place, arriving) = arrivals::pair().expect("a place");
+        let source = Source::Arrivals(UnixStream::from_std(arriving.into()).expect("usable"));
+        let echo = |mut stream: TcpStream| async move {
+            while let Ok(byte) = stream.read_u8().await {
+                let _ = stream.write_u8(byte).await;
+            }
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(attend_latest(source, echo));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let mut held = Vec::new();
+        for number in 0..100 {
+            let mut ours = TcpStream::connect(address).await.expect("a connection");
+            let (theirs, _) = listener.accept().await.expect("a connection");
+            arrivals::put(&place, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 53), &theirs)
+                .expect("there is room");
+            drop(theirs);
+            ours.write_u8(number).await.expect("written");
+            assert_eq!(ours.read_u8().await.expect("it is served"), number);
+            held.push(ours);
+        }
+        held.pop();
+        for mut earlier in held {
+            earlier.read_u8().await.expect_err("it was let go");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The sockets that a sandbox's connections arrive at: born in its network namespace, served here.
 
 use crate::names::Addresses;
+use crate::places::Arrival;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::net::sockopt;
@@ -77,6 +78,14 @@ impl Intake {
             (true, _) => Addresses::Loopback,
             (false, true) => Addresses::Both,
             (false, false) => Addresses::Ipv4,
+        }
+    }
+
+    /// How connections come out of it.
+    pub(crate) fn arrival(&self) -> Arrival {
+        match self.listeners.iter().chain(&self.routes).any(arrivals::is_place) {
+            true => Arrival::Relayed,
+            false => Arrival::Accepted,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::decide::{self, Allowed, Permit};
 use crate::dial;
 use crate::gateway::Terms;
 use crate::names::{Addresses, Names};
-use crate::places::{Crowd, Places, Seat, Table};
+use crate::places::{Arrival, Crowd, Places, Seat, Table};
 use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
@@ -34,11 +34,11 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) fn new(places: &Arc<Places>, terms: Terms, addresses: Addresses) -> Serving {
+    pub(crate) fn new(places: &Arc<Places>, terms: Terms, addresses: Addresses, arrival: Arrival) -> Serving {
         let Terms { policy, recorder, credentials, authority, pushes, llm: _ } = terms;
         credentials.record_in(&recorder);
         Serving {
-            table: places.table(policy.limits.connections),
+            table: places.table(policy.limits.connections, arrival),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
             policy,
             names: Names::new(addresses),

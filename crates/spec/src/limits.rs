@@ -80,13 +80,17 @@ impl Limits {
         }
     }
 
-    /// How long a command may run: as long as it asks for, but no longer than the sandbox was made for, if that was said.
+    /// How long a command may run, by whoever holds the sandbox: as long as they ask for.
     pub fn time_for(&self, asked: Option<Duration>) -> Duration {
-        let time = match (asked, self.wall_time.origin) {
-            (Some(asked), Origin::Asked) => asked.min(self.wall_time.value),
-            (asked, _) => asked.unwrap_or(self.wall_time.value),
-        };
-        time.min(FOR_EVER)
+        asked.unwrap_or(self.wall_time.value).min(FOR_EVER)
+    }
+
+    /// How long a command of somebody else may run: no longer than the sandbox was made for, if that was said.
+    pub fn time_within(&self, asked: Option<Duration>) -> Duration {
+        match (asked, self.wall_time.origin) {
+            (Some(asked), Origin::Asked) => asked.min(self.wall_time.value).min(FOR_EVER),
+            (asked, _) => self.time_for(asked),
+        }
     }
 
     /// A thousand times what a start takes; less than a person waits before they ask what is wrong.
@@ -167,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn no_command_runs_longer_than_its_sandbox_allows() {
+    fn no_command_of_others_runs_longer_than_its_sandbox_allows() {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
         let second = Duration::from_secs;
         let time = |sandbox, command| {
             let spec = LimitsSpec { wall_time: sandbox, ..LimitsSpec::default() };
-            Limits::understand(&spec, machine).time_for(command)
+            Limits::understand(&spec, machine).time_within(command)
         };
         assert_eq!(time(Some(second(2)), Some(second(30))), second(2));
         assert_eq!(time(Some(second(2)), Some(second(1))), second(1));
@@ -180,5 +184,7 @@ mod tests {
         let long = second(2 * 3600);
         assert_eq!(time(None, Some(long)), long, "what nobody said is no ceiling");
         assert_eq!(time(None, Some(Duration::MAX)), FOR_EVER);
+        let spec = LimitsSpec { wall_time: Some(second(2)), ..LimitsSpec::default() };
+        assert_eq!(Limits::understand(&spec, machine).time_for(Some(long)), long);
     }
 }

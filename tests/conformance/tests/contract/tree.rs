@@ -48,8 +48,8 @@ async fn timed_out(backend: BackendName, count: usize, script: &str) {
     let place = Place::new(backend).await;
     let marker = Marker::new();
     let mut command = marked(script, &marker);
-    // Long enough for all of them to be there, or the test would show nothing.
-    command.timeout = Some(Duration::from_millis(1500));
+    // Long enough for all of them to be there and to be seen, or the test would show nothing.
+    command.timeout = Some(Duration::from_millis(if sees_short_lives(backend) { 1500 } else { 4000 }));
     let (result, ()) = tokio::join!(place.run(&command), marker.appears(count));
     assert_killed(&result);
     assert_eq!(marker.processes(), Vec::<u32>::new(), "they outlived the timeout");

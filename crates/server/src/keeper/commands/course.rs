@@ -50,7 +50,7 @@ async fn follow(
     start: Start,
     words: mpsc::Receiver<Word>,
 ) -> Result<CommandResult, SandboxError> {
-    let deadline = Instant::now() + sandbox.limits().time_for(start.command.timeout);
+    let deadline = Instant::now() + sandbox.limits().time_within(start.command.timeout);
     let Running { mut events, inputs } = sandbox.spawn(&start.command).await?;
     let killed = Notify::new();
     let mut speaking = std::pin::pin!(speak(inputs, start, words, &killed));

@@ -506,22 +506,32 @@ mod tests {
     use std::fs::{self, File};
     use std::io::Read;
 
-    /// Runs a script of a shell with one descriptor, and returns what it wrote to its standard error.
-    fn said(script: &CStr, given: &File) -> String {
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).unwrap();
-        let launched = Launch {
-            program: Program::Path(c"/bin/sh"),
-            argv: &[c"sh", c"-c", script],
+    /// A program that is given one descriptor, and nothing else of ours.
+    fn giving<'a>(
+        path: &'a CStr,
+        argv: &'a [&'a CStr],
+        given: &'a [BorrowedFd<'a>],
+        stderr: Option<BorrowedFd<'a>>,
+    ) -> Launch<'a> {
+        Launch {
+            program: Program::Path(path),
+            argv,
             env: &[c"PATH=/usr/bin:/bin"],
             namespaces: Namespaces::NONE,
             identity: None,
             capabilities: Capabilities::Usual,
             cgroup: None,
             tasks_files: &[],
-            inherit: &[given.as_fd()],
-            stderr: Some(theirs.as_fd()),
-        };
-        let (started, ()) = launch(&launched, |_| ()).unwrap();
+            inherit: given,
+            stderr,
+        }
+    }
+
+    /// Runs a script of a shell with one descriptor, and returns what it wrote to its standard error.
+    fn said(script: &CStr, given: &File) -> String {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (argv, given) = ([c"sh", c"-c", script], [given.as_fd()]);
+        let (started, ()) = launch(&giving(c"/bin/sh", &argv, &given, Some(theirs.as_fd())), |_| ()).unwrap();
         started.executed().unwrap().unwrap();
         drop(theirs);
         let mut said = String::new();
@@ -554,19 +564,7 @@ mod tests {
 
     #[test]
     fn a_program_that_cannot_be_executed_is_said() {
-        let given = File::open("/dev/null").unwrap();
-        let launched = Launch {
-            program: Program::Path(c"/nowhere"),
-            argv: &[c"nowhere"],
-            env: &[],
-            namespaces: Namespaces::NONE,
-            identity: None,
-            capabilities: Capabilities::Usual,
-            cgroup: None,
-            tasks_files: &[],
-            inherit: &[given.as_fd()],
-            stderr: None,
-        };
+        let launched = giving(c"/nowhere", &[c"nowhere"], &[], None);
         let (started, ()) = launch(&launched, |_| ()).unwrap();
         let failure = started.executed().unwrap().unwrap_err();
         assert_eq!((failure.step, failure.errno), ("execute the program", Errno::NOENT));

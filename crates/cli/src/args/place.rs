@@ -122,10 +122,10 @@ impl PlaceArgs {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The wall: auto, native, bwrap, docker, docker+runsc (gVisor), docker+kata, container or host (no wall)
+    /// The wall: auto, native, bwrap, docker, docker+runsc (gVisor), container or host (no wall)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
-    /// What runs Docker's containers: runc, runsc (gVisor) or kata. `--backend docker --runtime runsc` is `--backend docker+runsc`
+    /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`
     #[arg(long, value_name = "NAME")]
     runtime: Option<Runtime>,
     /// Refuse a wall weaker than this: host < container < namespace < gvisor < microvm

@@ -11,7 +11,7 @@
 //! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
 //! their children do, and go on after them.
 
-use crate::tree::{self, Process};
+use crate::tree::{self, Handle, Process};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, Signal, getpid};
 use belljar_sys::signal::signal_all;
@@ -119,10 +119,12 @@ fn stop_all() -> Result<(), Errno> {
     }
 }
 
-/// Lets everybody go on but these, children first.
+/// Lets everybody go on but these, children first, and all in one breath.
 fn go_on(stopped: &HashSet<Process>) {
-    for seen in tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process)) {
-        tree::signal(seen.process, Signal::CONT);
+    let waiting = tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process));
+    let handles: Vec<Handle> = waiting.filter_map(|seen| Handle::of(seen.process)).collect();
+    for handle in handles {
+        handle.send(Signal::CONT);
     }
 }
 

@@ -3,6 +3,7 @@
 //! knows no subreapers makes orphans children of process 1; there every command gets a mark that it cannot shed either.
 
 use belljar_sys::mark;
+use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
@@ -24,48 +25,48 @@ pub(crate) fn new_mark() -> Option<u64> {
 /// nobody is left.
 pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
     let root = supervisor.as_raw_nonzero().get();
-    let marked = || mark.map(bearing).unwrap_or_default();
-    kill_until(
-        || descendants(root).into_iter().chain(marked()).collect(),
-        || {
-            // One that somebody inside has stopped would not see that its tree is gone.
-            let _ = kill_process(supervisor, Signal::CONT);
-            !is_alive(root) && marked().is_empty()
-        },
-    );
+    let mut gone = HashSet::new();
+    kill_until(|| {
+        // One that somebody inside has stopped would not see that its tree is gone.
+        let _ = kill_process(supervisor, Signal::CONT);
+        let mut left = descendants(root);
+        let mut is_certain = !is_alive(root);
+        if let Some(mark) = mark {
+            let (marked, ended) = Look::around().marked(mark);
+            // Who was listed and has ended since may have left a child that was not.
+            is_certain &= ended.is_subset(&gone);
+            left.extend(marked);
+            gone = ended;
+        }
+        (left, is_certain)
+    });
 }
 
 /// Sends a signal to all of a supervisor's command that bears its mark.
 pub(crate) fn signal_tree(supervisor: Pid, mark: u64, signal: Signal) {
-    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter().chain(bearing(mark));
-    let all: HashSet<Process> = below.map(|seen| seen.process).collect();
+    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter();
+    let (marked, _) = Look::around().marked(mark);
+    let all: HashSet<Process> = below.chain(marked).map(|seen| seen.process).collect();
     all.into_iter().for_each(|process| self::signal(process, signal));
 }
 
 /// Kills every descendant of this process, and returns when none is left alive.
 pub(crate) fn kill_below_us() {
     let us = getpid().as_raw_nonzero().get();
-    kill_until(|| descendants(us), || descendants(us).is_empty());
+    kill_until(|| (descendants(us), true));
 }
 
-/// Those of our descendants that bear a mark. One that nobody was given is a mark that was tampered with: such a process
-/// belongs to whomever is asked about.
-fn bearing(wanted: u64) -> Vec<Seen> {
-    let last = NEXT_MARK.load(Ordering::Relaxed);
-    let bears = |seen: &Seen| {
-        let mark = Pid::from_raw(seen.process.pid).and_then(|pid| mark::of(pid).ok());
-        // Without any limit it is a supervisor of ours, that marks nobody but its command.
-        mark.is_some_and(|mark| mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark))
-    };
-    below_us().into_iter().filter(bears).collect()
-}
-
-fn kill_until(find: impl Fn() -> Vec<Seen>, is_done: impl Fn() -> bool) {
+/// Kills those that are left, until nobody is and that is certain.
+fn kill_until(mut left: impl FnMut() -> (Vec<Seen>, bool)) {
     let start = Instant::now();
     let mut seen = HashSet::new();
     let mut rounds_with_new = 0;
-    while !is_done() && start.elapsed() < PATIENCE {
-        let victims: Vec<Process> = find().into_iter().map(|seen| seen.process).collect();
+    while start.elapsed() < PATIENCE {
+        let (left, is_certain) = left();
+        if left.is_empty() && is_certain {
+            return;
+        }
+        let victims: Vec<Process> = left.into_iter().map(|seen| seen.process).collect();
         rounds_with_new += u32::from(victims.iter().any(|victim| !seen.contains(victim)));
         for victim in victims {
             signal(victim, Signal::KILL);
@@ -134,13 +135,49 @@ pub(crate) fn is_going(process: Process) -> bool {
     look(process.pid).is_some_and(|now| now.process == process && now.is_going())
 }
 
+/// One look at all processes of this namespace. It takes time, in which they start and end.
+struct Look {
+    seen: Vec<Seen>,
+    /// Those that were listed, and had ended when it was their turn.
+    gone: HashSet<i32>,
+}
+
+impl Look {
+    fn around() -> Look {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let listed: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let mut look = Look { seen: Vec::new(), gone: HashSet::new() };
+        for pid in listed {
+            match self::look(pid) {
+                Some(seen) => look.seen.push(seen),
+                None => drop(look.gone.insert(pid)),
+            }
+        }
+        look
+    }
+
+    /// Those that bear a mark, and the numbers of those that have ended. A mark that nobody was given was tampered with: such a
+    /// process belongs to whomever is asked about.
+    fn marked(mut self, wanted: u64) -> (Vec<Seen>, HashSet<i32>) {
+        let last = NEXT_MARK.load(Ordering::Relaxed);
+        let bears = |seen: &Seen| match Pid::from_raw(seen.process.pid).map(mark::of) {
+            // Without any limit it is one of ours, that marks nobody but its command.
+            Some(Ok(mark)) => mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark),
+            Some(Err(Errno::SRCH)) => {
+                self.gone.insert(seen.process.pid);
+                false
+            }
+            Some(Err(_)) | None => false,
+        };
+        let marked = self.seen.into_iter().filter(bears).collect();
+        (marked, self.gone)
+    }
+}
+
 fn descendants(root: i32) -> Vec<Seen> {
     let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-        if let Some(seen) = look(pid) {
-            children.entry(seen.parent).or_default().push(seen);
-        }
+    for seen in Look::around().seen {
+        children.entry(seen.parent).or_default().push(seen);
     }
     let mut found = Vec::new();
     let mut parents = vec![root];
@@ -191,17 +228,34 @@ fn has_ended(state: char) -> bool {
 
 /// Sends a signal, unless the number means another process by now.
 pub(crate) fn signal(process: Process, signal: Signal) {
-    let Some(pid) = Pid::from_raw(process.pid) else { return };
-    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(handle) => Some(handle),
-        // The kernel has no handles of processes. It gives numbers in turn, so one does not come again between two looks.
-        Err(Errno::NOSYS) => None,
-        Err(_) => return,
-    };
-    if look(process.pid).is_some_and(|now| now.process == process) {
-        let _ = match &handle {
-            Some(handle) => pidfd_send_signal(handle, signal),
-            None => kill_process(pid, signal),
+    if let Some(handle) = Handle::of(process) {
+        handle.send(signal);
+    }
+}
+
+/// What signals go to.
+pub(crate) enum Handle {
+    Of(OwnedFd),
+    /// The kernel has no handles of processes. It gives numbers in turn, so one does not come again between two looks.
+    Number(Pid),
+}
+
+impl Handle {
+    /// `None` if the number means another process by now.
+    pub(crate) fn of(process: Process) -> Option<Handle> {
+        let pid = Pid::from_raw(process.pid)?;
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => Handle::Of(handle),
+            Err(Errno::NOSYS) => Handle::Number(pid),
+            Err(_) => return None,
+        };
+        look(process.pid).is_some_and(|now| now.process == process).then_some(handle)
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        let _ = match self {
+            Handle::Of(handle) => pidfd_send_signal(handle, signal),
+            Handle::Number(pid) => kill_process(*pid, signal),
         };
     }
 }

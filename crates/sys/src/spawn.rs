@@ -38,6 +38,15 @@ pub struct Command<'a> {
     pub keeper: Option<Keeper<'a>>,
 }
 
+impl Command<'_> {
+    /// The kernel that needs marks, gVisor's, hangs up on a group of processes when one of them leaves it while another one is
+    /// stopped, unless somebody in it has a parent in another group of the session. While a sandbox is paused that happens all
+    /// the time; so there the supervisor is such a parent. Only the leader of a session can have its terminal, though.
+    fn has_its_supervisors_session(&self) -> bool {
+        self.mark.is_some() && self.terminal == Terminal::Absent
+    }
+}
+
 /// A process that is not survived by the commands it starts.
 pub struct Keeper<'a> {
     /// Its pidfd.
@@ -60,7 +69,7 @@ pub enum Terminal {
 pub struct Supervised {
     /// The supervisor's process id; the tree descends from it.
     pub supervisor: i32,
-    /// The command's process id, also that of its session and process group.
+    /// The command's process id, also that of its process group.
     pub command: i32,
     /// Gives four bytes, the status of wait(2), when the command ended; an end of file before that means that
     /// the supervisor was killed.
@@ -120,6 +129,10 @@ struct Prepared<'a> {
 fn supervise(prepared: &Prepared<'_>) -> ! {
     let _ = prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0);
     let _ = prctl(libc::PR_SET_NAME, c"belljar-exec".as_ptr() as u64, 0);
+    if prepared.command.has_its_supervisors_session() {
+        // A new process leads no group yet, so it may.
+        let _ = rustix::process::setsid();
+    }
     let pid = start_command(prepared);
     if pid < 0 {
         write_report(prepared.report, FAILED, last_errno().raw_os_error());
@@ -228,7 +241,11 @@ fn become_command(prepared: &Prepared<'_>) -> ! {
 
 fn execute(prepared: &Prepared<'_>) -> Result<std::convert::Infallible, Errno> {
     let Prepared { command, argv, env, .. } = prepared;
-    rustix::process::setsid()?;
+    if command.has_its_supervisors_session() {
+        rustix::process::setpgid(None, None)?;
+    } else {
+        rustix::process::setsid()?;
+    }
     for (target, source) in command.stdio.iter().enumerate() {
         // SAFETY: only numbers go in; the guest's own 0, 1 and 2 are /dev/null, so no source is among them.
         check(unsafe { libc::dup2(source.as_raw_fd(), target as i32) }.into())?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 for_every_backend![
     everything_stands_still_and_goes_on,
     those_that_fork_all_the_time_stand_still_too,
+    who_comes_and_goes_does_not_notice,
     no_command_starts_while_it_is_paused,
     files_are_read_and_written_while_it_is_paused,
     a_timeout_ends_a_command_while_it_is_paused,
@@ -84,6 +85,23 @@ async fn those_that_fork_all_the_time_stand_still_too(backend: BackendName) {
     }
     drop(running);
     marker.wait_for_none();
+}
+
+async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    // Children that end, or leave for a session of their own, while their parent stands still.
+    let script =
+        "echo ready; while [ ! -e enough ]; do setsid sh -c : & sh -c : | sh -c :; done; wait; echo done";
+    let mut running = place.spawn(&sh(script)).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    for _ in 0..10 {
+        place.pause().await.unwrap();
+        place.resume().await.unwrap();
+    }
+    place.write_file("enough", b"").await.unwrap();
+    let (stdout, stderr, ended) = drain(&mut running).await;
+    assert_eq!((text(&stdout).as_str(), text(&stderr).as_str()), ("done\n", ""), "{ended:?}");
+    assert_eq!(ended.exit_code, Some(0));
 }
 
 async fn no_command_starts_while_it_is_paused(backend: BackendName) {

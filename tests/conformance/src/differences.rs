@@ -113,6 +113,11 @@ pub fn stops_the_restless(backend: BackendName) -> bool {
     !is_gvisor(backend)
 }
 
+/// Whether the session of a command is led by its supervisor: gVisor could hang up on it otherwise.
+pub fn supervisor_leads_session(backend: BackendName) -> bool {
+    is_gvisor(backend)
+}
+
 /// Whether a process is seen from outside that lives for a moment. A look into gVisor takes longer than that.
 pub fn sees_short_lives(backend: BackendName) -> bool {
     !is_gvisor(backend)

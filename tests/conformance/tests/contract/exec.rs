@@ -170,8 +170,11 @@ async fn a_command_leads_a_session_of_its_own(backend: BackendName) {
     let place = Place::new(backend).await;
     let answer = place.answer("read -r stat < /proc/$$/stat; echo $$ ${stat##*) }").await;
     let fields: Vec<&str> = answer.split(' ').collect();
-    // pid, state, parent, group, session: proc_pid_stat(5)
-    assert_eq!((fields[3], fields[4]), (fields[0], fields[0]));
+    // proc_pid_stat(5)
+    let [pid, parent, group, session] = [fields[0], fields[2], fields[3], fields[4]];
+    let leader = if supervisor_leads_session(backend) { parent } else { pid };
+    assert_eq!((group, session), (pid, leader));
+    assert_ne!(session, "1", "the guest's");
 }
 
 async fn background_processes_do_not_hold_up_the_end(backend: BackendName) {

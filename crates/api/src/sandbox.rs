@@ -59,7 +59,7 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxRequest {
-    /// auto, native, bwrap, docker, docker+runsc, docker+kata, container or host.
+    /// auto, native, bwrap, docker, docker+runsc, container or host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// The weakest wall that will do.

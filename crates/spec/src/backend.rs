@@ -93,7 +93,7 @@ impl Runtime {
 
 /// Not a runtime.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no runtime `{0}`: use one of runc, runsc, kata")]
+#[error("there is no runtime `{0}`: use runc or runsc")]
 pub struct UnknownRuntime(String);
 
 impl FromStr for Runtime {
@@ -125,9 +125,7 @@ pub enum BackendChoice {
 
 /// Not a backend.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, docker+kata, container, host"
-)]
+#[error("there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, container, host")]
 pub struct UnknownBackend(String);
 
 impl FromStr for BackendChoice {

@@ -44,19 +44,20 @@ pub(super) fn accept(runtime: Runtime) -> Result<(), SandboxError> {
 pub(super) fn no_runtime(runtime: Runtime) -> SandboxError {
     let name = runtime.as_str();
     let message = format!("the Docker daemon has no runtime `{name}`");
-    let lines = match runtime {
-        Runtime::Runc => return SandboxError::unavailable("runtime_missing", message).hint("install runc"),
-        Runtime::Runsc => {
-            r#"{"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none", "--host-uds=open"]}}}"#
+    let hint = match runtime {
+        Runtime::Runsc => format!(
+            "install gVisor, write {GVISOR} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` \
+             (docs/gvisor.md)"
+        ),
+        // Kata is refused before anybody looks for it.
+        Runtime::Runc | Runtime::Kata => {
+            "install it, and restart the daemon: `systemctl restart docker`".to_string()
         }
-        // Refused before anybody looks for it.
-        Runtime::Kata => r#"{"runtimes": {"kata": {"runtimeType": "io.containerd.kata.v2"}}}"#,
     };
-    SandboxError::unavailable("runtime_missing", message).hint(format!(
-        "install it, write {lines} to /etc/docker/daemon.json, and restart the daemon: `systemctl restart docker` \
-         (docs/docker.md)"
-    ))
+    SandboxError::unavailable("runtime_missing", message).hint(hint)
 }
+
+const GVISOR: &str = r#"{"runtimes": {"runsc": {"path": "/usr/bin/runsc", "runtimeArgs": ["--network=none", "--host-uds=open"]}}}"#;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ use belljar_sys::signal::signal_all;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -196,7 +197,7 @@ fn is_alive(pid: i32) -> bool {
 
 /// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)).
 fn look(pid: i32) -> Option<Seen> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read(format!("/proc/{pid}/stat"))?;
     // The name, in parentheses, may hold anything, parentheses too.
     let (_, fields) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = fields.split(' ').collect();
@@ -204,9 +205,8 @@ fn look(pid: i32) -> Option<Seen> {
     let mut state = state(&stat)?;
     if has_ended(state) {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let states: Vec<char> = threads
-            .filter_map(|thread| self::state(&fs::read_to_string(thread.path().join("stat")).ok()?))
-            .collect();
+        let states: Vec<char> =
+            threads.filter_map(|thread| self::state(&read(thread.path().join("stat"))?)).collect();
         let living = states.iter().find(|state| !has_ended(**state));
         // gVisor lists none of such a process, and still counts them.
         let is_counted = || fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some(UNTOLD);
@@ -215,6 +215,11 @@ fn look(pid: i32) -> Option<Seen> {
     let parent = fields.get(1)?.parse().ok()?;
     let started = fields.get(19)?.parse().ok()?;
     Some(Seen { process: Process { pid, started }, parent, state })
+}
+
+/// The text of a file. Names of processes are bytes of all kinds, and no reason to overlook one.
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What a process or thread is doing, as a letter.

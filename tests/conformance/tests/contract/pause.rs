@@ -10,6 +10,7 @@ for_every_backend![
     everything_stands_still_and_goes_on,
     those_that_fork_all_the_time_stand_still_too,
     who_comes_and_goes_does_not_notice,
+    who_has_no_name_in_letters_goes_on_too,
     no_command_starts_while_it_is_paused,
     files_are_read_and_written_while_it_is_paused,
     a_timeout_ends_a_command_while_it_is_paused,
@@ -102,6 +103,18 @@ async fn who_comes_and_goes_does_not_notice(backend: BackendName) {
     let (stdout, stderr, ended) = drain(&mut running).await;
     assert_eq!((text(&stdout).as_str(), text(&stderr).as_str()), ("done\n", ""), "{ended:?}");
     assert_eq!(ended.exit_code, Some(0));
+}
+
+async fn who_has_no_name_in_letters_goes_on_too(backend: BackendName) {
+    let Some(place) = walled(backend).await else { return };
+    let script = r#"name=$(printf '\377\376'); cp /bin/sh "$name"
+        exec "./$name" -c 'echo ready; i=0; while :; do i=$((i+1)); echo $i > ticks; done'"#;
+    let mut running = place.spawn(&sh(script)).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    place.pause().await.unwrap();
+    let before = fs::read(place.host("ticks")).ok();
+    place.resume().await.unwrap();
+    wait_until("it to go on", || fs::read(place.host("ticks")).ok() != before);
 }
 
 async fn no_command_starts_while_it_is_paused(backend: BackendName) {

@@ -14,6 +14,7 @@ for_every_backend![
     a_timeout_kills_what_ignores_signals,
     a_timeout_kills_what_is_stopped,
     a_timeout_kills_what_changed_its_name,
+    a_timeout_kills_what_has_no_name_in_letters,
     a_timeout_kills_what_keeps_nothing_open,
     a_timeout_keeps_what_was_written_before,
     a_timeout_ends_only_its_own_command,
@@ -95,6 +96,13 @@ async fn a_timeout_kills_what_changed_its_name(backend: BackendName) {
     let script = "cp /bin/sh ') R 1 1 1 (\n1'
         (setsid './) R 1 1 1 (\n1' -c 'while :; do sleep 0.1; done' $M &)
         sleep 60; :";
+    timed_out(backend, 1, script).await;
+}
+
+async fn a_timeout_kills_what_has_no_name_in_letters(backend: BackendName) {
+    let script = r#"name=$(printf '\377\376'); cp /bin/sh "$name"
+        (setsid "./$name" -c 'while :; do sleep 0.1; done' $M &)
+        sleep 60; :"#;
     timed_out(backend, 1, script).await;
 }
 

@@ -26,28 +26,19 @@ pub(crate) fn new_mark() -> Option<u64> {
 /// nobody is left.
 pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
     let root = supervisor.as_raw_nonzero().get();
-    let mut gone = HashSet::new();
     kill_until(|| {
         // One that somebody inside has stopped would not see that its tree is gone.
         let _ = kill_process(supervisor, Signal::CONT);
         let mut left = descendants(root);
-        let mut is_certain = !is_alive(root);
-        if let Some(mark) = mark {
-            let (marked, ended) = Look::around().marked(mark);
-            // Who was listed and has ended since may have left a child that was not.
-            is_certain &= ended.is_subset(&gone);
-            left.extend(marked);
-            gone = ended;
-        }
-        (left, is_certain)
+        left.extend(mark.map(bearing).unwrap_or_default());
+        (left, !is_alive(root))
     });
 }
 
 /// Sends a signal to all of a supervisor's command that bears its mark.
 pub(crate) fn signal_tree(supervisor: Pid, mark: u64, signal: Signal) {
-    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter();
-    let (marked, _) = Look::around().marked(mark);
-    let all: HashSet<Process> = below.chain(marked).map(|seen| seen.process).collect();
+    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter().chain(bearing(mark));
+    let all: HashSet<Process> = below.map(|seen| seen.process).collect();
     all.into_iter().for_each(|process| self::signal(process, signal));
 }
 
@@ -57,14 +48,26 @@ pub(crate) fn kill_below_us() {
     kill_until(|| (descendants(us), true));
 }
 
-/// Kills those that are left, until nobody is and that is certain.
+/// Those that bear a mark, whoever their parents are: one may end while we look. A mark that nobody was given was tampered with:
+/// such a process belongs to whomever is asked about. Who has no parent in here is process 1, or came from outside.
+fn bearing(wanted: u64) -> Vec<Seen> {
+    let last = NEXT_MARK.load(Ordering::Relaxed);
+    let bears = |seen: &Seen| {
+        let mark = Pid::from_raw(seen.process.pid).and_then(|pid| mark::of(pid).ok());
+        // Without any limit it is a supervisor of ours, that marks nobody but its command.
+        mark.is_some_and(|mark| mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark))
+    };
+    everybody().into_iter().filter(|seen| seen.parent != 0).filter(bears).collect()
+}
+
+/// Kills those that are left, until nobody is and that is the end.
 fn kill_until(mut left: impl FnMut() -> (Vec<Seen>, bool)) {
     let start = Instant::now();
     let mut seen = HashSet::new();
     let mut rounds_with_new = 0;
     while start.elapsed() < PATIENCE {
-        let (left, is_certain) = left();
-        if left.is_empty() && is_certain {
+        let (left, is_end) = left();
+        if left.is_empty() && is_end {
             return;
         }
         let victims: Vec<Process> = left.into_iter().map(|seen| seen.process).collect();
@@ -136,48 +139,15 @@ pub(crate) fn is_going(process: Process) -> bool {
     look(process.pid).is_some_and(|now| now.process == process && now.is_going())
 }
 
-/// One look at all processes of this namespace. It takes time, in which they start and end.
-struct Look {
-    seen: Vec<Seen>,
-    /// Those that were listed, and had ended when it was their turn.
-    gone: HashSet<i32>,
-}
-
-impl Look {
-    fn around() -> Look {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let listed: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let mut look = Look { seen: Vec::new(), gone: HashSet::new() };
-        for pid in listed {
-            match self::look(pid) {
-                Some(seen) => look.seen.push(seen),
-                None => drop(look.gone.insert(pid)),
-            }
-        }
-        look
-    }
-
-    /// Those that bear a mark, and the numbers of those that have ended. A mark that nobody was given was tampered with: such a
-    /// process belongs to whomever is asked about.
-    fn marked(mut self, wanted: u64) -> (Vec<Seen>, HashSet<i32>) {
-        let last = NEXT_MARK.load(Ordering::Relaxed);
-        let bears = |seen: &Seen| match Pid::from_raw(seen.process.pid).map(mark::of) {
-            // Without any limit it is one of ours, that marks nobody but its command.
-            Some(Ok(mark)) => mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark),
-            Some(Err(Errno::SRCH)) => {
-                self.gone.insert(seen.process.pid);
-                false
-            }
-            Some(Err(_)) | None => false,
-        };
-        let marked = self.seen.into_iter().filter(bears).collect();
-        (marked, self.gone)
-    }
+/// All processes of this namespace, each as it was when it was its turn.
+fn everybody() -> Vec<Seen> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 fn descendants(root: i32) -> Vec<Seen> {
     let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
-    for seen in Look::around().seen {
+    for seen in everybody() {
         children.entry(seen.parent).or_default().push(seen);
     }
     let mut found = Vec::new();

@@ -2,7 +2,7 @@
 //! (Supervisors are subreapers, so orphans stay in their tree, and a supervisor ends when nobody is left in it.) A kernel that
 //! knows no subreapers makes orphans children of process 1; there every command gets a mark that it cannot shed either.
 
-use belljar_sys::mark;
+use belljar_sys::mark::{self, Mark};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
@@ -26,55 +26,72 @@ pub(crate) fn new_mark() -> Option<u64> {
 /// nobody is left.
 pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
     let root = supervisor.as_raw_nonzero().get();
-    kill_until(|| {
+    kill_until(|look| {
         // One that somebody inside has stopped would not see that its tree is gone.
         let _ = kill_process(supervisor, Signal::CONT);
-        let mut left = descendants(root);
-        left.extend(mark.map(bearing).unwrap_or_default());
-        (left, !is_alive(root))
+        let mut left = look.below(root);
+        if let Some(mark) = mark {
+            left.extend(look.bearing(mark));
+        }
+        let end = match mark {
+            _ if look.sees(root) => End::NotYet,
+            // A supervisor with subreaping ends after the last one.
+            None => End::Proven,
+            Some(_) => End::Seen,
+        };
+        (left, end)
     });
 }
 
 /// Sends a signal to all of a supervisor's command that bears its mark.
 pub(crate) fn signal_tree(supervisor: Pid, mark: u64, signal: Signal) {
-    let below = descendants(supervisor.as_raw_nonzero().get()).into_iter().chain(bearing(mark));
-    let all: HashSet<Process> = below.map(|seen| seen.process).collect();
+    let Some(mut look) = Look::around() else { return };
+    let below = look.below(supervisor.as_raw_nonzero().get()).into_iter();
+    let all: HashSet<Process> = below.chain(look.bearing(mark)).map(|seen| seen.process).collect();
     all.into_iter().for_each(|process| self::signal(process, signal));
 }
 
 /// Kills every descendant of this process, and returns when none is left alive.
 pub(crate) fn kill_below_us() {
     let us = getpid().as_raw_nonzero().get();
-    kill_until(|| (descendants(us), true));
+    kill_until(|look| (look.below(us), End::Seen));
 }
 
-/// Those that bear a mark, whoever their parents are: one may end while we look. A mark that nobody was given was tampered with:
-/// such a process belongs to whomever is asked about. Who has no parent in here is process 1, or came from outside.
-fn bearing(wanted: u64) -> Vec<Seen> {
-    let last = NEXT_MARK.load(Ordering::Relaxed);
-    let bears = |seen: &Seen| {
-        let mark = Pid::from_raw(seen.process.pid).and_then(|pid| mark::of(pid).ok());
-        // Without any limit it is a supervisor of ours, that marks nobody but its command.
-        mark.is_some_and(|mark| mark == wanted || mark < FIRST_MARK || (last..u64::MAX).contains(&mark))
-    };
-    everybody().into_iter().filter(|seen| seen.parent != 0).filter(bears).collect()
+/// Whether nobody is left when a look has found nobody.
+#[derive(PartialEq, Eq)]
+enum End {
+    NotYet,
+    /// As far as it saw.
+    Seen,
+    Proven,
 }
 
-/// Kills those that are left, until nobody is and that is the end.
-fn kill_until(mut left: impl FnMut() -> (Vec<Seen>, bool)) {
+/// Kills those that are left, until nobody is.
+fn kill_until(mut left: impl FnMut(&mut Look) -> (Vec<Seen>, End)) {
     let start = Instant::now();
-    let mut seen = HashSet::new();
+    let mut met = HashSet::new();
     let mut rounds_with_new = 0;
+    let mut rounds_without = 0;
+    let mut gone = HashSet::new();
     while start.elapsed() < PATIENCE {
-        let (left, is_end) = left();
-        if left.is_empty() && is_end {
+        let Some(mut look) = Look::around() else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        let (left, end) = left(&mut look);
+        rounds_without = if left.is_empty() { rounds_without + 1 } else { 0 };
+        // Who was listed and has ended since may have left a child that was not listed. Where others come and go all the time,
+        // that is true of every look: many that found nobody are enough.
+        let is_sure = look.gone.is_subset(&gone) || rounds_without > ENOUGH;
+        if left.is_empty() && (end == End::Proven || (end == End::Seen && is_sure)) {
             return;
         }
+        gone = look.gone;
         let victims: Vec<Process> = left.into_iter().map(|seen| seen.process).collect();
-        rounds_with_new += u32::from(victims.iter().any(|victim| !seen.contains(victim)));
+        rounds_with_new += u32::from(victims.iter().any(|victim| !met.contains(victim)));
         for victim in victims {
             signal(victim, Signal::KILL);
-            seen.insert(victim);
+            met.insert(victim);
         }
         // Something forks faster than we look. Process 1 has a stronger word for its own namespace.
         if rounds_with_new > MANY && getpid() == Pid::INIT {
@@ -94,6 +111,7 @@ pub(crate) struct Process {
 }
 
 /// A living process, and what it was doing.
+#[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) process: Process,
     parent: i32,
@@ -115,7 +133,7 @@ impl Seen {
 
 /// Every descendant of this process; parents come before their children.
 pub(crate) fn below_us() -> Vec<Seen> {
-    descendants(getpid().as_raw_nonzero().get())
+    Look::around().map_or_else(Vec::new, |look| look.below(getpid().as_raw_nonzero().get()))
 }
 
 /// Every descendant of this process, its children first, then theirs.
@@ -139,30 +157,63 @@ pub(crate) fn is_going(process: Process) -> bool {
     look(process.pid).is_some_and(|now| now.process == process && now.is_going())
 }
 
-/// All processes of this namespace, each as it was when it was its turn.
-fn everybody() -> Vec<Seen> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?)).collect()
+/// One look at all processes of this namespace. It takes time, in which they start and end.
+struct Look {
+    seen: Vec<Seen>,
+    /// Those that were listed, and had ended when it was their turn.
+    gone: HashSet<i32>,
 }
 
-fn descendants(root: i32) -> Vec<Seen> {
-    let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
-    for seen in everybody() {
-        children.entry(seen.parent).or_default().push(seen);
-    }
-    let mut found = Vec::new();
-    let mut parents = vec![root];
-    while let Some(parent) = parents.pop() {
-        for seen in children.remove(&parent).unwrap_or_default() {
-            parents.push(seen.process.pid);
-            found.push(seen);
+impl Look {
+    /// `None` if nothing could be seen, not even ourselves.
+    fn around() -> Option<Look> {
+        let entries = fs::read_dir("/proc").ok()?.flatten();
+        let listed: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let mut look = Look { seen: Vec::new(), gone: HashSet::new() };
+        for pid in listed {
+            match self::look(pid) {
+                Some(seen) => look.seen.push(seen),
+                None => drop(look.gone.insert(pid)),
+            }
         }
+        look.sees(getpid().as_raw_nonzero().get()).then_some(look)
     }
-    found
-}
 
-fn is_alive(pid: i32) -> bool {
-    look(pid).is_some()
+    fn sees(&self, pid: i32) -> bool {
+        self.seen.iter().any(|seen| seen.process.pid == pid)
+    }
+
+    /// Every descendant of a process; parents come before their children.
+    fn below(&self, root: i32) -> Vec<Seen> {
+        let mut children: HashMap<i32, Vec<Seen>> = HashMap::new();
+        for seen in &self.seen {
+            children.entry(seen.parent).or_default().push(*seen);
+        }
+        let mut found = Vec::new();
+        let mut parents = vec![root];
+        while let Some(parent) = parents.pop() {
+            for seen in children.remove(&parent).unwrap_or_default() {
+                parents.push(seen.process.pid);
+                found.push(seen);
+            }
+        }
+        found
+    }
+
+    /// Those that bear a mark. Whoever has tampered with its own belongs to whomever is asked about. Who came from outside has no
+    /// parent in here, and none of our marks.
+    fn bearing(&mut self, wanted: u64) -> Vec<Seen> {
+        let bears = |seen: &&Seen| match Pid::from_raw(seen.process.pid).map(mark::of) {
+            Some(Ok(Mark::Of(mark))) => mark == wanted,
+            Some(Ok(Mark::Tampered)) => seen.parent != 0,
+            Some(Err(Errno::SRCH)) => {
+                self.gone.insert(seen.process.pid);
+                false
+            }
+            Some(Ok(Mark::Absent) | Err(_)) | None => false,
+        };
+        self.seen.iter().filter(bears).copied().collect()
+    }
 }
 
 /// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)).
@@ -239,11 +290,11 @@ impl Handle {
 const UNTOLD: char = '?';
 /// The word by which a supervisor whose guest is gone becomes this program again, to end its tree.
 pub(crate) const ORPHANED: &CStr = c"orphaned";
-/// The first of our marks: more than any machine has of memory, so nobody asks for such a limit.
-const FIRST_MARK: u64 = 1 << 60;
-static NEXT_MARK: AtomicU64 = AtomicU64::new(FIRST_MARK);
+static NEXT_MARK: AtomicU64 = AtomicU64::new(mark::FIRST);
 /// Rounds that found somebody new before the stronger word.
 const MANY: u32 = 100;
+/// Rounds that found nobody, where no single one can be believed.
+const ENOUGH: u32 = 30;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
 /// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own patience.

@@ -1,7 +1,9 @@
-//! A mark that a process cannot shed, and passes on to all that it starts: the hard limit on resident memory, which no kernel
-//! has held since 2.4 (getrlimit(2)). It can be lowered and never raised again, so whoever tampers with it can be told as well.
+//! A mark that a process cannot shed, and passes on to all that it starts: two hard limits that nothing is held to where they are
+//! needed. A hard limit can be lowered and never raised again, and the two always make the same sum: whoever lowers one can neither
+//! make it another's nor hide that it was tampered with.
 //!
-//! For kernels without PR_SET_CHILD_SUBREAPER, where an orphan becomes process 1's and nobody knows whose it was.
+//! For kernels without PR_SET_CHILD_SUBREAPER (gVisor), where an orphan becomes process 1's and nobody knows whose it was. No kernel
+//! has held anybody to its resident memory since 2.4 (getrlimit(2)), and gVisor writes no core files.
 
 use crate::caps::check;
 use rustix::io::Errno;
@@ -12,18 +14,42 @@ pub fn orphans_stay() -> bool {
     child_subreaper().is_ok()
 }
 
-/// Marks the calling process. Only a system call: may run between fork and exec.
+/// What a process bears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It has no limits that could be one.
+    Absent,
+    Of(u64),
+    /// It had one.
+    Tampered,
+}
+
+/// Marks the calling process. Only system calls: may run between fork and exec.
 pub(crate) fn put_on_us(mark: u64) -> Result<(), Errno> {
+    // Until the second one it has none: nobody sees half a mark.
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(SUM - mark) })?;
     setrlimit(Resource::Rss, Rlimit { current: Some(mark), maximum: Some(mark) })
 }
 
 /// The mark of a process of our user.
-pub fn of(process: Pid) -> Result<u64, Errno> {
-    // SAFETY: all-zero is a valid `rlimit`.
-    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+pub fn of(process: Pid) -> Result<Mark, Errno> {
     let pid = process.as_raw_nonzero().get();
-    // SAFETY: nothing is set, and `limit` is live.
-    let done = unsafe { libc::prlimit(pid, libc::RLIMIT_RSS, std::ptr::null(), &raw mut limit) };
-    check(done.into())?;
-    Ok(limit.rlim_max)
+    let hard_limit = |resource| {
+        // SAFETY: all-zero is a valid `rlimit`.
+        let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+        // SAFETY: nothing is set, and `limit` is live.
+        let done = unsafe { libc::prlimit(pid, resource, std::ptr::null(), &raw mut limit) };
+        check(done.into()).map(|_| limit.rlim_max)
+    };
+    let mark = hard_limit(libc::RLIMIT_RSS)?;
+    if mark == libc::RLIM_INFINITY {
+        return Ok(Mark::Absent);
+    }
+    let is_whole = mark.checked_add(hard_limit(libc::RLIMIT_CORE)?) == Some(SUM);
+    Ok(if is_whole { Mark::Of(mark) } else { Mark::Tampered })
 }
+
+/// The first of all marks: more than any machine has of memory, so nobody asks for such a limit.
+pub const FIRST: u64 = 1 << 60;
+/// What the two limits of a mark make together.
+const SUM: u64 = 1 << 62;

@@ -257,6 +257,9 @@ fn execute(prepared: &Prepared<'_>) -> Result<std::convert::Infallible, Errno> {
     rustix::process::fchdir(command.cwd)?;
     default_signals();
     for (resource, value) in command.limits {
+        if command.mark.is_some() && *resource == Resource::Core {
+            continue; // It is a part of the mark.
+        }
         let value = getrlimit(*resource).maximum.map_or(*value, |hard| hard.min(*value));
         setrlimit(*resource, Rlimit { current: Some(value), maximum: Some(value) })?;
     }

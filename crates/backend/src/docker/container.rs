@@ -75,7 +75,7 @@ impl Wanted<'_> {
             pids_limit: Some(tasks(self.runtime, limits.pids.value)),
             cpu_period: is_asked.then_some(PERIOD_US),
             cpu_quota: is_asked.then_some(quota),
-            ulimits: Some(ulimits(plan)),
+            ulimits: Some(ulimits(self.runtime, plan)),
             sysctls: (self.runtime == Runtime::Runc).then(sysctls),
             log_config: Some(HostConfigLogConfig { typ: text("none"), config: None }),
             mounts: Some(self.shown.iter().map(|target| self.mount(target)).collect()),
@@ -148,7 +148,7 @@ impl Wanted<'_> {
         let mut switches: Vec<_> = host.sysctls.into_iter().flatten().collect();
         switches.sort();
         switches.into_iter().for_each(|(name, value)| say("sysctl", format!("{name}={value}")));
-        for ResourcesUlimits { name, soft, hard } in ulimits(plan) {
+        for ResourcesUlimits { name, soft, hard } in ulimits(self.runtime, plan) {
             let number = |limit: Option<i64>| limit.unwrap_or(-1);
             say("ulimit", format!("{}={}:{}", name.unwrap_or_default(), number(soft), number(hard)));
         }
@@ -234,14 +234,19 @@ fn masked(layout: &Layout) -> Vec<String> {
 
 /// The guest limits every command, and may not raise what the daemon's habit is: only what was asked for is worth a request
 /// that a daemon without powers of its own would refuse.
-fn ulimits(plan: &Plan) -> Vec<ResourcesUlimits> {
+fn ulimits(runtime: Runtime, plan: &Plan) -> Vec<ResourcesUlimits> {
+    let mut all = Vec::new();
     let files = plan.limits.open_files;
-    if files.origin != Origin::Asked {
-        return Vec::new();
+    if files.origin == Origin::Asked {
+        // The guest needs some for itself.
+        let limit = i64::try_from(files.value.max(FEW_FILES)).ok();
+        all.push(ResourcesUlimits { name: Some("nofile".into()), soft: limit, hard: limit });
     }
-    // The guest needs some for itself.
-    let limit = i64::try_from(files.value.max(FEW_FILES)).ok();
-    vec![ResourcesUlimits { name: Some("nofile".into()), soft: limit, hard: limit }]
+    if runtime == Runtime::Runsc {
+        // Commands are marked with it (belljar_sys::mark); no core file is ever written there.
+        all.push(ResourcesUlimits { name: Some("core".into()), soft: Some(0), hard: Some(-1) });
+    }
+    all
 }
 
 const SECCOMP: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.json"));

@@ -15,9 +15,11 @@ for_every_backend![
     a_timeout_kills_what_is_stopped,
     a_timeout_kills_what_changed_its_name,
     a_timeout_kills_what_has_no_name_in_letters,
+    a_timeout_kills_what_takes_anothers_limits,
     a_timeout_kills_what_keeps_nothing_open,
     a_timeout_keeps_what_was_written_before,
     a_timeout_ends_only_its_own_command,
+    a_timeout_is_kept_beside_those_who_come_and_go,
     a_tree_that_dies_slowly_spares_its_neighbours,
     an_abort_kills_the_whole_tree,
     an_abort_before_the_start_ends_it,
@@ -106,6 +108,36 @@ async fn a_timeout_kills_what_has_no_name_in_letters(backend: BackendName) {
     timed_out(backend, 1, script).await;
 }
 
+async fn a_timeout_kills_what_takes_anothers_limits(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let (other, ours) = (Marker::new(), Marker::new());
+    // What an earlier command left behind, and is not to be killed.
+    place.run(&marked("(setsid LASTING </dev/null >/dev/null 2>&1 &)", &other)).await;
+    other.wait_for(1);
+    let script = "
+import os, resource, time
+def limit(pid):
+    try: return resource.prlimit(pid, resource.RLIMIT_RSS)[1]
+    except OSError: return -1
+lowest = min((found for found in map(limit, map(int, filter(str.isdigit, os.listdir('/proc')))) if found > 0), default=-1)
+if lowest > 0: resource.setrlimit(resource.RLIMIT_RSS, (lowest, lowest))
+open('taken', 'w').close()
+time.sleep(1000)
+";
+    fs::write(place.host("take.py"), script).unwrap();
+    let mut command = marked("(setsid /usr/bin/python3 take.py $M &); sleep 60; :", &ours);
+    command.timeout = Some(Duration::from_secs(4));
+    let taken = async {
+        while !place.host("taken").exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let (result, ()) = tokio::join!(place.run(&command), taken);
+    assert_killed(&result);
+    assert_eq!(ours.processes(), Vec::<u32>::new(), "it passed for another's");
+    assert!(!other.processes().is_empty(), "another's was killed");
+}
+
 async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
     timed_out(backend, 1, "(setsid LASTING </dev/null >/dev/null 2>&1 &); sleep 60").await;
 }
@@ -131,6 +163,21 @@ async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
     assert_eq!(ours.processes(), Vec::<u32>::new());
     assert!(!other.processes().is_empty(), "a neighbour was killed too");
     drop(running);
+}
+
+async fn a_timeout_is_kept_beside_those_who_come_and_go(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let ours = Marker::new();
+    // At each look somebody has ended since.
+    let busy = "echo ready; while :; do (:); done & while :; do (:) | (:); done";
+    let mut running = place.spawn(&sh(busy)).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    let mut command = marked("LASTING; :", &ours);
+    command.timeout = Some(Duration::from_millis(500));
+    assert_killed(&place.run(&command).await);
+    assert_eq!(ours.processes(), Vec::<u32>::new());
+    let more = tokio::time::timeout(Duration::from_millis(100), running.events.next()).await;
+    assert!(more.is_err(), "the neighbour ended: {more:?}");
 }
 
 async fn a_tree_that_dies_slowly_spares_its_neighbours(backend: BackendName) {

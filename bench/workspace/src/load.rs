@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// What it does, in order; each is timed by itself, so that no start of a sandbox is in it.
 pub(crate) const STEPS: [&str; 4] = ["read what was there", "create", "read", "delete"];
 
+/// The first of the steps that work on files of their own.
+pub(crate) const NEW_FILES: usize = 1;
+
 /// A folder of the workspace that is there before.
 pub(crate) const BEFORE: &str = "before";
 

@@ -124,6 +124,7 @@ impl Sandbox {
         let (mut timed_out, mut aborted) = (false, false);
         let deadline = Instant::now() + self.limits().time_for(command.timeout);
         let mut last_word = None;
+        let mut stopped_by = None;
         let mut abort = std::pin::pin!(abort);
         let input = match &command.stdin {
             Stdin::Bytes(bytes) => bytes.as_slice(),
@@ -152,6 +153,8 @@ impl Sandbox {
                     None
                 }
                 Next::Over(Over::TimeUp) if last_word.is_some() => {
+                    // gVisor may stand still at a limit instead of saying so.
+                    stopped_by = events.counted(self.guest().counters());
                     self.kill_deaf();
                     // What happened first is what counts.
                     match timed_out {
@@ -172,6 +175,10 @@ impl Sandbox {
             }
             match word {
                 None => {}
+                // Process 1 had to end everybody for it.
+                Some(Err(error)) if timed_out && error.code == SUPERVISOR_KILLED => {
+                    break ExecOutput::unheard();
+                }
                 Some(Err(error)) => return Err(error),
                 Some(Ok(Output::Stdout(bytes))) => stdout.add(&bytes),
                 Some(Ok(Output::Stderr(bytes))) => stderr.add(&bytes),
@@ -179,7 +186,7 @@ impl Sandbox {
             }
         };
         let output_truncated = stdout.truncated || stderr.truncated;
-        let limit = timed_out.then_some(LimitHit::Timeout).or(ended.limit);
+        let limit = stopped_by.or(timed_out.then_some(LimitHit::Timeout)).or(ended.limit);
         Ok(ExecResult {
             exit_code: ended.exit_code,
             signal: ended.signal,
@@ -291,7 +298,7 @@ impl Events {
                 ExecEvent::NotStarted(fault) => not_started(&fault),
                 ExecEvent::Paused => Err(paused()),
                 ExecEvent::SupervisorLost => Err(SandboxError::runtime(
-                    "supervisor_killed",
+                    SUPERVISOR_KILLED,
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
                 )),
             },
@@ -481,6 +488,8 @@ pub fn deaf() -> SandboxError {
 /// The code of that error.
 pub const DEAF: &str = "guest_deaf";
 
+/// The code of the error of those whose supervisor was killed.
+const SUPERVISOR_KILLED: &str = "supervisor_killed";
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
 /// How long a guest may take to kill a tree, which takes milliseconds, before it counts as deaf.

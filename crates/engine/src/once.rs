@@ -144,7 +144,9 @@ impl Run {
     /// Why it is not what was wanted. A command that ended by itself with another code than 0 is none of this: the code says it.
     pub fn error(&self) -> Option<RunError> {
         match &self.result {
-            Ok(result) if result.timed_out => Some(RunError::Limit(LimitHit::Timeout)),
+            Ok(result) if result.timed_out => {
+                Some(RunError::Limit(result.limit.unwrap_or(LimitHit::Timeout)))
+            }
             Ok(result) if result.aborted => Some(RunError::Aborted),
             Ok(result) if result.not_started.is_some() => Some(RunError::NotStarted),
             Ok(result) => result.limit.map(RunError::Limit),

@@ -50,7 +50,7 @@ impl Pause {
         if let State::Paused(_) = *state {
             return Ok(());
         }
-        let below = tree::below_us().into_iter();
+        let below = tree::below_us().ok_or(Errno::BUSY)?.into_iter();
         let stopped = below.filter(tree::Seen::is_stopped).map(|seen| seen.process).collect();
         stop_parents_first();
         let outcome = stop_all();
@@ -108,7 +108,7 @@ fn stop_all() -> Result<(), Errno> {
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(errno),
         }
-        if !tree::below_us().iter().any(tree::Seen::is_going) {
+        if tree::below_us().is_some_and(|below| !below.iter().any(tree::Seen::is_going)) {
             return Ok(());
         }
         if start.elapsed() > PATIENCE {
@@ -121,7 +121,12 @@ fn stop_all() -> Result<(), Errno> {
 
 /// Lets everybody go on but these, children first, and all in one breath.
 fn go_on(stopped: &HashSet<Process>) {
-    let waiting = tree::below_us().into_iter().rev().filter(|seen| !stopped.contains(&seen.process));
+    let Some(below) = tree::below_us() else {
+        // Rather those too than nobody.
+        let _ = signal_all(Signal::CONT);
+        return;
+    };
+    let waiting = below.into_iter().rev().filter(|seen| !stopped.contains(&seen.process));
     let handles: Vec<Handle> = waiting.filter_map(|seen| Handle::of(seen.process)).collect();
     for handle in handles {
         handle.send(Signal::CONT);

@@ -15,7 +15,7 @@ use belljar_sys::rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
 };
 use belljar_sys::rustix::process::{
-    DumpableBehavior, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, setrlimit, wait,
+    DumpableBehavior, Resource, Rlimit, getpid, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{launch, passing};
@@ -100,7 +100,7 @@ fn wait_at_door(post: &Arc<Post>) {
     let is_first_thread = gettid() == getpid();
     while let Ok(Some(descriptors)) = passing::receive(&post.door) {
         post.waiting.fetch_sub(1, Ordering::SeqCst);
-        reap();
+        tree::reap();
         if let Some(stream) = Stream::knocking(descriptors) {
             // An error here is a host that hung up.
             let _ = answer(post, stream);
@@ -222,6 +222,9 @@ fn build(
         let limit = Rlimit { current: Some(*value), maximum: Some(*value) };
         setrlimit(*resource, limit).map_err(|errno| fault("limit the number of processes", errno))?;
     }
+    // Every command has a limit of its own; connections and looks at processes must not run out together.
+    let files = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     let landlock_abi = seal::seal(&setup.seal)?;
     let ports = Ports::of(&setup.steps, intake.as_ref());
     let handover = if pump.is_some() { Handover::Impossible } else { Handover::Possible };
@@ -269,11 +272,6 @@ fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result
         other => return files::answer(&world.place, other, stream),
     };
     stream.send_message(&outcome.map_or_else(Reply::Failed, |()| Reply::Done))
-}
-
-/// Collects supervisors that have nothing left to supervise, and orphans whose supervisor was killed.
-fn reap() {
-    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 /// The word that tells the guest where to knock.

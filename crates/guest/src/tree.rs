@@ -6,16 +6,17 @@ use belljar_sys::mark::{self, Mark};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{
-    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait,
 };
 use belljar_sys::signal::signal_all;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
-use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// A mark for the next command; `None` where it needs none.
 pub(crate) fn new_mark() -> Option<u64> {
@@ -26,35 +27,43 @@ pub(crate) fn new_mark() -> Option<u64> {
 /// nobody is left.
 pub(crate) fn kill_tree(supervisor: Pid, mark: Option<u64>) {
     let root = supervisor.as_raw_nonzero().get();
-    kill_until(|look| {
+    kill_until(mark, |look| {
         // One that somebody inside has stopped would not see that its tree is gone.
         let _ = kill_process(supervisor, Signal::CONT);
-        let mut left = look.below(root);
-        if let Some(mark) = mark {
-            left.extend(look.bearing(mark));
-        }
+        let below = look.below(root).into_iter().map(|seen| seen.process);
         let end = match mark {
             _ if look.sees(root) => End::NotYet,
             // A supervisor with subreaping ends after the last one.
             None => End::Proven,
             Some(_) => End::Seen,
         };
-        (left, end)
+        (below.chain(look.bearing.iter().copied()).collect(), end)
     });
 }
 
 /// Sends a signal to all of a supervisor's command that bears its mark.
 pub(crate) fn signal_tree(supervisor: Pid, mark: u64, signal: Signal) {
-    let Some(mut look) = Look::around() else { return };
-    let below = look.below(supervisor.as_raw_nonzero().get()).into_iter();
-    let all: HashSet<Process> = below.chain(look.bearing(mark)).map(|seen| seen.process).collect();
+    let Some(look) = Look::around(Some(mark)) else { return };
+    let below = look.below(supervisor.as_raw_nonzero().get()).into_iter().map(|seen| seen.process);
+    let all: HashSet<Process> = below.chain(look.bearing).collect();
     all.into_iter().for_each(|process| self::signal(process, signal));
 }
 
 /// Kills every descendant of this process, and returns when none is left alive.
 pub(crate) fn kill_below_us() {
     let us = getpid().as_raw_nonzero().get();
-    kill_until(|look| (look.below(us), End::Seen));
+    kill_until(None, |look| {
+        if getpid() == Pid::INIT {
+            let _ = signal_all(Signal::KILL);
+        }
+        (look.below(us).into_iter().map(|seen| seen.process).collect(), End::Seen)
+    });
+}
+
+/// Takes in every child of this process that has ended: supervisors with nothing left to supervise, and orphans whose supervisor
+/// was killed.
+pub(crate) fn reap() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 /// Whether nobody is left when a look has found nobody.
@@ -67,18 +76,23 @@ enum End {
 }
 
 /// Kills those that are left, until nobody is.
-fn kill_until(mut left: impl FnMut(&mut Look) -> (Vec<Seen>, End)) {
+fn kill_until(mark: Option<u64>, mut left: impl FnMut(&Look) -> (Vec<Process>, End)) {
     let start = Instant::now();
+    let is_init = getpid() == Pid::INIT;
     let mut met = HashSet::new();
     let mut rounds_with_new = 0;
     let mut rounds_without = 0;
     let mut gone = HashSet::new();
     while start.elapsed() < PATIENCE {
-        let Some(mut look) = Look::around() else {
+        if is_init {
+            // The dead that are nobody else's would make each look longer.
+            reap();
+        }
+        let Some(look) = Look::around(mark) else {
             thread::sleep(PAUSE);
             continue;
         };
-        let (left, end) = left(&mut look);
+        let (left, end) = left(&look);
         rounds_without = if left.is_empty() { rounds_without + 1 } else { 0 };
         // Who was listed and has ended since may have left a child that was not listed. Where others come and go all the time,
         // that is true of every look: many that found nobody are enough.
@@ -87,14 +101,14 @@ fn kill_until(mut left: impl FnMut(&mut Look) -> (Vec<Seen>, End)) {
             return;
         }
         gone = look.gone;
-        let victims: Vec<Process> = left.into_iter().map(|seen| seen.process).collect();
-        rounds_with_new += u32::from(victims.iter().any(|victim| !met.contains(victim)));
-        for victim in victims {
+        rounds_with_new += u32::from(left.iter().any(|victim| !met.contains(victim)));
+        for victim in left {
             signal(victim, Signal::KILL);
             met.insert(victim);
         }
-        // Something forks faster than we look. Process 1 has a stronger word for its own namespace.
-        if rounds_with_new > MANY && getpid() == Pid::INIT {
+        // Something forks faster than we look, or one of another command holds a dead one back. Process 1 has a stronger word for
+        // its own namespace.
+        if is_init && (rounds_with_new > MANY || start.elapsed() > STUBBORN) {
             let _ = signal_all(Signal::KILL);
         }
         // The dead need a moment to become so.
@@ -131,16 +145,16 @@ impl Seen {
     }
 }
 
-/// Every descendant of this process; parents come before their children.
-pub(crate) fn below_us() -> Vec<Seen> {
-    Look::around().map_or_else(Vec::new, |look| look.below(getpid().as_raw_nonzero().get()))
+/// Every descendant of this process; parents come before their children. `None` if not everybody could be seen.
+pub(crate) fn below_us() -> Option<Vec<Seen>> {
+    Some(Look::around(None)?.below(getpid().as_raw_nonzero().get()))
 }
 
-/// Every descendant of this process, its children first, then theirs.
+/// Every descendant of this process, its children first, then theirs; as far as they can be seen.
 pub(crate) fn generations_below_us() -> Vec<Vec<Process>> {
     let mut ages = HashMap::new();
     let mut generations: Vec<Vec<Process>> = Vec::new();
-    for seen in below_us() {
+    for seen in below_us().unwrap_or_default() {
         let age = ages.get(&seen.parent).map_or(0, |parent| parent + 1);
         ages.insert(seen.process.pid, age);
         // Parents come first, so it is the next one at most.
@@ -154,26 +168,44 @@ pub(crate) fn generations_below_us() -> Vec<Vec<Process>> {
 
 /// Whether this process, and no later one with its number, runs or waits.
 pub(crate) fn is_going(process: Process) -> bool {
-    look(process.pid).is_some_and(|now| now.process == process && now.is_going())
+    matches!(look(process.pid), Ok(Some(now)) if now.process == process && now.is_going())
 }
 
 /// One look at all processes of this namespace. It takes time, in which they start and end.
 struct Look {
     seen: Vec<Seen>,
+    /// Those of them that bear the mark which was looked for.
+    bearing: Vec<Process>,
     /// Those that were listed, and had ended when it was their turn.
     gone: HashSet<i32>,
 }
 
 impl Look {
-    /// `None` if nothing could be seen, not even ourselves.
-    fn around() -> Option<Look> {
+    /// `None` if not everybody could be seen: who cannot be read has not ended.
+    fn around(mark: Option<u64>) -> Option<Look> {
         let entries = fs::read_dir("/proc").ok()?.flatten();
-        let listed: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let mut look = Look { seen: Vec::new(), gone: HashSet::new() };
+        let mut listed: Vec<i32> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        // The newest are the first to be gone again.
+        listed.sort_unstable_by_key(|pid| Reverse(*pid));
+        let mut look = Look { seen: Vec::new(), bearing: Vec::new(), gone: HashSet::new() };
         for pid in listed {
-            match self::look(pid) {
-                Some(seen) => look.seen.push(seen),
-                None => drop(look.gone.insert(pid)),
+            let seen = match self::look(pid) {
+                Ok(Some(seen)) => seen,
+                Ok(None) => {
+                    look.gone.insert(pid);
+                    continue;
+                }
+                // Another user's, so nobody that we started.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+                Err(_) => return None,
+            };
+            look.seen.push(seen);
+            match mark.map(|mark| bears(&seen, mark)) {
+                None | Some(Ok(false) | Err(Errno::PERM)) => {}
+                Some(Ok(true)) => look.bearing.push(seen.process),
+                Some(Err(Errno::SRCH)) => drop(look.gone.insert(pid)),
+                Some(Err(_)) => return None,
             }
         }
         look.sees(getpid().as_raw_nonzero().get()).then_some(look)
@@ -199,48 +231,73 @@ impl Look {
         }
         found
     }
-
-    /// Those that bear a mark. Whoever has tampered with its own belongs to whomever is asked about. Who came from outside has no
-    /// parent in here, and none of our marks.
-    fn bearing(&mut self, wanted: u64) -> Vec<Seen> {
-        let bears = |seen: &&Seen| match Pid::from_raw(seen.process.pid).map(mark::of) {
-            Some(Ok(Mark::Of(mark))) => mark == wanted,
-            Some(Ok(Mark::Tampered)) => seen.parent != 0,
-            Some(Err(Errno::SRCH)) => {
-                self.gone.insert(seen.process.pid);
-                false
-            }
-            Some(Ok(Mark::Absent) | Err(_)) | None => false,
-        };
-        self.seen.iter().filter(bears).copied().collect()
-    }
 }
 
-/// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)).
-fn look(pid: i32) -> Option<Seen> {
-    let stat = read(format!("/proc/{pid}/stat"))?;
+/// Whether a process bears a mark. Whoever has tampered with its own belongs to whomever is asked about. Who has no parent in here is
+/// process 1, or came from outside.
+fn bears(seen: &Seen, wanted: u64) -> Result<bool, Errno> {
+    let Some(pid) = Pid::from_raw(seen.process.pid).filter(|_| seen.parent != 0) else { return Ok(false) };
+    Ok(match mark::of(pid)? {
+        Mark::Of(mark) => mark == wanted,
+        Mark::Tampered => true,
+        Mark::Absent => false,
+    })
+}
+
+/// A living process and its parent, from /proc/PID/stat (proc_pid_stat(5)); `None` if it has ended.
+fn look(pid: i32) -> io::Result<Option<Seen>> {
+    let stat = read(format!("/proc/{pid}/stat"))?.filter(|stat| !stat.is_empty());
+    let Some(stat) = stat else { return Ok(None) };
     // The name, in parentheses, may hold anything, parentheses too.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = fields.split(' ').collect();
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ').collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let (Some(mut state), Some(parent), Some(threads), Some(started)) =
+        (state(&stat), number(1), number(17), number(19))
+    else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
     // A process whose first thread has ended looks dead, while others of its threads go on.
-    let mut state = state(&stat)?;
     if has_ended(state) {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let states: Vec<char> =
-            threads.filter_map(|thread| self::state(&read(thread.path().join("stat"))?)).collect();
-        let living = states.iter().find(|state| !has_ended(**state));
-        // gVisor lists none of such a process, and still counts them.
-        let is_counted = || fields.get(17)?.parse().is_ok_and(|threads: u32| threads > 1).then_some(UNTOLD);
-        state = living.copied().or_else(|| if states.is_empty() { is_counted() } else { None })?;
+        let living = if threads > 1 { living_thread(pid)? } else { None };
+        match living {
+            Some(thread) => state = thread,
+            // They come and go faster than we look; gVisor does not even list them.
+            None if threads > 1 => state = UNTOLD,
+            None => return Ok(None),
+        }
     }
-    let parent = fields.get(1)?.parse().ok()?;
-    let started = fields.get(19)?.parse().ok()?;
-    Some(Seen { process: Process { pid, started }, parent, state })
+    let parent = i32::try_from(parent).map_err(io::Error::other)?;
+    Ok(Some(Seen { process: Process { pid, started }, parent, state }))
 }
 
-/// The text of a file. Names of processes are bytes of all kinds, and no reason to overlook one.
-fn read(path: impl AsRef<Path>) -> Option<String> {
-    fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+/// What one of a process's threads does that has not ended.
+fn living_thread(pid: i32) -> io::Result<Option<char>> {
+    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Err(error) if is_over(&error) => return Ok(None),
+        threads => threads?,
+    };
+    for thread in threads.flatten() {
+        let stat = read(thread.path().join("stat"))?;
+        if let Some(state) = stat.as_deref().and_then(state).filter(|state| !has_ended(*state)) {
+            return Ok(Some(state));
+        }
+    }
+    Ok(None)
+}
+
+/// The text of a file of a process; `None` if that has ended. Names of processes are bytes of all kinds, and no reason to overlook
+/// one.
+fn read(path: impl AsRef<Path>) -> io::Result<Option<String>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if is_over(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether that is what the kernel says of a process that is no more.
+fn is_over(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
 }
 
 /// What a process or thread is doing, as a letter.
@@ -275,7 +332,7 @@ impl Handle {
             Err(Errno::NOSYS) => Handle::Number(pid),
             Err(_) => return None,
         };
-        look(process.pid).is_some_and(|now| now.process == process).then_some(handle)
+        matches!(look(process.pid), Ok(Some(now)) if now.process == process).then_some(handle)
     }
 
     pub(crate) fn send(&self, signal: Signal) {
@@ -295,6 +352,8 @@ static NEXT_MARK: AtomicU64 = AtomicU64::new(mark::FIRST);
 const MANY: u32 = 100;
 /// Rounds that found nobody, where no single one can be believed.
 const ENOUGH: u32 = 30;
+/// From then on everybody is in the way; the host's patience is twice as long.
+const STUBBORN: Duration = Duration::from_secs(5);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(100);
 /// What cannot be killed in this time (it hangs in the kernel) will not be; the host has its own patience.

@@ -1,9 +1,10 @@
-//! A mark that a process cannot shed, and passes on to all that it starts: two hard limits that nothing is held to where they are
-//! needed. A hard limit can be lowered and never raised again, and the two always make the same sum: whoever lowers one can neither
-//! make it another's nor hide that it was tampered with.
+//! A mark that a process cannot shed, and passes on to all that it starts: hard limits that nothing is held to where they are
+//! needed. A hard limit can be lowered and never raised again, and one of them makes the same sum with each of the others: whoever
+//! lowers it would have to raise those to make it another's. Some lower one of the others for reasons of their own (`ulimit -c 0`);
+//! as long as one sum is right, so is the mark.
 //!
 //! For kernels without PR_SET_CHILD_SUBREAPER (gVisor), where an orphan becomes process 1's and nobody knows whose it was. No kernel
-//! has held anybody to its resident memory since 2.4 (getrlimit(2)), and gVisor writes no core files.
+//! has held anybody to its resident memory since 2.4 (getrlimit(2)), gVisor writes no core files, and no file is that long.
 
 use crate::caps::check;
 use rustix::io::Errno;
@@ -26,8 +27,9 @@ pub enum Mark {
 
 /// Marks the calling process. Only system calls: may run between fork and exec.
 pub(crate) fn put_on_us(mark: u64) -> Result<(), Errno> {
-    // Until the second one it has none: nobody sees half a mark.
+    // Until the last one it has none: nobody sees half a mark.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(SUM - mark) })?;
+    setrlimit(Resource::Fsize, Rlimit { current: Some(SUM - mark), maximum: Some(SUM - mark) })?;
     setrlimit(Resource::Rss, Rlimit { current: Some(mark), maximum: Some(mark) })
 }
 
@@ -45,11 +47,15 @@ pub fn of(process: Pid) -> Result<Mark, Errno> {
     if mark == libc::RLIM_INFINITY {
         return Ok(Mark::Absent);
     }
-    let is_whole = mark.checked_add(hard_limit(libc::RLIMIT_CORE)?) == Some(SUM);
-    Ok(if is_whole { Mark::Of(mark) } else { Mark::Tampered })
+    for other in [libc::RLIMIT_CORE, libc::RLIMIT_FSIZE] {
+        if mark.checked_add(hard_limit(other)?) == Some(SUM) {
+            return Ok(Mark::Of(mark));
+        }
+    }
+    Ok(Mark::Tampered)
 }
 
 /// The first of all marks: more than any machine has of memory, so nobody asks for such a limit.
 pub const FIRST: u64 = 1 << 60;
-/// What the two limits of a mark make together.
+/// What the first limit of a mark makes with each of the others.
 const SUM: u64 = 1 << 62;

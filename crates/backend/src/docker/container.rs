@@ -243,8 +243,10 @@ fn ulimits(runtime: Runtime, plan: &Plan) -> Vec<ResourcesUlimits> {
         all.push(ResourcesUlimits { name: Some("nofile".into()), soft: limit, hard: limit });
     }
     if runtime == Runtime::Runsc {
-        // Commands are marked with it (belljar_sys::mark); no core file is ever written there.
-        all.push(ResourcesUlimits { name: Some("core".into()), soft: Some(0), hard: Some(-1) });
+        // Commands are marked with these (belljar_sys::mark), whatever the daemon's habit is. No core file is ever written there.
+        for (name, soft) in [("core", 0), ("fsize", -1), ("rss", -1)] {
+            all.push(ResourcesUlimits { name: Some(name.into()), soft: Some(soft), hard: Some(-1) });
+        }
     }
     all
 }

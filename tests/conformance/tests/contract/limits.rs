@@ -180,7 +180,7 @@ async fn file_operations_work_when_processes_are_used_up(backend: BackendName) {
 }
 
 async fn processors_are_held(backend: BackendName) {
-    let limits = LimitsSpec { cpus: Some("0.2".parse::<Cpus>().unwrap()), ..Default::default() };
+    let limits = LimitsSpec { cpus: Some("0.5".parse::<Cpus>().unwrap()), ..Default::default() };
     let Some(place) = limited(backend, "cpus", limits).await else { return };
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do :; done' $M; :");
@@ -198,7 +198,7 @@ async fn processors_are_held(backend: BackendName) {
     // A share, not a time: more load only makes it smaller.
     let share = (used() - before).as_secs_f64() / start.elapsed().as_secs_f64();
     drop(running);
-    assert!(share < 0.5, "{share} of a processor where 0.2 are allowed");
+    assert!(share < 0.75, "{share} of a processor where 0.5 are allowed");
 }
 
 /// The processor time of a process: proc_pid_stat(5), in hundredths of a second.

@@ -16,6 +16,7 @@ for_every_backend![
     a_timeout_kills_what_changed_its_name,
     a_timeout_kills_what_has_no_name_in_letters,
     a_timeout_kills_what_takes_anothers_limits,
+    a_timeout_kills_who_flees_behind_the_dead,
     a_timeout_kills_what_keeps_nothing_open,
     a_timeout_keeps_what_was_written_before,
     a_timeout_ends_only_its_own_command,
@@ -138,6 +139,29 @@ time.sleep(1000)
     assert!(!other.processes().is_empty(), "another's was killed");
 }
 
+async fn a_timeout_kills_who_flees_behind_the_dead(backend: BackendName) {
+    let place = Place::new(backend).await;
+    // Many that nobody takes in make a look at everybody slow, and one is always another by then.
+    let script = "
+import os, time
+if os.fork() == 0:
+    for _ in range(300):
+        if os.fork() == 0: os._exit(0)
+    time.sleep(1000)
+while not os.path.exists('enough'):
+    if os.fork(): os._exit(0)
+open('fled', 'w').close()
+";
+    fs::write(place.host("flee.py"), script).unwrap();
+    let mut command = sh("(setsid /usr/bin/python3 flee.py &); sleep 60; :");
+    command.timeout = Some(Duration::from_millis(if sees_short_lives(backend) { 1000 } else { 3000 }));
+    assert_killed(&place.run(&command).await);
+    fs::write(place.host("enough"), "").unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!place.host("fled").exists(), "it outlived the timeout");
+    assert_eq!(place.answer("echo alive").await, "alive");
+}
+
 async fn a_timeout_kills_what_keeps_nothing_open(backend: BackendName) {
     timed_out(backend, 1, "(setsid LASTING </dev/null >/dev/null 2>&1 &); sleep 60").await;
 }
@@ -155,7 +179,8 @@ async fn a_timeout_keeps_what_was_written_before(backend: BackendName) {
 async fn a_timeout_ends_only_its_own_command(backend: BackendName) {
     let place = Place::new(backend).await;
     let (ours, other) = (Marker::new(), Marker::new());
-    let running = place.spawn(&marked("LASTING; :", &other)).await.unwrap();
+    // Its core files are its own affair.
+    let running = place.spawn(&marked("ulimit -c 0; LASTING; :", &other)).await.unwrap();
     other.wait_for(1);
     let mut command = marked("LASTING; :", &ours);
     command.timeout = Some(Duration::from_millis(500));

@@ -2,12 +2,13 @@
 //! the host, its /dev every device.
 
 use super::{Bind, seen_at};
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The places inside where they would be.
 pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
-    let Ok(listed) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    let listed = listed();
     let mounts = listed.lines().filter_map(mount_point);
     // A bind of such a filesystem itself was meant: a processor's description, for one.
     mounts
@@ -26,8 +27,15 @@ pub(super) fn first_below(folder: &Path) -> Option<String> {
 
 /// Where something is mounted.
 pub(super) fn points() -> Vec<PathBuf> {
-    let listed = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    listed.lines().map(|line| unescape(line.split(' ').nth(4).unwrap_or_default()).into()).collect()
+    listed().lines().map(|line| unescape(line.split(' ').nth(4).unwrap_or_default()).into()).collect()
+}
+
+/// proc_pid_mountinfo(5). The kernel does not say how long it is, and takes its time for each piece: one is enough nearly always.
+/// A name that is no UTF-8 hides no other mount.
+fn listed() -> String {
+    let mut bytes = Vec::with_capacity(USUAL);
+    let read = File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Where a mount of such a filesystem is: proc_pid_mountinfo(5).
@@ -45,6 +53,7 @@ fn unescape(text: &str) -> String {
         .fold(text.to_string(), |text, (escaped, plain)| text.replace(escaped, plain))
 }
 
+const USUAL: usize = 16 * 1024;
 const KERNELS: [&str; 13] = [
     "proc",
     "sysfs",

@@ -2,6 +2,7 @@
 
 use super::{Bind, BindKind, BindOrigin, text};
 use belljar_spec::{Permission, SandboxError, SharedPath};
+use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
@@ -153,11 +154,15 @@ fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
 
 /// What belljar itself keeps must not be an agent's to read or change: its records, what was trusted, and secrets.
 pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), SandboxError> {
+    let mut known = HashMap::new();
     for named in own {
         let own = where_it_will_be(named);
         // A link on the way to it could be made to lead elsewhere.
-        let passes = |shared: &Path| {
-            named.ancestors().any(|part| part.canonicalize().is_ok_and(|part| part == shared))
+        let mut passes = |shared: &Path| {
+            let shared = identity(shared);
+            named.ancestors().any(|part| {
+                shared.is_some() && *known.entry(part).or_insert_with(|| identity(part)) == shared
+            })
         };
         let is_ours = |path: &&&Path| path.starts_with(&own) || own.starts_with(path) || passes(path);
         if let Some(path) = shared.iter().find(is_ours) {
@@ -178,7 +183,6 @@ pub(super) fn refuse_docker_sockets<'p>(
     shared: impl IntoIterator<Item = &'p Path>,
     sockets: &[PathBuf],
 ) -> Result<(), SandboxError> {
-    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     // By the name that it has, and by the one that it really has.
     let names = sockets.iter().cloned().chain(sockets.iter().filter_map(|socket| socket.canonicalize().ok()));
     let holders = |socket: PathBuf| match socket.exists() {
@@ -207,6 +211,11 @@ pub(super) fn refuse_docker_sockets<'p>(
         }
     }
     Ok(())
+}
+
+/// What the kernel knows a file by, however it is spelled.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Where a path leads that may not be there yet: what is there of it may be a link.

@@ -139,7 +139,7 @@ impl Workspace {
                 }
                 let layers = Layers::at(&state()?);
                 let held = match (layer, kept::work_of(spec)) {
-                    (Some(name), _) => find(&layers, name, &view.folder)?.hold()?,
+                    (Some(name), _) => find(&layers, name, &view.folder)?.hold()?.go_on()?,
                     (None, Some(work)) => continued(&layers, work, &view.folder, &spec.protected)?,
                     (None, None) => layers.create(&view.folder, &spec.protected)?,
                 };
@@ -296,7 +296,7 @@ fn continued(
 ) -> Result<Held, SandboxError> {
     match layers.beginning(&work.to_string())?.is_empty() {
         true => Ok(layers.create_as(kept::layer_of(work), folder, protected)?),
-        false => Ok(find(layers, &work.to_string(), folder)?.hold()?),
+        false => Ok(find(layers, &work.to_string(), folder)?.hold()?.go_on()?),
     }
 }
 

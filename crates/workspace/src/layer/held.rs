@@ -1,6 +1,6 @@
 //! A layer that is ours for now: nobody else applies, discards or runs in it.
 
-use super::apply::{self, Applied, Mended, Selection};
+use super::apply::{self, Applied, Mended, Selection, found};
 use super::beneath::{self, Beneath};
 use super::change::{ChangeKind, Changes};
 use super::error::LayerError;
@@ -60,13 +60,22 @@ impl Held {
 
     /// The end of a run: a layer without a change is removed.
     pub fn finish(self) -> Result<Outcome, LayerError> {
-        let changes = self.changes_with_renames()?;
+        let (upper, host) = self.sides()?;
+        let mut changes = walk::changes(&upper, &host, &self.guard())?;
         let worth_keeping = !changes.list.is_empty() || changes.left_out.iter().any(|out| out.why.is_loss());
         if worth_keeping {
+            found::write(&self, &changes)?;
+            rename::find(&mut changes.list, &upper, &host);
             return Ok(Outcome::Changed(Summary::of(&changes)));
         }
         self.discard()?;
         Ok(Outcome::Unchanged)
+    }
+
+    /// The same layer, for another run in it.
+    pub fn go_on(self) -> Result<Held, LayerError> {
+        found::forget(&self)?;
+        Ok(self)
     }
 
     /// Applies all of it, or what is selected. Either all of that happens or nothing.

@@ -1,6 +1,7 @@
 //! Says what stands against applying changes: files that are not as the sandbox saw them.
 
 use super::choose::Chosen;
+use super::found::Found;
 use super::restored::Restored;
 use super::touched::Touched;
 use crate::layer::beneath::{self, Beneath};
@@ -10,13 +11,16 @@ use crate::layer::guard::Guard;
 use crate::layer::path::RelPath;
 use crate::layer::record::Layer;
 use crate::layer::rename;
-use crate::layer::stat::{Kind, Moment};
-use std::collections::HashSet;
+use crate::layer::stat::{Kind, Moment, Stat};
+use std::collections::{HashMap, HashSet};
 
-/// What earlier applies of the layer did to the folder.
-pub(super) struct Ours {
+/// What is known of the folder beside what it says itself.
+pub(super) struct Known {
+    /// What earlier applies of the layer did.
     pub(super) restored: Restored,
     pub(super) touched: Touched,
+    /// What it had when the last run ended.
+    pub(super) found: Option<Found>,
 }
 
 /// Every conflict among what was chosen, in the order of paths.
@@ -24,18 +28,24 @@ pub(super) fn judge(
     chosen: &Chosen,
     changes: &Changes,
     layer: &Layer,
-    ours: &Ours,
+    known: &Known,
     upper: &Beneath,
     host: &Beneath,
 ) -> Vec<Conflict> {
-    let trace = |directory: &[u8]| trace(directory, layer.stamp, &ours.touched, host);
+    let trace = |directory: &[u8]| trace(directory, layer.stamp, &known.touched, host);
     let gone = gone(changes, &layer.guard(), trace, upper, host);
+    let mut arrivals = Arrivals { stamp: layer.stamp, touched: &known.touched, host, told: HashMap::new() };
     let mut conflicts: Vec<Conflict> = Vec::new();
     for change in &chosen.list {
-        let why = if is_changed(change, layer.stamp, &ours.restored) {
+        let is_ours = change.old.is_some_and(|old| known.restored.knows(&change.path, &old));
+        let why = if is_ours {
+            continue;
+        } else if is_changed(change, layer.stamp) || arrivals.brought(change) {
             ConflictWhy::Changed
         } else if gone.contains(&change.path) {
             ConflictWhy::Gone
+        } else if let Some(why) = known.found.as_ref().and_then(|found| found.conflict(change)) {
+            why
         } else {
             continue;
         };
@@ -50,16 +60,45 @@ pub(super) fn judge(
 
 /// Whether what the folder has there changed since the layer was made. A directory's own times also change with what is in
 /// it, so one counts only when it was made since.
-fn is_changed(change: &Change, stamp: Moment, restored: &Restored) -> bool {
+fn is_changed(change: &Change, stamp: Moment) -> bool {
     let Some(old) = change.old else { return false };
-    if restored.knows(&change.path, &old) {
-        return false;
-    }
     match (old.kind, change.new.map(|new| new.kind)) {
         (Kind::Directory, Some(Kind::Directory)) => false,
         (Kind::Directory, _) => old.made.unwrap_or(old.changed).is_since(stamp),
         _ => old.changed.is_since(stamp),
     }
+}
+
+/// Directories that were moved to where they are since the layer was made, with all that is in them: its own ctime tells that of none
+/// of it.
+struct Arrivals<'a> {
+    stamp: Moment,
+    touched: &'a Touched,
+    host: &'a Beneath,
+    told: HashMap<RelPath, bool>,
+}
+
+impl Arrivals<'_> {
+    /// Whether what the folder has there came with such a directory, or is one.
+    fn brought(&mut self, change: &Change) -> bool {
+        let Some(old) = change.old else { return false };
+        let is_one = !self.touched.has(change.path.as_bytes()) && has_arrived(&old, self.stamp);
+        is_one || change.path.ancestors().any(|directory| self.is_one(directory))
+    }
+
+    fn is_one(&mut self, directory: RelPath) -> bool {
+        let Arrivals { stamp, touched, host, told } = self;
+        *told.entry(directory).or_insert_with_key(|directory| {
+            let found = host.stat(directory);
+            !touched.has(directory.as_bytes())
+                && found.map_or(true, |found| found.is_some_and(|found| has_arrived(&found, *stamp)))
+        })
+    }
+}
+
+/// A move changes a directory's ctime and not its mtime. So does a change of permissions: somebody meant something by that as well.
+fn has_arrived(directory: &Stat, stamp: Moment) -> bool {
+    directory.is_directory() && directory.changed.is_since(stamp) && directory.modified < directory.changed
 }
 
 /// What a directory of the folder tells of files that are not in it.

@@ -13,6 +13,7 @@
 //! a rename needs no space: a full disk can stop an apply, but not leave it half done.
 
 mod choose;
+pub(super) mod found;
 mod journal;
 mod judge;
 mod plan;
@@ -33,6 +34,7 @@ use super::quote;
 use super::record::Layer;
 use super::walk;
 use crate::remove::remove_at;
+use found::Found;
 use journal::{Journal, State};
 use restored::Restored;
 use std::io;
@@ -91,8 +93,12 @@ pub(super) fn apply(
     }
     let changes = walk::changes(&upper, &host, &held.guard())?;
     let chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
-    let ours = judge::Ours { restored: Restored::read(&held)?, touched: Touched::read(&held)? };
-    let conflicts = judge::judge(&chosen, &changes, &held, &ours, &upper, &host);
+    let known = judge::Known {
+        restored: Restored::read(&held)?,
+        touched: Touched::read(&held)?,
+        found: Found::read(&held)?,
+    };
+    let conflicts = judge::judge(&chosen, &changes, &held, &known, &upper, &host);
     if !conflicts.is_empty() {
         return Err(LayerError::Conflicts(conflicts));
     }

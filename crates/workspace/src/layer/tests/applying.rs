@@ -466,3 +466,125 @@ fn another_directory_in_the_place_of_the_folder_is_not_written_to() {
     bench.apply(&[]).unwrap();
     assert_eq!(content(&bench.tree(), "config"), Some("evil"));
 }
+
+/// What the layer does, what somebody does on the host, and what stands against applying it then.
+type Meanwhile = (fn(&Bench), fn(&Path), &'static [(&'static str, ConflictWhy)]);
+
+/// Files that were there before the layer come to where it changes something, in a directory that was moved. Their own times tell
+/// nothing of that.
+#[test]
+fn what_comes_with_a_moved_directory_is_not_lost() {
+    let cases: [Meanwhile; 4] = [
+        (
+            |bench| bench.whiteout("lib"),
+            |folder| {
+                fs::remove_dir_all(folder.join("lib")).unwrap();
+                fs::rename(folder.join("other"), folder.join("lib")).unwrap();
+            },
+            &[
+                ("lib", ConflictWhy::Changed),
+                ("lib/f", ConflictWhy::Changed),
+                ("lib/more", ConflictWhy::Changed),
+            ],
+        ),
+        (
+            |bench| bench.copied("lib/f", "sandbox"),
+            |folder| {
+                fs::rename(folder.join("lib"), folder.join("lib.old")).unwrap();
+                fs::rename(folder.join("other"), folder.join("lib")).unwrap();
+            },
+            &[("lib/f", ConflictWhy::Changed)],
+        ),
+        (
+            |bench| bench.put("new/f", "sandbox"),
+            |folder| fs::rename(folder.join("other"), folder.join("new")).unwrap(),
+            &[("new/f", ConflictWhy::Changed)],
+        ),
+        (
+            |bench| bench.put("new/sub/f", "sandbox"),
+            |folder| fs::rename(folder.join("deep"), folder.join("new")).unwrap(),
+            &[("new/sub/f", ConflictWhy::Changed)],
+        ),
+    ];
+    for (index, (inside, outside, expected)) in cases.into_iter().enumerate() {
+        for after_the_run in [false, true] {
+            let files =
+                [("lib/f", "host"), ("other/f", "precious"), ("other/more", "m"), ("deep/sub/f", "precious")];
+            let mut bench = Bench::with(&files);
+            inside(&bench);
+            if after_the_run {
+                bench.finish();
+            }
+            outside(&bench.folder());
+            let before = bench.tree();
+            let expected: Vec<(String, ConflictWhy)> =
+                expected.iter().map(|(path, why)| (path.to_string(), *why)).collect();
+            assert_eq!(conflicts(bench.apply(&[])), expected, "case {index}, {after_the_run}");
+            assert_eq!(bench.tree(), before, "case {index}, {after_the_run}");
+        }
+    }
+}
+
+/// However the file was written inside: overlayfs marks only what it copied itself.
+#[test]
+fn what_was_deleted_after_the_run_stays_so() {
+    let ways: [fn(&Bench); 3] = [
+        |bench| bench.put("f", "renamed over it"),
+        |bench| {
+            bench.copied("f", "with two names");
+            fs::hard_link(bench.upper().join("f"), bench.upper().join("f2")).unwrap();
+        },
+        |bench| link("b", &bench.upper().join("f")),
+    ];
+    for (index, inside) in ways.into_iter().enumerate() {
+        let mut bench = Bench::with(&[("f", "old"), ("h", "old")]);
+        inside(&bench);
+        bench.copied("h", "new");
+        bench.finish();
+        bench.apply(&["h"]).unwrap();
+        fs::remove_file(bench.folder().join("f")).unwrap();
+        assert_eq!(conflicts(bench.apply(&[])), [("f".to_string(), ConflictWhy::Gone)], "case {index}");
+        assert!(!bench.folder().join("f").exists(), "case {index}");
+    }
+}
+
+#[test]
+fn a_directory_that_was_closed_meanwhile_stays_closed() {
+    for after_the_run in [false, true] {
+        let mut bench = Bench::with(&[("dir/f", "old")]);
+        bench.copied("dir/f", "new");
+        bench.mark("dir", Mark::Origin, b"");
+        if after_the_run {
+            bench.finish();
+        }
+        mode(&bench.folder().join("dir"), 0o700);
+        let all = conflicts(bench.apply(&[]));
+        assert!(all.contains(&("dir".to_string(), ConflictWhy::Changed)), "{all:?}");
+        assert_eq!(bench.tree()[&b"dir"[..]].1, 0o700);
+    }
+}
+
+#[test]
+fn what_was_found_does_not_stand_against_our_own_applies() {
+    let mut bench = Bench::with(&[("old/f", "old"), ("old/g", "old"), ("gone", "g")]);
+    bench.put("new/deep/x", "x");
+    bench.put("new/deep/y", "y");
+    bench.copied("old/f", "new");
+    bench.copied("old/g", "new");
+    bench.whiteout("gone");
+    bench.finish();
+    for part in ["new/deep/x", "old/f", "gone"] {
+        bench.apply(&[part]).unwrap();
+    }
+    // A run that goes on in it sees what was applied, and changes it again.
+    let held = bench.layers().of(&bench.folder()).unwrap()[0].hold().unwrap().go_on().unwrap();
+    bench.layer = Some(held);
+    bench.put("new/deep/x", "x again");
+    bench.copied("old/f", "newer");
+    bench.finish();
+    bench.apply(&[]).unwrap();
+    let tree = bench.tree();
+    assert_eq!(content(&tree, "new/deep/x"), Some("x again"));
+    assert_eq!(content(&tree, "new/deep/y"), Some("y"));
+    assert_eq!((content(&tree, "old/f"), content(&tree, "old/g")), (Some("newer"), Some("new")));
+}

@@ -94,6 +94,11 @@ impl Bench {
         tree(&self.folder())
     }
 
+    /// The end of a run.
+    fn finish(&mut self) {
+        self.layer.take().unwrap().finish().unwrap();
+    }
+
     fn apply(&mut self, selection: &[&str]) -> Result<Applied, LayerError> {
         let held = match self.layer.take() {
             Some(held) => held,

@@ -36,7 +36,7 @@ fn worktrees(shields: &mut Shields, prefix: &str, own: Option<&str>) -> Result<(
     if shields.look(&all)?.is_none() {
         return Ok(());
     }
-    for name in &names(shields, &all) {
+    for name in &names(shields, &all)? {
         let entry = join(&all, name);
         if own == Some(name.as_str()) {
             // Ours says where the common directory and the folder are, and may have config of its own.
@@ -74,7 +74,7 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
     let mut waiting = vec![all.clone()];
     let mut seen = 0;
     while let Some(directory) = waiting.pop() {
-        for name in names(shields, &directory) {
+        for name in names(shields, &directory)? {
             seen += 1;
             let entry = join(&directory, &name);
             if !shields.look(&entry)?.is_some_and(|kind| kind.is_dir()) {
@@ -100,6 +100,32 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
     Ok(())
 }
 
+/// The git directories of submodules below `modules`, as they are now; `None` if there is too much to be looked at.
+pub(super) fn git_dirs_below(modules: &Path, most: usize) -> Option<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut waiting = vec![modules.to_path_buf()];
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > most {
+                return None;
+            }
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if is_one(&entry.path()) {
+                waiting.push(entry.path().join("modules"));
+                found.push(entry.path());
+            } else {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Some(found)
+}
+
 /// A submodule's work tree has a file that names its git directory, which could be made to name another.
 fn work_tree(shields: &mut Shields, module: &str) -> Result<(), SandboxError> {
     let module = shields.root().join(module);
@@ -113,11 +139,20 @@ fn work_tree(shields: &mut Shields, module: &str) -> Result<(), SandboxError> {
     }
 }
 
-fn names(shields: &Shields, directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(shields.root().join(directory)).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+fn names(shields: &Shields, directory: &str) -> Result<Vec<String>, SandboxError> {
+    let directory = shields.root().join(directory);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+        names.push(entry.file_name().into_string().map_err(|name| no_text(&directory.join(name)))?);
+    }
     names.sort();
-    names
+    Ok(names)
+}
+
+/// It cannot be said to a guest, and nothing could hold it.
+pub(super) fn no_text(path: &Path) -> SandboxError {
+    let message = format!("`{}` has to be protected, and its name is no UTF-8", path.display());
+    SandboxError::policy("protected_path_no_text", message).hint("give it another name, or remove it")
 }
 
 fn join(directory: &str, name: &str) -> String {

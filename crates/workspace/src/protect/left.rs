@@ -5,7 +5,8 @@
 
 use super::index::{self, Index};
 use super::{MAIN_WORKTREE, git_dir};
-use crate::settings::path_of;
+use crate::settings::{contents, path_of};
+use belljar_git::config::variables;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::fs;
 use std::io::ErrorKind;
@@ -28,8 +29,10 @@ pub enum LeftKind {
     Repository,
     /// A link in the git directory: git writes through it, to wherever it leads.
     Link,
-    /// The list of a rebase with commands in it: `git rebase --continue` runs them.
+    /// A rebase or cherry-pick with commands in it: `--continue` runs them.
     Commands,
+    /// The git directory of a submodule or of another worktree: git in that one believes its config, and runs its hooks.
+    Elsewhere,
     /// The folder itself looks like a git directory: git takes it for one, with its config.
     GitDirectory,
     /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
@@ -46,7 +49,10 @@ impl LeftKind {
             LeftKind::Repository => "a repository inside this one: `git status` runs what its config says",
             LeftKind::Link => "a link in the git directory: git writes to wherever it leads",
             LeftKind::Commands => {
-                "a rebase that was left with commands in its list: `git rebase --continue` runs them"
+                "a rebase or cherry-pick that was left with commands in it: `--continue` runs them"
+            }
+            LeftKind::Elsewhere => {
+                "the git directory of a submodule or worktree, made or changed while the sandbox ran: git believes its config"
             }
             LeftKind::GitDirectory => "the folder looks like a git directory: git believes its config",
             LeftKind::Held => {
@@ -74,9 +80,31 @@ pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
         }
         // Of a directory that was not looked through, nobody knows.
         LeftKind::TooMuch => one.path.is_dir() || changed(&one.path),
-        LeftKind::Link | LeftKind::Commands | LeftKind::Held => changed(&one.path),
+        LeftKind::Link | LeftKind::Commands | LeftKind::Elsewhere | LeftKind::Held => changed(&one.path),
     });
+    found.extend(elsewhere(view, &changed));
     found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
+    found
+}
+
+/// Git directories beside the one that is worked in, which are held only if they were there from the start.
+fn elsewhere(view: &View, changed: &dyn Fn(&Path) -> bool) -> Vec<Left> {
+    let (common, own) = match &view.git {
+        Some(git) => (git.common.clone(), git.common.join(&git.own)),
+        None => (view.folder.join(".git"), view.folder.join(".git")),
+    };
+    let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|entry| *entry != own).collect();
+    let modules = common.join("modules");
+    let mut found = Vec::new();
+    match git_dir::git_dirs_below(&modules, MOST_MODULES) {
+        Some(below) => all.extend(below),
+        None => found.push(Left { path: modules, what: LeftKind::TooMuch }),
+    }
+    let mut seen = 0;
+    let decides = ["config", "config.worktree", "commondir", "gitdir", "hooks"];
+    all.retain(|place| decides.iter().any(|name| changed_within(&place.join(name), changed, 0, &mut seen)));
+    found.extend(all.into_iter().map(|path| Left { path, what: LeftKind::Elsewhere }));
     found
 }
 
@@ -190,6 +218,16 @@ pub fn left(view: &View) -> Vec<Left> {
                 Some(_) | None => {}
             }
         }
+        for (file, strategy) in [
+            ("rebase-merge/strategy", strategy_of_rebase as fn(&[u8]) -> Option<Vec<u8>>),
+            ("sequencer/opts", strategy_of_sequencer),
+        ] {
+            let file = git_dir.join(file);
+            let strategy = contents(&file).and_then(|text| strategy(&text));
+            if strategy.is_some_and(|strategy| !STRATEGIES.contains(&strategy.as_slice())) {
+                add(file, LeftKind::Commands);
+            }
+        }
     }
     // With a `.git` as well: git goes on to the folder itself once that one is damaged, as by a `HEAD` without sense, and
     // whether git finds it damaged is not ours to judge.
@@ -235,6 +273,19 @@ fn has_commands(list: &[u8]) -> bool {
     })
 }
 
+fn strategy_of_rebase(text: &[u8]) -> Option<Vec<u8>> {
+    Some(text.trim_ascii().to_vec())
+}
+
+fn strategy_of_sequencer(text: &[u8]) -> Option<Vec<u8>> {
+    variables(text).into_iter().rfind(|variable| variable.name == "options.strategy")?.value
+}
+
+/// Those that git has itself; for another it runs `git-merge-NAME`, wherever that is: git-merge(1), "MERGE STRATEGIES".
+const STRATEGIES: [&[u8]; 8] =
+    [b"", b"octopus", b"ort", b"ours", b"recursive", b"recursive-ours", b"resolve", b"subtree"];
+/// More submodules than anybody has.
+const MOST_MODULES: usize = 20_000;
 /// Other folders' worktrees, submodules with their own objects, and what is held.
 const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
 /// Some ten thousand commits.

@@ -77,11 +77,11 @@ fn decide(
         shields.protect(path, Missing::Directory)?;
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
-    let mut named = named::paths(host, folder, &git_dir, own);
+    let mut named = named::paths(host, folder, &git_dir, own)?;
     named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
     let mut files = git_dir::worktree_files(&git_dir);
     for Enclosing { root, common, own } in enclosing::around(folder) {
-        let around = named::paths(host, &root, &common, &own);
+        let around = named::paths(host, &root, &common, &own)?;
         around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
         named.extend(around);
         files.extend(git_dir::worktree_files(&common));
@@ -92,9 +92,9 @@ fn decide(
     for (path, missing) in named {
         let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();
         for shields in inside {
-            // A path that is no text cannot be said to a guest; the config that names it is held.
-            let below = path.strip_prefix(shields.root()).ok().and_then(Path::to_str).map(str::to_string);
-            if let Some(below) = below.filter(|below| !below.is_empty()) {
+            let Ok(below) = path.strip_prefix(shields.root()) else { continue };
+            let below = below.to_str().ok_or_else(|| git_dir::no_text(&path))?.to_string();
+            if !below.is_empty() {
                 shields.protect(&below, missing)?;
             }
         }

@@ -1,18 +1,32 @@
 //! What config names below a folder: hooks in another place, config that is included, programs that git runs. The user's own
 //! config counts as the repository's does: `core.hooksPath = .githooks` there means every repository's.
 
+use super::git_dir::no_text;
 use super::shields::Missing;
-use crate::settings::{HostFiles, Setting};
+use crate::settings::{HostFiles, Setting, path_of};
 use belljar_git::config::Variable;
+use belljar_spec::SandboxError;
 use std::path::{Path, PathBuf};
 
 /// The paths, real or not there, with what stands for them if they are missing. Not only those below the folder: the
 /// caller picks.
-pub(super) fn paths(host: &HostFiles, folder: &Path, git_dir: &Path, own: &str) -> Vec<(PathBuf, Missing)> {
+pub(super) fn paths(
+    host: &HostFiles,
+    folder: &Path,
+    git_dir: &Path,
+    own: &str,
+) -> Result<Vec<(PathBuf, Missing)>, SandboxError> {
     let own_config = git_dir.join(own).join("config.worktree");
     let settings = host.settings(&[git_dir.join("config"), own_config], Some(git_dir));
     let mut paths = Vec::new();
     for setting in &settings {
+        let Variable { name, value } = &setting.variable;
+        if let Some(value) = value
+            && setting.variable.text().is_none()
+            && (PLACES.contains(&name.as_str()) || name.starts_with("includeif."))
+        {
+            return Err(no_text(&folder.join(path_of(value))));
+        }
         for (path, missing) in named(host, setting, folder) {
             // However the folder is spelled in it.
             let real = real(&path).filter(|real| *real != path);
@@ -23,7 +37,7 @@ pub(super) fn paths(host: &HostFiles, folder: &Path, git_dir: &Path, own: &str) 
             break;
         }
     }
-    paths
+    Ok(paths)
 }
 
 fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Missing)> {
@@ -114,6 +128,8 @@ fn is_command(variable: &Variable) -> bool {
     }
 }
 
+/// Variables whose value is a place that git obeys.
+const PLACES: [&str; 4] = ["core.attributesfile", "core.hookspath", "include.path", "init.templatedir"];
 /// The last words of the names of variables whose value is run, or names what chooses what is run: git-config(1).
 const COMMANDS: [&str; 24] = [
     "alternaterefscommand",

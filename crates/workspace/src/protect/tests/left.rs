@@ -4,7 +4,8 @@ use super::super::*;
 use super::{Place, what};
 use belljar_spec::workspace::Shielded::Existing;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 #[test]
@@ -232,4 +233,60 @@ fn a_damaged_index_names_nothing() {
         fs::write(&index, changed).unwrap();
         left(&place.view("w").unwrap());
     }
+}
+
+#[test]
+fn git_directories_beside_it_are_found_if_they_were_made_meanwhile() {
+    let place = Place::new();
+    place.repository("w");
+    place.git(&["-C", "w", "worktree", "add", "-q", "../before"]);
+    let view = place.view("w").unwrap();
+    std::thread::sleep(Duration::from_millis(30));
+    let before = SystemTime::now();
+    let found = || -> Vec<(String, LeftKind)> {
+        let all = left_since(before, &view).into_iter();
+        let mut all: Vec<(String, LeftKind)> = all
+            .map(|one| (one.path.strip_prefix(place.path("w")).unwrap().display().to_string(), one.what))
+            .collect();
+        all.sort();
+        all
+    };
+    assert_eq!(found(), []);
+    place.git(&["init", "-q", "--bare", "w/.git/modules/deep/sub"]);
+    place.git(&["-C", "w", "worktree", "add", "-q", "../new"]);
+    let git_dir = place.path("w/.git");
+    for folder in ["rebase-merge", "sequencer"] {
+        fs::create_dir(git_dir.join(folder)).unwrap();
+    }
+    fs::write(git_dir.join("rebase-merge/strategy"), "ort\n").unwrap();
+    fs::write(git_dir.join("sequencer/opts"), "[options]\n\tstrategy = recursive\n").unwrap();
+    let mut expected = vec![
+        (".git/modules/deep/sub".to_string(), LeftKind::Elsewhere),
+        (".git/worktrees/new".to_string(), LeftKind::Elsewhere),
+    ];
+    assert_eq!(found(), expected);
+    // git runs `git-merge-/x`, which is a path.
+    fs::write(git_dir.join("rebase-merge/strategy"), "/x\n").unwrap();
+    fs::write(git_dir.join("sequencer/opts"), "[options]\n\tstrategy = /x\n").unwrap();
+    expected.insert(1, (".git/rebase-merge/strategy".to_string(), LeftKind::Commands));
+    expected.insert(2, (".git/sequencer/opts".to_string(), LeftKind::Commands));
+    assert_eq!(found(), expected);
+}
+
+#[test]
+fn what_cannot_be_named_to_a_guest_is_refused() {
+    let odd = |folder: &Path| folder.join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    let place = Place::new();
+    place.repository("w");
+    fs::create_dir_all(odd(&place.path("w/.git/worktrees"))).unwrap();
+    assert_eq!(place.view("w").unwrap_err().code, "protected_path_no_text");
+
+    let place = Place::new();
+    place.repository("w");
+    let config = place.path("w/.git/config");
+    let mut text = fs::read(&config).unwrap();
+    text.extend_from_slice(b"[core]\n\thooksPath = odd\xff\n");
+    fs::write(&config, text).unwrap();
+    let refusal = place.view("w").unwrap_err();
+    assert_eq!(refusal.code, "protected_path_no_text", "{refusal}");
 }

@@ -101,7 +101,6 @@ fn stop_parents_first() {
 /// Stops everybody. Who hangs in the kernel uses nothing, and stops when it comes out.
 fn stop_all() -> Result<(), Errno> {
     let start = Instant::now();
-    let mut quiet_looks = 0;
     loop {
         match signal_all(Signal::STOP) {
             Ok(()) => {}
@@ -109,12 +108,7 @@ fn stop_all() -> Result<(), Errno> {
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(errno),
         }
-        let below = tree::below_us();
-        let is_quiet = below.as_ref().is_some_and(|below| !below.iter().any(tree::Seen::is_going));
-        quiet_looks = if is_quiet { quiet_looks + 1 } else { 0 };
-        // Of some nobody tells whether they go on. If they do, they are given the time to show it by waking another.
-        let enough = if below.iter().flatten().any(tree::Seen::is_untold) { MANY } else { 1 };
-        if quiet_looks >= enough {
+        if tree::below_us().is_some_and(|below| !below.iter().any(tree::Seen::is_going)) {
             return Ok(());
         }
         if start.elapsed() > PATIENCE {
@@ -143,7 +137,5 @@ fn go_on(stopped: &HashSet<Process>) {
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Nothing depends on it but what a shell believes.
 const COURTESY: Duration = Duration::from_millis(200);
-/// Looks in a row, where one does not tell enough.
-const MANY: u32 = 20;
 /// Between two looks.
 const STEP: Duration = Duration::from_micros(100);

@@ -139,11 +139,6 @@ impl Seen {
         self.state == 'T'
     }
 
-    /// Whether nobody tells what it does.
-    pub(crate) fn is_untold(&self) -> bool {
-        self.state == UNTOLD
-    }
-
     /// Whether it runs, or waits for something that a signal ends.
     pub(crate) fn is_going(&self) -> bool {
         matches!(self.state, 'R' | 'S')

@@ -6,12 +6,12 @@
 //! nobody forks: the list of processes stands still.
 //!
 //! But whoever has not seen its own signal yet can still send SIGCONT to one that has. So it is sent again until everybody was seen
-//! to stand still; then nobody is left to send anything.
+//! to stand still, twice; then nobody is left to send anything. (Not every kernel is as strict about forks; that is met by this too.)
 //!
 //! A shell that runs while its child is stopped takes that for a Ctrl-Z. So as long as nobody forks in between, parents stop before
 //! their children do, and go on after them.
 
-use crate::tree::{self, Handle, Process};
+use crate::tree::{self, Handle, Process, Stillness};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, Signal, getpid};
 use belljar_sys::signal::signal_all;
@@ -101,6 +101,7 @@ fn stop_parents_first() {
 /// Stops everybody. Who hangs in the kernel uses nothing, and stops when it comes out.
 fn stop_all() -> Result<(), Errno> {
     let start = Instant::now();
+    let mut times_as_told = 0;
     loop {
         match signal_all(Signal::STOP) {
             Ok(()) => {}
@@ -108,9 +109,13 @@ fn stop_all() -> Result<(), Errno> {
             Err(Errno::SRCH) => return Ok(()),
             Err(errno) => return Err(errno),
         }
-        if tree::below_us().is_some_and(|below| !below.iter().any(tree::Seen::is_going)) {
-            return Ok(());
-        }
+        times_as_told = match tree::stillness_below_us() {
+            Stillness::Yes => return Ok(()),
+            // They are given the time to show themselves, by waking another.
+            Stillness::AsFarAsTold if times_as_told < ENOUGH => times_as_told + 1,
+            Stillness::AsFarAsTold => return Ok(()),
+            Stillness::No => 0,
+        };
         if start.elapsed() > PATIENCE {
             return Err(Errno::BUSY);
         }
@@ -137,5 +142,7 @@ fn go_on(stopped: &HashSet<Process>) {
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Nothing depends on it but what a shell believes.
 const COURTESY: Duration = Duration::from_millis(200);
+/// Times in a row that all stood still of whom something is told.
+const ENOUGH: u32 = 10;
 /// Between two looks.
 const STEP: Duration = Duration::from_micros(100);

@@ -139,6 +139,11 @@ impl Seen {
         self.state == 'T'
     }
 
+    /// Whether nobody tells what it does.
+    fn is_untold(&self) -> bool {
+        self.state == UNTOLD
+    }
+
     /// Whether it runs, or waits for something that a signal ends.
     pub(crate) fn is_going(&self) -> bool {
         matches!(self.state, 'R' | 'S')
@@ -148,6 +153,31 @@ impl Seen {
 /// Every descendant of this process; parents come before their children. `None` if not everybody could be seen.
 pub(crate) fn below_us() -> Option<Vec<Seen>> {
     Some(Look::around(None)?.below(getpid().as_raw_nonzero().get()))
+}
+
+/// How still everybody below this process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stillness {
+    /// Somebody goes on, or not everybody could be seen.
+    No,
+    /// All that can be told of do; of some that cannot be.
+    AsFarAsTold,
+    Yes,
+}
+
+/// By two looks. A look takes time: whoever was met last can have woken whom it met first. Only the second one shows that. And who was
+/// listed and has ended since may have left a child that was not: that one is listed, or has ended, in the second.
+pub(crate) fn stillness_below_us() -> Stillness {
+    let us = getpid().as_raw_nonzero().get();
+    let (Some(first), Some(second)) = (Look::around(None), Look::around(None)) else { return Stillness::No };
+    let below = [first.below(us), second.below(us)].concat();
+    if below.iter().any(Seen::is_going) || !second.gone.is_subset(&first.gone) {
+        Stillness::No
+    } else if below.iter().any(Seen::is_untold) {
+        Stillness::AsFarAsTold
+    } else {
+        Stillness::Yes
+    }
 }
 
 /// Every descendant of this process, its children first, then theirs; as far as they can be seen.

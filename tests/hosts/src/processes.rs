@@ -2,11 +2,14 @@
 //!
 //! The host's list has nothing of what runs inside of a sentry: a test that looks there finds nobody, whatever goes on. So a test
 //! that has such a container says so ([`look_into_sentries`]), and from then on its processes are asked for by Docker's own door,
-//! `docker exec`. They get numbers that no process of the host has.
+//! `docker exec`. They get numbers that no process of the host has. Whoever looks is somebody inside for a moment, so nobody looks into
+//! the sandboxes of the tests beside it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::parent_id;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -86,19 +89,71 @@ fn number_of(container: &str, inside: u32) -> u32 {
     *known.entry((container.to_string(), inside)).or_insert(next)
 }
 
-/// The containers that gVisor runs.
+/// The containers that gVisor runs, other tests' left out.
 fn sentries() -> Vec<String> {
-    let docker = |words: &[&str]| {
-        let output = Command::new("docker").args(words).stderr(Stdio::null()).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
-    };
-    let all = docker(&["ps", "--quiet", "--no-trunc"]);
-    let mut words = vec!["inspect", "--format", "{{.HostConfig.Runtime}} {{.Id}}"];
-    words.extend(all.lines());
-    if words.len() == 3 {
-        return Vec::new();
+    let mut known = SENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = docker(&["ps", "--quiet", "--no-trunc"]);
+    let new: Vec<&str> = running.lines().filter(|id| !known.contains_key(*id)).collect();
+    if !new.is_empty() {
+        let format = "{{.Id}} {{.HostConfig.Runtime}}{{range .Mounts}} {{.Source}}{{end}}";
+        for line in docker(&[&["inspect", "--format", format], &new[..]].concat()).lines() {
+            let mut words = line.split(' ');
+            let (Some(id), runtime) = (words.next(), words.next()) else { continue };
+            let sentry = (runtime == Some("runsc")).then(|| Sentry { held: words.find_map(place_of) });
+            known.insert(id.to_string(), sentry);
+        }
     }
-    docker(&words).lines().filter_map(|line| line.strip_prefix("runsc ")).map(String::from).collect()
+    let ours = |id: &&str| {
+        let sentry = known.get(*id).and_then(Option::as_ref);
+        sentry.is_some_and(|sentry| !sentry.held.is_some_and(is_held_by_another_test))
+    };
+    running.lines().filter(ours).map(String::from).collect()
+}
+
+fn docker(words: &[&str]) -> String {
+    let output = Command::new("docker").args(words).stderr(Stdio::null()).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+/// A container behind gVisor.
+struct Sentry {
+    /// The directory that whoever launched it holds a lock on, by its number.
+    held: Option<u64>,
+}
+
+/// What is mounted comes from below the root in such a directory.
+fn place_of(source: &str) -> Option<u64> {
+    let (place, _) = source.split_once("/root/")?;
+    fs::metadata(place).ok().map(|place| place.ino())
+}
+
+/// Whether a process of a test that runs beside this one, as a child of the same runner, holds a lock on this.
+fn is_held_by_another_test(inode: u64) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    // `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF` (proc_locks(5)).
+    let mut holders = locks.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = words.get(5)?.rsplit(':').next()?;
+        (number.parse() == Ok(inode)).then(|| words[4].parse::<u32>().ok())?
+    });
+    holders.any(is_of_another_test)
+}
+
+fn is_of_another_test(mut pid: u32) -> bool {
+    let (us, runner) = (std::process::id(), parent_id());
+    while pid > 1 && pid != us {
+        let Some(parent) = parent(pid) else { return false };
+        if parent == runner {
+            return true;
+        }
+        pid = parent;
+    }
+    false
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 fn processes_in(container: &str, word: &str) -> Vec<u32> {
@@ -128,6 +183,8 @@ fn exec(container: &str, script: &str, input: &str) -> io::Result<Option<String>
 }
 
 static HAS_SENTRIES: AtomicBool = AtomicBool::new(false);
+/// What is known of each container; nothing of one that is not behind gVisor.
+static SENTRIES: LazyLock<Mutex<HashMap<String, Option<Sentry>>>> = LazyLock::new(Mutex::default);
 /// Container and number inside, and the number that tests know it by.
 static INSIDE: LazyLock<Mutex<HashMap<(String, u32), u32>>> = LazyLock::new(Mutex::default);
 /// Above the largest number that the kernel gives (PID_MAX_LIMIT, 2^22).

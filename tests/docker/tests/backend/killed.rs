@@ -60,8 +60,13 @@ fn nothing_is_left(wall: &str) {
     let begin = Instant::now();
     work.succeeds(wall, &["--", "true"]);
     let life = begin.elapsed();
-    assert!(eventually(|| is_empty(&work.left())), "{:#?}", work.left());
-    let before = work.left();
+    // A neighbour's runtime sees our mounts for a moment: what counts is one look at which nobody was there.
+    let mut before = Left::default();
+    let is_quiet = || {
+        before = work.left();
+        is_empty(&before)
+    };
+    assert!(eventually(is_quiet), "{before:#?}");
 
     let mut dice = Dice::new();
     for _ in 0..ROUNDS / 2 {

@@ -91,11 +91,12 @@ impl Guest {
         layout: &Layout,
         stage: &[PathBuf],
     ) -> Result<(), SandboxError> {
-        let turn = Turn::take(plan, layout)?;
+        let _turn = Turn::take(plan, layout)?;
         self.stubs = Stubs::begin(plan, layout, self.process.handle(), stage)?;
-        // Held by us already: where this fails they go away after the guest, and not before.
-        self.stubs.as_ref().map_or(Ok(()), |stubs| stubs.make(layout))?;
-        turn.check(layout)
+        let Some(stubs) = &mut self.stubs else { return Ok(()) };
+        // Ours already: where this fails they go away after the guest, and not before.
+        stubs.make(layout)?;
+        stubs.hold(layout)
     }
 
     /// Its process.

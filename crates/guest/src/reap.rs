@@ -6,12 +6,12 @@
 //! 4, 5, ...     for each note: the note itself, locked; the folder that it is about
 //! ```
 //!
-//! Where somebody else still holds a note, that one will take everything away. What is not as it was made stays: it is
-//! somebody's.
+//! Where somebody else still holds a note, that one will take everything away. Where somebody holds a stub who knows nothing of the
+//! note, since it has notes of its own elsewhere, this waits. What is not as it was made stays: it is somebody's.
 
 use belljar_sys::launch::inherited;
 use belljar_sys::mount::{UnmountFlags, unmount};
-use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
+use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_file_with, wait_until_free};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{AtFlags, FlockOperation, flock, fstat, statat, unlinkat};
 use belljar_sys::rustix::io::Errno;
@@ -52,12 +52,18 @@ fn reap(notes: &[String]) -> Result<(), Errno> {
         let (Some(note), Some(folder)) = (given.next(), given.next()) else { return Err(Errno::BADF) };
         // The kernel lets go of the one lock before it gives the other: somebody may have been faster, taken the note away,
         // and a sandbox may have written another one, with the same name, for stubs that it needs.
-        let is_ours = flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && is_still(&note, &directory, name);
-        if is_ours {
-            // Where something is left, the next start of a sandbox tries again.
-            if take_away(&note, &folder)? {
-                unlinkat(&directory, name, AtFlags::empty())?;
+        while flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_still(&note, &directory, name)
+        {
+            match take_away(&note, &folder)? {
+                (Removal::Done, _) => unlinkat(&directory, name, AtFlags::empty())?,
+                (Removal::Held, Some(stub)) => {
+                    // Others may add to it meanwhile, and then it is theirs.
+                    flock(&note, FlockOperation::LockShared)?;
+                    wait_until_free(&folder, &stub)?;
+                }
+                // The next start of a sandbox tries again.
+                _ => break,
             }
         }
     }
@@ -71,17 +77,19 @@ fn is_still(note: &OwnedFd, directory: &OwnedFd, name: &str) -> bool {
         .is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino))
 }
 
-/// Everything that a note says of this folder, what was made last first; whether that is all away.
-fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<bool, Errno> {
+/// Everything that a note says of this folder, what was made last first; what became of that, and which stub somebody holds.
+fn take_away(note: &OwnedFd, folder: &OwnedFd) -> Result<(Removal, Option<String>), Errno> {
     let found = fstat(folder)?;
-    let mut is_all = true;
+    let (mut all, mut held) = (Removal::Done, None);
     for stub in planted::stubs_of(&read_whole(note, LONGEST)?, found.st_dev, found.st_ino) {
-        is_all &= !is_left(match &stub.kind {
+        let removal = match &stub.kind {
             StubKind::Directory => remove_empty_directory(folder, &stub.path),
             StubKind::File(content) => remove_file_with(folder, &stub.path, &content.0),
-        });
+        };
+        all = all.max(removal);
+        held = held.or((removal == Removal::Held).then_some(stub.path));
     }
-    Ok(is_all)
+    Ok((all, held))
 }
 
 /// The word for this life. Places of a stage follow, which are absolute paths, and the names of notes, which are not.

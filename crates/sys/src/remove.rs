@@ -1,20 +1,44 @@
-//! Removing what one made, in a folder that others write to, only while it is as one made it.
+//! Removing what one made, in a folder that others write to, only while it is as one made it and nobody needs it.
+//!
+//! Who needs something that it did not make holds a shared lock on it (flock(2)): the one thing that two users, with nothing in
+//! common but that folder, both see.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, openat, openat2, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, fstat, openat, openat2,
+    unlinkat,
+};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
 
+/// What became of something that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Removal {
+    /// It is gone, or somebody's own by now.
+    Done,
+    /// It is there as one made it, and may be removed another time.
+    Left,
+    /// The same, and somebody needs it.
+    Held,
+}
+
 /// Removes the directory at `path` in `folder`, if it is empty. No link leads anywhere on the way.
-pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Result<(), Errno> {
-    in_parent(folder.as_fd(), path, |parent, name| unlinkat(parent, name, AtFlags::REMOVEDIR))
+pub fn remove_empty_directory(folder: impl AsFd, path: &str) -> Removal {
+    outcome(in_parent(folder.as_fd(), path, |parent, name| {
+        let flags = READABLE | OFlags::DIRECTORY;
+        let _alone = match openat(&parent, name, flags, Mode::empty()) {
+            // Who shut it may remove it all the same.
+            Err(Errno::ACCESS) => None,
+            opened => Some(alone(opened?)?),
+        };
+        unlinkat(parent, name, AtFlags::REMOVEDIR)
+    }))
 }
 
 /// Removes the file at `path` in `folder`, if it is one with exactly this content and no other name; or with none at all, since
 /// who made it may have been killed before it was written.
-pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Result<(), Errno> {
-    in_parent(folder.as_fd(), path, |parent, name| {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(&parent, name, flags, Mode::empty())?;
+pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Removal {
+    outcome(in_parent(folder.as_fd(), path, |parent, name| {
+        let file = alone(openat(&parent, name, READABLE, Mode::empty())?)?;
         let found = fstat(&file)?;
         let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink == 1;
         let is_as_made =
@@ -23,13 +47,36 @@ pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Result
             return Err(Errno::NOTEMPTY);
         }
         unlinkat(parent, name, AtFlags::empty())
-    })
+    }))
 }
 
-/// Whether what was not removed is still there as one made it, and may be removed another time. Otherwise it is gone, or
-/// somebody's own by now.
-pub fn is_left(outcome: Result<(), Errno>) -> bool {
-    matches!(outcome, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::IO | Errno::MFILE))
+/// Waits until nobody needs what is at `path` in `folder`.
+pub fn wait_until_free(folder: impl AsFd, path: &str) -> Result<(), Errno> {
+    let thing = openat2(folder, path, READABLE, Mode::empty(), NO_LINKS)?;
+    loop {
+        match flock(&thing, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Whom nobody else holds a lock on. Where the filesystem knows none, nobody does.
+fn alone(thing: OwnedFd) -> Result<OwnedFd, Errno> {
+    match flock(&thing, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
+        _ => Ok(thing),
+    }
+}
+
+fn outcome(removed: Result<(), Errno>) -> Removal {
+    match removed {
+        Err(Errno::WOULDBLOCK) => Removal::Held,
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY | Errno::IO | Errno::MFILE) => {
+            Removal::Left
+        }
+        _ => Removal::Done,
+    }
 }
 
 /// What is in a file from its beginning; one that is longer than `most` is an error.
@@ -56,9 +103,8 @@ fn in_parent(
 ) -> Result<(), Errno> {
     let (way, name) = path.rsplit_once('/').unwrap_or((".", path));
     let once = || {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        act(openat2(folder, way, flags, Mode::empty(), resolve)?, name)
+        act(openat2(folder, way, flags, Mode::empty(), NO_LINKS)?, name)
     };
     match once() {
         Err(Errno::ACCESS) => {
@@ -106,6 +152,11 @@ fn chmod_open(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     if found == mode { Ok(()) } else { chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode) }
 }
 
+/// Whatever it is, nothing happens when it is opened.
+const READABLE: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,9 +182,34 @@ mod tests {
         assert_eq!(mode("a/b"), 0o2050);
         set("a/b", 0o555);
         set("a", 0);
-        remove_empty_directory(&opened, "a/b").unwrap();
+        assert_eq!(remove_empty_directory(&opened, "a/b"), Removal::Done);
         assert_eq!(mode("a"), 0);
+        set("a", 0o755);
+        assert!(!folder.join("a/b").exists());
         fs::remove_dir_all(&folder).unwrap();
-        assert!(is_left(Err(Errno::ACCESS)) && !is_left(Err(Errno::NOTEMPTY)) && !is_left(Ok(())));
+        let outcomes = [Err(Errno::ACCESS), Err(Errno::NOTEMPTY), Ok(())].map(outcome);
+        assert_eq!(outcomes, [Removal::Left, Removal::Done, Removal::Done]);
+    }
+
+    #[test]
+    fn what_somebody_holds_stays() {
+        let folder = std::env::temp_dir().join(format!("belljar-held-{}", std::process::id()));
+        fs::create_dir_all(folder.join("directory")).unwrap();
+        fs::write(folder.join("file"), "content").unwrap();
+        let opened = fs::File::open(&folder).unwrap();
+        let remove =
+            || [remove_empty_directory(&opened, "directory"), remove_file_with(&opened, "file", b"content")];
+        let held = ["directory", "file"].map(|name| {
+            let thing = fs::File::open(folder.join(name)).unwrap();
+            flock(&thing, FlockOperation::LockShared).unwrap();
+            thing
+        });
+        assert_eq!(remove(), [Removal::Held; 2]);
+        assert!(folder.join("directory").exists() && folder.join("file").exists());
+        drop(held);
+        wait_until_free(&opened, "file").unwrap();
+        assert_eq!(remove(), [Removal::Done; 2]);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

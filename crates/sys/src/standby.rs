@@ -17,7 +17,7 @@ use std::ffi::{CStr, CString};
 pub struct StandBy {
     pidfd: OwnedFd,
     /// It sees this one close, whatever becomes of us.
-    _pipe: OwnedFd,
+    pipe: Option<OwnedFd>,
     _order: Box<Order>,
     _stack: Vec<u128>,
 }
@@ -60,15 +60,29 @@ pub fn stand_by(
     drop(signals);
     // SAFETY: on success the kernel stored a new descriptor in `pidfd`.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    let started = StandBy { pidfd, _pipe: pipe, _order: order, _stack: stack };
+    let started = StandBy { pidfd, pipe: Some(pipe), _order: order, _stack: stack };
     Ok(started)
+}
+
+impl StandBy {
+    /// Has it do its work although this process lives, as soon as the other one is dead. Nobody waits for that.
+    pub fn let_go(mut self) {
+        // It takes us for dead.
+        self.pipe = None;
+        // It borrows from us for as long as it lives. Where no thread can be had, it is dropped with what it was to do.
+        let _ = std::thread::Builder::new().spawn(move || self.wait());
+    }
+
+    fn wait(&self) {
+        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+    }
 }
 
 impl Drop for StandBy {
     fn drop(&mut self) {
         // What it borrows goes away behind this.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        while let Err(Errno::INTR) = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED) {}
+        self.wait();
     }
 }
 

@@ -18,12 +18,18 @@
 //! neither removed when the first ends (the second holds the note), nor when the second ends (its own note does not say
 //! so). Taking away needs no turn: it is done with the note locked for oneself alone, and whoever finds that note waits for
 //! the lock before looking for the stub, which is gone by then, and makes it anew.
+//!
+//! Another user, or a daemon, has another S, and knows nothing of our notes. So whatever lies under our mounts and could be
+//! somebody's stub is held as well ([`hold`]), and whoever finds its stubs held leaves them to the process that stands by, which
+//! waits.
 
+mod hold;
 mod note;
 
 use crate::layout::{Layout, Missing};
 use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
+use belljar_sys::remove::Removal;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, flock, fstat, mkdirat,
@@ -35,8 +41,7 @@ use belljar_sys::standby::{StandBy, stand_by};
 use belljar_wire::message::{Stub, StubKind};
 use note::Note;
 use std::ffi::CString;
-use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -46,8 +51,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Stubs {
     directory: PathBuf,
     notes: Vec<Note>,
-    /// For the case that we do not get that far.
-    _stand_by: StandBy,
+    /// What could be somebody else's stub.
+    held: Vec<OwnedFd>,
+    /// For the case that we do not get that far; none without notes.
+    stand_by: Option<StandBy>,
 }
 
 impl Stubs {
@@ -61,33 +68,44 @@ impl Stubs {
     ) -> Result<Option<Stubs>, SandboxError> {
         let shielded: Vec<&Missing> =
             layout.missing.iter().filter(|missing| !missing.shields.is_empty()).collect();
-        let needed = || shielded.iter().filter(|missing| !missing.stubs.is_empty());
-        let Some(directory) = plan.stubs().filter(|_| !shielded.is_empty()) else {
-            return if needed().next().is_none() {
-                Ok(None)
-            } else {
-                Err(no_place("it has no state directory"))
-            };
+        if shielded.is_empty() {
+            return Ok(None);
+        }
+        let needed: Vec<&Missing> =
+            layout.missing.iter().filter(|missing| !missing.stubs.is_empty()).collect();
+        let directory = match plan.stubs() {
+            Some(directory) => directory.to_path_buf(),
+            None if needed.is_empty() => PathBuf::new(),
+            None => return Err(no_place("it has no state directory")),
         };
         // What others made, and we find there, has to stay as long as we need it.
-        let mut notes = note::of_others(directory, &shielded);
-        for missing in needed() {
+        let mut notes = note::of_others(&directory, &shielded);
+        for missing in needed {
             if notes.iter().all(|note| !note.is_about(&missing.root)) {
                 notes.push(
-                    Note::open(directory, &missing.root).map_err(|error| no_place(&error.to_string()))?,
+                    Note::open(&directory, &missing.root).map_err(|error| no_place(&error.to_string()))?,
                 );
             }
         }
-        if notes.is_empty() {
-            return Ok(None);
-        }
-        let stand_by = stand_by_with(plan, directory, &notes, guest, stage)?;
-        Ok(Some(Stubs { directory: directory.to_path_buf(), notes, _stand_by: stand_by }))
+        let mut stubs = Stubs { directory, notes, held: Vec::new(), stand_by: None };
+        stubs.have_one_stand_by(plan, guest, stage)?;
+        Ok(Some(stubs))
     }
 
     /// Whoever stands by waits for this process from now on, which became the sandbox's first one after they were made.
     pub(crate) fn wait_for(&mut self, plan: &Plan, guest: BorrowedFd<'_>) -> Result<(), SandboxError> {
-        self._stand_by = stand_by_with(plan, &self.directory, &self.notes, guest, &[])?;
+        self.have_one_stand_by(plan, guest, &[])
+    }
+
+    fn have_one_stand_by(
+        &mut self,
+        plan: &Plan,
+        guest: BorrowedFd<'_>,
+        stage: &[PathBuf],
+    ) -> Result<(), SandboxError> {
+        if !self.notes.is_empty() {
+            self.stand_by = Some(stand_by_with(plan, &self.directory, &self.notes, guest, stage)?);
+        }
         Ok(())
     }
 
@@ -113,11 +131,25 @@ impl Stubs {
         }
         Ok(())
     }
+
+    /// Makes sure that all of it stays which is mounted over. What was another sandbox's stub when we looked at the folder may be gone; the
+    /// next one to need it would make one that we do not know of, and take it away below our mount.
+    pub(crate) fn hold(&mut self, layout: &Layout) -> Result<(), SandboxError> {
+        for missing in &layout.missing {
+            self.held.extend(hold::hold_all(missing)?);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Stubs {
     fn drop(&mut self) {
-        self.notes.iter().for_each(|note| note.take_away(&self.directory));
+        // Before the notes: whoever is the last to hold one must not find us here.
+        self.held.clear();
+        let became = self.notes.iter().map(|note| note.take_away(&self.directory)).max();
+        if became == Some(Removal::Held) {
+            self.stand_by.take().into_iter().for_each(StandBy::let_go);
+        }
     }
 }
 
@@ -148,28 +180,13 @@ impl Turn {
             }
         }
     }
-
-    /// Whether all is there that will be held. What was another sandbox's stub when we looked at the folder may be gone;
-    /// the next one to need it would make one that we do not know of, and take it away below our mount.
-    pub(crate) fn check(&self, layout: &Layout) -> Result<(), SandboxError> {
-        let all = layout
-            .missing
-            .iter()
-            .flat_map(|missing| missing.shields.iter().map(|shield| missing.root.join(shield)));
-        for path in all {
-            if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-                let message =
-                    format!("`{}` is protected, and somebody took it away just now", path.display());
-                return Err(SandboxError::runtime("protected_path_gone", message).hint("try again"));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Takes away the stubs that nobody holds any more: whoever made them was killed, and who stood by too.
 pub fn sweep_stubs(directory: &Path) {
-    note::abandoned(directory).iter().for_each(|note| note.take_away(directory));
+    for note in note::abandoned(directory) {
+        note.take_away(directory);
+    }
 }
 
 /// A process that does the same for these notes, should we be killed, when the sandbox is dead as well.

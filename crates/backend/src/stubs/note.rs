@@ -2,7 +2,7 @@
 //! on that folder finds the same one.
 
 use crate::layout::Missing;
-use belljar_sys::remove::{is_left, read_whole, remove_empty_directory, remove_file_with};
+use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
 use belljar_wire::message::{Bytes, Stub, StubKind};
@@ -66,26 +66,32 @@ impl Note {
 }
 
 impl Note {
-    /// Takes away what it says, and itself, unless somebody else needs it still.
-    pub(super) fn take_away(&self, directory: &Path) {
+    /// Takes away what it says, and itself, unless somebody else needs it still. Where somebody needs a stub who does not hold the note,
+    /// both stay, and others may hold it again.
+    pub(super) fn take_away(&self, directory: &Path) -> Removal {
         // The kernel lets go of the one lock before it gives the other: somebody may have been faster.
         let is_ours = flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
             && is_still(&self.file, &directory.join(&self.name));
         if !is_ours {
-            return;
+            return Removal::Done;
         }
-        let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else { return };
-        let mut is_all = true;
+        let (Ok(note), Ok(found)) = (read_whole(&self.file, LONGEST), fstat(&self.folder)) else {
+            return Removal::Left;
+        };
+        let mut all = Removal::Done;
         for stub in planted::stubs_of(&note, found.st_dev, found.st_ino) {
-            is_all &= !is_left(match &stub.kind {
+            all = all.max(match &stub.kind {
                 StubKind::Directory => remove_empty_directory(&self.folder, &stub.path),
                 StubKind::File(content) => remove_file_with(&self.folder, &stub.path, &content.0),
             });
         }
-        // Otherwise the next start tries again.
-        if is_all {
-            let _ = fs::remove_file(directory.join(&self.name));
+        match all {
+            Removal::Done => drop(fs::remove_file(directory.join(&self.name))),
+            Removal::Held => drop(flock(&self.file, FlockOperation::LockShared)),
+            // The next start tries again.
+            Removal::Left => {}
         }
+        all
     }
 }
 

@@ -107,9 +107,49 @@ fn what_somebody_put_into_a_stub_is_kept() {
     }
 }
 
+/// Another user's, or a daemon's: it has other notes, and knows nothing of ours.
+#[test]
+fn a_stub_stays_as_long_as_a_sandbox_with_another_state_needs_it() {
+    for wall in walls() {
+        for is_killed in [false, true] {
+            let (workspace, shields) = repository();
+            let before = everything(workspace.path());
+            let state = folder();
+            let mut first = start_with(workspace.path(), state.path(), *wall)
+                .env("BELLJAR_HOLD_OPEN", "1")
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            assert!(eventually(|| is_there(workspace.path()) == [true; 3]), "{wall}");
+            let found: Vec<Shield> = MISSING.iter().map(|path| shield(path, Shielded::Existing)).collect();
+            let view = View { shields: [shields, found].concat(), ..View::plain(workspace.path().into()) };
+            let second = viewed(*wall, folder(), view, |_| {}).unwrap();
+            if is_killed {
+                first.kill().unwrap();
+            }
+            drop(first.stdin.take());
+            assert_eq!(first.wait().unwrap().success(), !is_killed, "{wall}");
+            assert!(eventually(|| !cleaners(workspace.path()).is_empty()), "{wall}: who waits?");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert_eq!(is_there(workspace.path()), [true; 3], "{wall}");
+            let worked = attack_all(&second, &["/workspace"], &MISSING);
+            assert_eq!(worked, Vec::<String>::new(), "{wall}");
+            drop(second);
+            assert!(eventually(|| cleaners(workspace.path()).is_empty()), "{wall}");
+            assert_eq!(everything(workspace.path()), before, "{wall}");
+            assert_eq!(fs::read_dir(state.path().join("belljar/stubs")).unwrap().count(), 0, "{wall}");
+        }
+    }
+}
+
 /// A process that makes one sandbox after the other, to be killed.
 fn holder(workspace: &Path, state: &Path, wall: BackendName) -> std::process::Child {
-    std::process::Command::new(std::env::current_exe().unwrap())
+    start_with(workspace, state, wall).spawn().unwrap()
+}
+
+fn start_with(workspace: &Path, state: &Path, wall: BackendName) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command
         // The folder is no test: a word by which it is found among all processes.
         .args(["--ignored", "--exact", "workspace_stubs::hold_a_sandbox_with_stubs"])
         .arg(workspace)
@@ -117,9 +157,8 @@ fn holder(workspace: &Path, state: &Path, wall: BackendName) -> std::process::Ch
         .env("BELLJAR_HOLD_WALL", wall.as_str())
         .env("XDG_STATE_HOME", state)
         .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(std::process::Stdio::null());
+    command
 }
 
 /// Not a test: what others start and kill.
@@ -133,20 +172,27 @@ fn hold_a_sandbox_with_stubs() {
     };
     let (_, shields) = repository();
     let wall = BackendName::ALL.into_iter().find(|name| name.as_str() == wall).unwrap();
-    let once = std::env::var("BELLJAR_HOLD_ONCE").is_ok();
+    let is_set = |name: &str| std::env::var(name).is_ok();
+    let once = is_set("BELLJAR_HOLD_ONCE") || is_set("BELLJAR_HOLD_OPEN");
     for _ in 0..if once { 1 } else { 1000 } {
         let view = bound(Path::new(&workspace), &shields);
         let jail = viewed(wall, folder(), view, |_| {}).unwrap();
         jail.sh("true");
+        if is_set("BELLJAR_HOLD_OPEN") {
+            std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        }
     }
 }
 
 /// The processes that stand by for sandboxes on this folder, or clean up after them: they have the words of who started
 /// them, or the folder's name as the kernel knows it.
 fn reapers(folder: &Path) -> Vec<u32> {
+    [processes_with(folder.to_str().unwrap()), cleaners(folder)].concat()
+}
+
+fn cleaners(folder: &Path) -> Vec<u32> {
     let found = fs::metadata(folder).unwrap();
-    let cleaning = processes_with(&format!("{:x}-{:x}", found.dev(), found.ino()));
-    [processes_with(folder.to_str().unwrap()), cleaning].concat()
+    processes_with(&format!("{:x}-{:x}", found.dev(), found.ino()))
 }
 
 #[test]

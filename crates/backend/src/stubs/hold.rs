@@ -1,0 +1,92 @@
+//! Holding what could be the stub of a sandbox that we know nothing of: a shared lock on the thing itself, which whoever removes a stub
+//! needs for itself alone ([`belljar_sys::remove`]). On nothing else: other programs lock files too.
+
+use super::find;
+use crate::layout::Missing;
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{
+    CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
+};
+use belljar_sys::rustix::io::Errno;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What of a folder's shields could be stubs, held; an error if one of them is gone.
+pub(super) fn hold_all(missing: &Missing) -> Result<Vec<OwnedFd>, SandboxError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(folder) = openat(CWD, &missing.root, flags, Mode::empty()) else { return Ok(Vec::new()) };
+    let held = missing.shields.iter().map(|shield| hold(missing, &folder, shield));
+    held.filter_map(Result::transpose).collect()
+}
+
+fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<OwnedFd>, SandboxError> {
+    let found = match find(folder, shield) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Err(gone(&missing.root.join(shield))),
+        // No stub is behind a link, or where we may not look.
+        Err(_) => return Ok(None),
+    };
+    let Some(thing) = possible_stub(missing, folder, shield, &found) else { return Ok(None) };
+    let start = Instant::now();
+    loop {
+        match flock(&thing, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            // Whoever removes it needs a moment.
+            Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => thread::sleep(STEP),
+            Err(Errno::WOULDBLOCK) => return Err(locked(&missing.root.join(shield))),
+            // The filesystem knows no locks.
+            Err(_) => return Ok(None),
+        }
+    }
+    let is_still_there = find(folder, shield).is_ok_and(|now| is_same(&now, &thing));
+    if is_still_there { Ok(Some(thing)) } else { Err(gone(&missing.root.join(shield))) }
+}
+
+/// Opened for reading, which a stub allows everybody.
+fn possible_stub(missing: &Missing, folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
+    let stat = fstat(found).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if !(kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= LONGEST)) {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let thing = openat2(folder, shield, flags, Mode::empty(), resolve).ok()?;
+    let is_shield = |name: &[u8]| {
+        std::str::from_utf8(name).is_ok_and(|name| missing.shields.contains(&format!("{shield}/{name}")))
+    };
+    // Nothing is in a stub but other stubs.
+    let is_it = kind == FileType::RegularFile
+        || Dir::read_from(&thing).ok()?.all(|entry| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name().to_bytes();
+                name == b"." || name == b".." || is_shield(name)
+            })
+        });
+    is_it.then_some(thing)
+}
+
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let (Ok(one), Ok(other)) = (fstat(one), fstat(other)) else { return false };
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+fn gone(path: &Path) -> SandboxError {
+    let message = format!("`{}` is protected, and somebody took it away just now", path.display());
+    SandboxError::runtime("protected_path_gone", message).hint("try again")
+}
+
+fn locked(path: &Path) -> SandboxError {
+    let message = format!("`{}` is protected, and another program keeps it locked", path.display());
+    SandboxError::runtime("protected_path_locked", message)
+        .hint("end the program that has it open (`fuser -v PATH` names it), and try again")
+}
+
+/// Of a file that is a stub, in bytes.
+const LONGEST: i64 = 16;
+/// Far longer than anybody needs to remove a stub.
+const PATIENCE: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(1);

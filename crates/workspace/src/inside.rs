@@ -30,7 +30,7 @@ impl Person {
             Some(git) => git.common.join(&git.own),
             None => view.folder.join(".git"),
         });
-        let settings = host.settings(&[], git_dir.as_deref());
+        let settings = host.settings(&[], git_dir.as_deref()).unwrap_or_default();
         let last = |name: &str| {
             let said = settings.iter().rfind(|one| one.counts && one.variable.name == name);
             said.and_then(|one| one.variable.text()).filter(|text| !text.is_empty()).map(str::to_string)

@@ -4,7 +4,8 @@
 //! its condition: too much protected is no harm. And who is the user (inside)? There an include counts if its condition holds.
 
 use belljar_git::config::{Variable, variables};
-use std::collections::VecDeque;
+use belljar_spec::SandboxError;
+use std::collections::{HashSet, VecDeque};
 use std::env;
 use std::fs::File;
 use std::io::Read;
@@ -44,15 +45,22 @@ impl HostFiles {
     }
 
     /// What they and `more` say, with what they include. `git_dir` is what conditions are about.
-    pub(crate) fn settings(&self, more: &[PathBuf], git_dir: Option<&Path>) -> Vec<Setting> {
+    pub(crate) fn settings(
+        &self,
+        more: &[PathBuf],
+        git_dir: Option<&Path>,
+    ) -> Result<Vec<Setting>, SandboxError> {
         let mut settings = Vec::new();
         let mut waiting: VecDeque<(PathBuf, bool)> =
             self.files.iter().chain(more).map(|file| (file.clone(), true)).collect();
-        let mut read = 0;
+        // Includes may go in circles.
+        let mut read = HashSet::new();
         while let Some((file, counts)) = waiting.pop_front() {
-            read += 1;
-            if read > MOST_FILES {
-                break;
+            if !read.insert((file.clone(), counts)) {
+                continue;
+            }
+            if read.len() > MOST_FILES {
+                return Err(too_many("includes", MOST_FILES));
             }
             // An included file counts where it is included.
             let mut included = Vec::new();
@@ -66,16 +74,21 @@ impl HostFiles {
             }
             included.into_iter().rev().for_each(|one| waiting.push_front(one));
         }
-        settings
+        Ok(settings)
     }
 
-    /// A path as it is written in a file: from home, from the root, or from `base`.
+    /// A path as it is written in a file: from somebody's home, from where git was installed, from the root, or from `base`.
     pub(crate) fn resolve(&self, text: &str, base: &Path) -> Option<PathBuf> {
-        match text.strip_prefix("~/") {
-            Some(rest) => Some(self.home.as_ref()?.join(rest)),
-            None => Some(base.join(text)),
-        }
-        .map(|path| plain(&path))
+        let path = if let Some(from_home) = text.strip_prefix('~') {
+            let (user, rest) = from_home.split_once('/').unwrap_or((from_home, ""));
+            let home = if user.is_empty() { self.home.clone()? } else { home_of(user)? };
+            home.join(rest)
+        } else if let Some(rest) = text.strip_prefix("%(prefix)/") {
+            Path::new("/usr").join(rest)
+        } else {
+            base.join(text)
+        };
+        Some(plain(&path))
     }
 
     /// Whether a condition holds: none does, and `gitdir:` without wildcards. Others cannot be told without git.
@@ -103,6 +116,15 @@ impl HostFiles {
         let real = place.canonicalize().unwrap_or(place);
         if pattern.ends_with('/') { git_dir.starts_with(real) } else { git_dir == real }
     }
+}
+
+/// As the file of users has it (passwd(5)).
+fn home_of(user: &str) -> Option<PathBuf> {
+    let users = std::fs::read("/etc/passwd").ok()?;
+    users.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|byte| *byte == b':');
+        (fields.next()? == user.as_bytes()).then(|| fields.nth(4).map(path_of))?
+    })
 }
 
 /// The condition of an include: empty for one without; `None` for what is no include.
@@ -144,8 +166,14 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// Includes may go in circles.
-const MOST_FILES: usize = 32;
+/// What is not looked at is not protected: then nothing runs.
+pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
+    let message = format!("git's config names more than {most} {what}, too many to protect them all");
+    SandboxError::policy("git_config_too_large", message)
+        .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `--overlay`")
+}
+
+const MOST_FILES: usize = 256;
 const MOST_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -167,15 +195,45 @@ mod tests {
         let files = HostFiles { files: vec![home.join(".gitconfig")], home: Some(home.clone()) };
 
         let emails = |git_dir: Option<&Path>| -> Vec<String> {
-            let settings = files.settings(&[], git_dir);
+            let settings = files.settings(&[], git_dir).unwrap();
             let counting = settings.iter().filter(|one| one.counts && one.variable.name == "user.email");
             counting.filter_map(|one| one.variable.text().map(str::to_string)).collect()
         };
         assert_eq!(emails(Some(&home.join("work/repo/.git"))).last().map(String::as_str), Some("a@work"));
         assert_eq!(emails(Some(&home.join("play/.git"))), [""; 0]);
         assert_eq!(emails(None), [""; 0]);
-        let all = files.settings(&[], None);
+        let all = files.settings(&[], None).unwrap();
         assert!(all.iter().any(|one| one.variable.name == "core.hookspath"));
         assert!(all.iter().any(|one| one.variable.text() == Some("b@branch") && !one.counts));
+    }
+
+    #[test]
+    fn a_path_is_spelled_in_many_ways() {
+        let files = HostFiles { files: Vec::new(), home: Some("/home/me".into()) };
+        let resolved =
+            |text: &str| files.resolve(text, Path::new("/w")).map(|path| path.display().to_string());
+        for (text, path) in [
+            ("hooks", "/w/hooks"),
+            ("./a/../hooks", "/w/hooks"),
+            ("/hooks", "/hooks"),
+            ("~", "/home/me"),
+            ("~/hooks", "/home/me/hooks"),
+            ("~root/hooks", "/root/hooks"),
+            ("%(prefix)/share/hooks", "/usr/share/hooks"),
+        ] {
+            assert_eq!(resolved(text).as_deref(), Some(path), "{text}");
+        }
+        assert_eq!(resolved("~nobody-has-this-name/hooks"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = |number: usize| place.path().join(number.to_string());
+        for number in 0..=MOST_FILES {
+            fs::write(file(number), format!("[include]\npath = {}\n", number + 1)).unwrap();
+        }
+        let files = HostFiles { files: vec![file(0)], home: None };
+        assert_eq!(files.settings(&[], None).unwrap_err().code, "git_config_too_large");
     }
 }

@@ -122,6 +122,17 @@ impl Directory {
         }
     }
 
+    /// Removes a directory with nothing in it but such directories; what else there is stays.
+    pub(super) fn remove_empty(&self, path: &str) -> Result<(), ForeignError> {
+        let Ok(Some(directory)) = self.below(path) else { return Ok(()) };
+        for name in directory.names()? {
+            directory.remove_empty(&name)?;
+        }
+        let (parent, name) = self.parent_of(path)?;
+        let _ = unlinkat(&parent.0, name, AtFlags::REMOVEDIR);
+        Ok(())
+    }
+
     /// Removes a directory with everything in it.
     pub(super) fn remove_tree(&self, path: &str) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;

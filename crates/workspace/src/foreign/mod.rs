@@ -11,6 +11,7 @@ mod refs;
 pub use directory::ForeignError;
 pub use import::{Import, ImportError, import};
 pub use refs::Head;
+pub(crate) use refs::excludes;
 
 use belljar_git::ObjectId;
 use directory::Directory;

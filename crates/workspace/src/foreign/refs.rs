@@ -32,7 +32,9 @@ impl Foreign {
         if self.has("reftable") {
             return Err(ForeignError::spoiled("reftable", "refs kept as a reftable are not read"));
         }
-        if let Some(bytes) = self.read(&name, MOST_OF_A_REF)? {
+        // A folder of other branches, or of none any more, is no branch.
+        let is_folder = matches!(self.directory.below(&name), Ok(Some(_)));
+        if !is_folder && let Some(bytes) = self.read(&name, MOST_OF_A_REF)? {
             let text = String::from_utf8_lossy(&bytes);
             let hash = object(text.trim_end());
             // A symbolic ref would be another name's value under this name.
@@ -71,6 +73,18 @@ impl Foreign {
         Ok(found.into_iter().collect())
     }
 
+    /// Makes a branch. A folder of its name, in which no branch is left, gives way.
+    pub fn put_branch(&self, branch: &BranchName, commit: &ObjectId) -> Result<(), ForeignError> {
+        let name = branch.full();
+        self.directory.remove_empty(&name)?;
+        self.put(&name, format!("{commit}\n").as_bytes())
+    }
+
+    /// A branch beside which this one cannot be: of two, the one's name would be a folder of the other's.
+    pub fn in_the_way_of(&self, branch: &BranchName) -> Result<Option<BranchName>, ForeignError> {
+        Ok(self.branches()?.into_iter().find(|other| excludes(&other.full(), &branch.full())))
+    }
+
     /// Removes a branch. Packed first: were it the other way round, an older value would show in between.
     pub fn remove_branch(&self, branch: &BranchName) -> Result<(), ForeignError> {
         let name = branch.full();
@@ -80,6 +94,12 @@ impl Foreign {
         }
         self.directory.remove_file(&name)
     }
+}
+
+/// Whether git cannot have both of two refs, which it keeps as files.
+pub(crate) fn excludes(one: &str, other: &str) -> bool {
+    let is_below = |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
+    is_below(one, other) || is_below(other, one)
 }
 
 /// `HASH NAME` a line, beside comments (`#`) and what tags point to (`^`).

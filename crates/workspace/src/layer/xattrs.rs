@@ -43,6 +43,36 @@ pub(super) fn make(file: impl AsFd, attributes: &Xattrs) -> io::Result<()> {
     give(file, attributes)
 }
 
+/// Who may use a file besides those that its mode names (acl(5)).
+#[derive(Debug, Clone, Copy)]
+pub(super) enum AccessList {
+    Own,
+    /// What is made in a directory gets it.
+    Default,
+}
+
+/// A file's list, as the kernel keeps it.
+pub(super) fn access_list(file: impl AsFd, list: AccessList) -> io::Result<Option<Vec<u8>>> {
+    value(&file, list.name())
+}
+
+/// Gives a file a list. Its mode's group becomes the most that anybody on the list has.
+pub(super) fn set_access_list(file: impl AsFd, list: AccessList, value: &[u8]) -> io::Result<()> {
+    match fs::fsetxattr(&file, list.name(), value, XattrFlags::empty()) {
+        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl AccessList {
+    fn name(self) -> &'static [u8] {
+        match self {
+            AccessList::Own => b"system.posix_acl_access",
+            AccessList::Default => b"system.posix_acl_default",
+        }
+    }
+}
+
 /// One of overlayfs' marks.
 pub(super) fn mark(file: impl AsFd, mark: Mark) -> io::Result<Option<Vec<u8>>> {
     value(&file, mark.name())

@@ -3,7 +3,7 @@
 
 use super::git_dir::no_text;
 use super::shields::Missing;
-use crate::settings::{HostFiles, Setting, path_of};
+use crate::settings::{HostFiles, Setting, path_of, too_many};
 use belljar_git::config::Variable;
 use belljar_spec::SandboxError;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) fn paths(
     own: &str,
 ) -> Result<Vec<(PathBuf, Missing)>, SandboxError> {
     let own_config = git_dir.join(own).join("config.worktree");
-    let settings = host.settings(&[git_dir.join("config"), own_config], Some(git_dir));
+    let settings = host.settings(&[git_dir.join("config"), own_config], Some(git_dir))?;
     let mut paths = Vec::new();
     for setting in &settings {
         let Variable { name, value } = &setting.variable;
@@ -34,7 +34,7 @@ pub(super) fn paths(
             paths.extend(real.map(|real| (real, missing)));
         }
         if paths.len() > MOST {
-            break;
+            return Err(too_many("paths", MOST));
         }
     }
     Ok(paths)
@@ -159,4 +159,4 @@ const COMMANDS: [&str; 24] = [
 ];
 const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
 /// Each is a look or two.
-const MOST: usize = 128;
+const MOST: usize = 1024;

@@ -22,6 +22,8 @@ pub enum ShelfError {
     Unknown(Printable),
     #[error("branch `{branch}` of shelf `{shelf}` is in use by a sandbox")]
     InUse { shelf: String, branch: String },
+    #[error("there cannot be a branch `{branch}` beside `{other}`: for git, one is a folder of the other")]
+    NameTaken { branch: String, other: String },
     #[error("the shelf of `{}` was changed inside so that it cannot be used: {source}", host.display())]
     Spoiled { host: PathBuf, source: ForeignError },
     #[error("what was committed on the shelf cannot be read: {0}")]
@@ -56,6 +58,8 @@ impl From<ShelfError> for SandboxError {
             }
             ShelfError::InUse { .. } => SandboxError::unavailable("shelf_in_use", message)
                 .hint("wait for its sandbox to end, or stop it"),
+            ShelfError::NameTaken { .. } => SandboxError::policy("branch_name_taken", message)
+                .hint("choose another name, with `-` instead of `/` for example"),
             ShelfError::Spoiled { .. } => SandboxError::runtime("shelf_spoiled", message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
             ShelfError::Import(_) => SandboxError::runtime("shelf_unreadable", message)

@@ -13,7 +13,7 @@
 use super::host::{Checkout, HostWorktree};
 use super::place::{Place, write_whole};
 use super::{Outcome, ShelfError, spoiled};
-use crate::foreign::{Foreign, Head, Import, import, object};
+use crate::foreign::{Foreign, Head, Import, excludes, import, object};
 use crate::hold::Hold;
 use crate::inert::{Call, Git};
 use crate::layer::RelPath;
@@ -91,6 +91,9 @@ impl Tree<'_> {
                 _ => Ok(kept(on_shelf)),
             };
         }
+        if on_shelf.is_none() {
+            self.refuse_clash(&repo, on_host.is_some())?;
+        }
         let start = on_shelf.clone().or(on_host).or_else(|| self.default_start(&checkout));
         let outcome = if has_admin || on_shelf.is_some() { Outcome::Mended } else { Outcome::Made };
         self.make(&repo, start.as_ref(), on_shelf.is_none())?;
@@ -132,6 +135,28 @@ impl Tree<'_> {
         Ok(object(String::from_utf8_lossy(&found.stdout).trim_end()))
     }
 
+    /// A branch that git could not have beside another, on the shelf or on the host, is not begun.
+    fn refuse_clash(&self, repo: &Foreign, is_on_host: bool) -> Result<(), ShelfError> {
+        let on_shelf = repo.in_the_way_of(self.branch).map_err(spoiled(self.host))?;
+        let other = match on_shelf {
+            None if !is_on_host => self.in_the_way_on_host()?,
+            other => other,
+        };
+        other.map_or(Ok(()), |other| {
+            Err(ShelfError::NameTaken { branch: self.branch.to_string(), other: other.to_string() })
+        })
+    }
+
+    fn in_the_way_on_host(&self) -> Result<Option<BranchName>, ShelfError> {
+        let wanted = self.branch.full();
+        // `refs` and `refs/heads` are nobody's name.
+        let folders = wanted.match_indices('/').skip(2).map(|(end, _)| &wanted[..end]);
+        let call = self.git.on(&self.host.common).args(["for-each-ref", "--format=%(refname)"]);
+        let found = call.args(folders).arg(&wanted).output()?;
+        let names = String::from_utf8_lossy(&found);
+        Ok(names.lines().find(|other| excludes(other, &wanted)).and_then(BranchName::of_ref))
+    }
+
     /// A branch that nobody has starts where the host is; without a commit anywhere, it starts empty.
     fn default_start(&self, checkout: &Checkout) -> Option<ObjectId> {
         checkout.commit.clone()
@@ -167,8 +192,7 @@ impl Tree<'_> {
         }
         self.make_admin(repo, &index)?;
         if let (Some(start), true) = (start, new) {
-            let branch = self.branch.full();
-            repo.put(&branch, format!("{start}\n").as_bytes()).map_err(spoiled(self.host))?;
+            repo.put_branch(self.branch, start).map_err(spoiled(self.host))?;
         }
         let link = format!("gitdir: {}\n", self.place.repo().join(self.own()).display());
         write_link(files, link.as_bytes())?;

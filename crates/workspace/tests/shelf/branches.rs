@@ -191,3 +191,37 @@ fn what_is_no_repository_is_said() {
     assert!(matches!(other, Err(ShelfError::NotItsOwn { .. })), "{other:?}");
     assert!(!state.exists());
 }
+
+#[test]
+fn a_name_that_git_cannot_have_beside_another_is_refused() {
+    let machine = Machine::new();
+    machine.host.git(&["branch", "on-host/a"]);
+    let fix = machine.provision("fix");
+    inside(&fix).commit("new", "x\n", "work");
+    let deep = machine.provision("deep/er/fix");
+    inside(&deep).git(&["pack-refs", "--all"]);
+    for (name, other) in [
+        ("fix/two", "fix"),
+        ("fix/two/three", "fix"),
+        ("deep", "deep/er/fix"),
+        ("deep/er", "deep/er/fix"),
+        ("on-host", "on-host/a"),
+        ("on-host/a/b", "on-host/a"),
+    ] {
+        let branch = name.parse().unwrap();
+        match shelf::provision(&machine.state(), &machine.host.folder, Some(&branch)) {
+            Err(ShelfError::NameTaken { branch, other: found }) => {
+                assert_eq!((branch.as_str(), found.as_str()), (name, other));
+            }
+            other => panic!("{name}: {:?}", other.map(|made| made.folder)),
+        }
+    }
+    // What is there is as it was, and a name that only begins alike is another.
+    assert_eq!(inside(&fix).git(&["log", "-1", "--format=%s"]), "work");
+    machine.provision("fix-two");
+    machine.provision("on-host/ab");
+    // A folder that no branch is left in is in nobody's way.
+    let git_directory = inside(&fix).git(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+    fs::create_dir_all(std::path::Path::new(&git_directory).join("refs/heads/empty/too")).unwrap();
+    assert_eq!(machine.provision("empty").outcome, Outcome::Made);
+}

@@ -8,7 +8,7 @@ use crate::layer::beneath::{self, Beneath};
 use crate::layer::change::Change;
 use crate::layer::error::LayerError;
 use crate::layer::stat::{Kind, Stat};
-use crate::layer::xattrs;
+use crate::layer::xattrs::{self, AccessList};
 use belljar_sys::rustix::fs::{
     self, AtFlags, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, Uid,
 };
@@ -148,8 +148,31 @@ impl Staging<'_> {
         if let Some((uid, gid)) = self.owner {
             fs::fchown(&to, Some(uid), Some(gid))?;
         }
+        let list = match change.old.filter(|old| old.kind == Kind::File) {
+            Some(_) => self.host.file(&change.path).and_then(|old| xattrs::access_list(old, AccessList::Own)),
+            None => self.inherited_list(change),
+        };
+        // What cannot even be read has none that matters.
+        if let Ok(Some(list)) = list {
+            xattrs::set_access_list(&to, AccessList::Own, &list)?;
+        }
         fs::fchmod(&to, Mode::from_raw_mode(mode))?;
         Ok(fs::futimens(&to, &times(new))?)
+    }
+
+    /// What the kernel would give something new in that place.
+    fn inherited_list(&self, change: &Change) -> io::Result<Option<Vec<u8>>> {
+        let mut folder = change.path.parent();
+        loop {
+            match self.host.directory(folder) {
+                Ok(directory) => return xattrs::access_list(directory, AccessList::Default),
+                // It is new itself, or takes the place of a file.
+                Err(error) if !folder.is_empty() && beneath::is_absent(&error) => {
+                    folder = folder.iter().rposition(|byte| *byte == b'/').map_or(&[], |end| &folder[..end]);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn link(&self, change: &Change, new: &Stat, name: &str) -> io::Result<()> {
@@ -167,6 +190,10 @@ impl Staging<'_> {
         xattrs::give(&made, &xattrs::own(self.upper.directory(change.path.as_bytes())?)?)?;
         if let Some((uid, gid)) = self.owner {
             fs::fchown(&made, Some(uid), Some(gid))?;
+        }
+        if let Ok(Some(list)) = self.inherited_list(change) {
+            xattrs::set_access_list(&made, AccessList::Own, &list)?;
+            xattrs::set_access_list(&made, AccessList::Default, &list)?;
         }
         // Open until everything is in it.
         Ok(fs::fchmod(&made, Mode::from_raw_mode(mode | 0o700))?)

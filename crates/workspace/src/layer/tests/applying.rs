@@ -588,3 +588,40 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
     assert_eq!(content(&tree, "new/deep/y"), Some("y"));
     assert_eq!((content(&tree, "old/f"), content(&tree, "old/g")), (Some("newer"), Some("new")));
 }
+
+#[test]
+fn who_may_use_a_file_is_kept() {
+    use crate::layer::xattrs::{AccessList, access_list, set_access_list};
+    // acl(5): its owner may read and write, user 1234 may read, its group nothing, whatever the mode says of the group.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, rights, id) in
+        [(1u16, 6u16, u32::MAX), (2, 4, 1234), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+    {
+        list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
+    let files = [("private", "old"), ("shared/x", "x"), ("becomes", "file")];
+    files.iter().for_each(|(path, content)| bench.host(path, content));
+    let open = |path: &str| File::open(bench.folder().join(path)).unwrap();
+    set_access_list(open("private"), AccessList::Own, &list).unwrap();
+    set_access_list(open("shared"), AccessList::Default, &list).unwrap();
+    if access_list(open("private"), AccessList::Own).unwrap().is_none() {
+        // This filesystem knows none.
+        return;
+    }
+    let mut bench = bench.layered();
+    bench.copied("private", "new");
+    mode(&bench.upper().join("private"), 0o640);
+    bench.put("shared/new/deep/file", "f");
+    mode(&bench.upper().join("shared/new/deep/file"), 0o640);
+    bench.put("becomes/a", "a");
+    bench.apply(&[]).unwrap();
+    assert_eq!(fs::read_to_string(bench.folder().join("private")).unwrap(), "new");
+    let open = |path: &str| File::open(bench.folder().join(path)).unwrap();
+    let own = |path: &str| access_list(open(path), AccessList::Own).unwrap();
+    assert_eq!(own("private").as_ref(), Some(&list));
+    assert_eq!(own("shared/new/deep/file").as_ref(), Some(&list));
+    assert_eq!(access_list(open("shared/new/deep"), AccessList::Default).unwrap().as_ref(), Some(&list));
+    assert_eq!(own("becomes/a"), None);
+}

@@ -4,7 +4,9 @@
 use belljar_engine::{Changes, Engine, ExecResult};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use belljar_tests_containment::folders::{Found, everything};
 use belljar_tests_containment::{folder, text, wait_for, walls};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -30,6 +32,115 @@ fn a_push_from_a_shelf_arrives_once_and_only_on_its_branch() {
         );
     }
 }
+
+/// Whatever stands in the agent's way inside only explains; what protects is outside. So all of it is gone around: git by its path, its
+/// plumbing, config and environment, and pushes that no git wrote.
+#[test]
+fn whoever_goes_around_the_guard_moves_nothing_of_the_host() {
+    for wall in walls() {
+        for mode in [WorkspaceMode::Bind, WorkspaceMode::Overlay { layer: None }, shelf("agent/x")] {
+            let place = Place::new();
+            place.git("branch topic");
+            fs::write(place.path("repo/.git/hooks/pre-push"), "#!/bin/sh\nexit 1\n").unwrap();
+            let is_bind = mode == WorkspaceMode::Bind;
+            let is_shelf = matches!(mode, WorkspaceMode::Shelf { .. });
+            let before = place.guarded();
+            let (result, _) = place.run(*wall, mode, AROUND).unwrap();
+            let said = text(&result.stdout) + &text(&result.stderr);
+            assert!(text(&result.stdout).ends_with("END\n"), "{wall}: {said}");
+            let mut after = place.guarded();
+            if is_bind {
+                // There the refs are the agent's own to move.
+                after.refs.clone_from(&before.refs);
+            } else {
+                assert!(
+                    said.contains("ng refs/heads/main"),
+                    "{wall}: the hand-written push was heard: {said}"
+                );
+            }
+            assert_eq!(after, before, "{wall}: {said}");
+            // Written by hand as well, and allowed: it was no other reason that kept the others out.
+            if is_shelf {
+                assert_eq!(place.git("log -1 --format=%s agent/x"), "evil", "{wall}: {said}");
+            }
+        }
+    }
+}
+
+const AROUND: &str = r#"
+git=/usr/bin/git
+echo x > x; $git add x; $git commit -q --no-verify -m inside
+for words in "push -f host HEAD:main" "push host +HEAD:main" "push --force-with-lease host HEAD:main" "push --mirror host" \
+    "push --delete host main" "push host :topic" "push --prune host refs/heads/*:refs/heads/*" "push host HEAD:refs/tags/t" \
+    "push host HEAD:HEAD" "push host HEAD:refs/belljar/../heads/main" "push host HEAD:refs/heads/main/below" "push --no-verify host HEAD:topic" \
+    "-c core.hooksPath=/dev/null push -f host HEAD:main" "-c push.default=matching push -f host" \
+    "push -f --receive-pack=true host HEAD:main" "push -f -o x=y host HEAD:main" "push --atomic -f host HEAD:main HEAD:topic"; do
+  $git $words 2>&1
+done
+url=$($git config remote.host.url)
+$git send-pack --force $url HEAD:refs/heads/main 2>&1
+$git send-pack --force --mirror $url 2>&1
+HUSKY=0 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null $git push -f host HEAD:main 2>&1
+GIT_DIR=/workspace/.git $git push -f host HEAD:topic 2>&1
+$git config core.hooksPath /tmp 2>&1; $git config --global core.hooksPath /tmp 2>&1
+$git config alias.x '!touch /tmp/y' 2>&1; printf '[core]\n\tfsmonitor = /tmp/x\n' >> .git/config
+printf '#!/bin/sh\n' > .git/hooks/pre-push; rm -f .git/hooks/pre-push; mv .git/hooks .git/aside; mv .git aside; cp -r aside .git
+/usr/bin/python3 - "$url" <<'END_OF_PROGRAM' 2>&1
+import hashlib, re, socket, struct, sys, zlib
+address = re.match(r'git://([^:/]+):(\d+)/(.*)', sys.argv[1])
+if address is None:
+    sys.exit()
+def packet(content):
+    return b'%04x' % (len(content) + 4) + content
+def name(kind, content):
+    return hashlib.sha1(kind + b' %d\0' % len(content) + content).hexdigest()
+def entry(number, content):
+    size, head, out = len(content) >> 4, number << 4 | len(content) & 15, b''
+    while size:
+        out, head, size = out + bytes([head | 128]), size & 127, size >> 7
+    return out + bytes([head]) + zlib.compress(content)
+blob = b'evil\n'
+tree = b'100644 evil\0' + bytes.fromhex(name(b'blob', blob))
+def made(parent):
+    commit = b'tree %s\n%sauthor E <e@example.org> 1 +0000\ncommitter E <e@example.org> 1 +0000\n\nevil\n' % (name(b'tree', tree).encode(), parent)
+    pack = b'PACK' + struct.pack('>II', 2, 3) + entry(1, commit) + entry(2, tree) + entry(3, blob)
+    return name(b'commit', commit), pack + hashlib.sha1(pack).digest()
+evil, zero = 'evil', '0' * 40
+def push(wanted, on_top_of=None):
+    with socket.create_connection((address[1], int(address[2])), 10) as link:
+        link.settimeout(10)
+        link.sendall(packet(b'git-receive-pack /%s\0host=x\0' % address[3].encode()))
+        heard = b''
+        while not heard.endswith(b'0000'):
+            heard += link.recv(65536) or b'0000'
+        known = dict((ref.split(b'\0')[0].decode().strip(), hash.decode()) for hash, ref in re.findall(rb'([0-9a-f]{40}) ([^\n]*)', heard))
+        hash, pack = made(b'parent %s\n' % known[on_top_of].encode() if on_top_of in known else b'')
+        lines = []
+        for ref, new in wanted:
+            new = hash if new == evil else new
+            lines.append('%s %s %s' % (known.get(ref, zero), new, ref) + ('' if lines else '\0 report-status delete-refs atomic quiet'))
+        body = b''.join(packet(line.encode()) for line in lines) + b'0000'
+        link.sendall(body + (pack if any(new != zero for _, new in wanted) else b''))
+        answer = b''
+        while True:
+            more = link.recv(65536)
+            if not more:
+                break
+            answer += more
+        print(wanted, answer.decode(errors='replace'))
+for wanted in [[('refs/heads/main', evil)], [('refs/heads/main', zero)], [('refs/heads/topic', evil)], [('refs/heads/evil', evil)],
+        [('HEAD', evil)], [('refs/tags/t', evil)], [('refs/heads/../../config', evil)], [('refs/heads/main.lock', evil)],
+        [('refs/belljar/x', evil)], [('hooks/pre-push', evil)], [('config', evil)], [('refs/heads/main', evil), ('refs/heads/topic', evil)],
+        [('refs/heads/agent/x', evil), ('refs/heads/main', evil)]]:
+    for on_top_of in [None, 'refs/heads/main']:
+        try:
+            push(wanted, on_top_of)
+        except OSError as error:
+            print(wanted, error)
+push([('refs/heads/agent/x', evil)], 'refs/heads/agent/x')
+END_OF_PROGRAM
+echo END
+"#;
 
 #[test]
 fn a_branch_that_follows_another_remote_still_works_in_an_overlay() {
@@ -106,6 +217,16 @@ fn clone(from: &std::path::Path) -> WorkspaceMode {
     WorkspaceMode::Clone(CloneSpec { url: from.to_str().unwrap().to_string(), branch: None, depth: None })
 }
 
+/// Of a repository on the host.
+#[derive(Debug, PartialEq, Eq)]
+struct Guarded {
+    refs: Vec<String>,
+    head: String,
+    config: String,
+    hooks: BTreeMap<PathBuf, Found>,
+    info: BTreeMap<PathBuf, Found>,
+}
+
 /// A repository `repo` on the host with one commit, and a state directory.
 struct Place {
     directory: TempDir,
@@ -139,6 +260,21 @@ impl Place {
             .output()
             .unwrap();
         text(&output.stdout).trim_end().to_string()
+    }
+
+    /// What only the host may change; branches that were pushed as they may be are left out.
+    fn guarded(&self) -> Guarded {
+        let refs = self.git("for-each-ref --format=%(refname)%20%(objectname)%20%(symref)");
+        let is_pushed =
+            |line: &str| line.starts_with("refs/heads/agent/x ") || line.starts_with("refs/belljar/");
+        let of = |name: &str| everything(&self.path("repo/.git").join(name));
+        Guarded {
+            refs: refs.lines().filter(|line| !is_pushed(line)).map(String::from).collect(),
+            head: fs::read_to_string(self.path("repo/.git/HEAD")).unwrap(),
+            config: fs::read_to_string(self.path("repo/.git/config")).unwrap(),
+            hooks: of("hooks"),
+            info: of("info"),
+        }
     }
 
     /// Runs a script in a sandbox to its end, and gives what became of the workspace.

@@ -118,7 +118,8 @@ impl Workspace {
             WorkspaceMode::Bind => {
                 // Whoever shows it says what is wrong with it.
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
-                let view = folder.map(|folder| protect::view(folder, &spec.protected)).transpose()?;
+                let view =
+                    folder.map(|folder| protect::view_of_itself(folder, &spec.protected)).transpose()?;
                 Ok(Workspace::new(view, None, What::Folder(SystemTime::now())))
             }
             WorkspaceMode::Own(folder) => {

@@ -16,7 +16,7 @@ use belljar_sys::rustix::buffer::spare_capacity;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::statvfs;
-use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, write};
+use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, retry_on_intr, write};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use belljar_sys::spawn::Supervised;
 use belljar_sys::terminal;
@@ -363,7 +363,7 @@ impl<'w> Relay<'w> {
 
     fn read_status(&self) -> ExecEvent {
         let mut bytes = [0; 4];
-        match read(&self.supervised.status, &mut bytes) {
+        match retry_on_intr(|| read(&self.supervised.status, &mut bytes)) {
             Ok(4) => ExecEvent::Ended { ending: ending(i32::from_ne_bytes(bytes)), disk: self.disk() },
             _ => {
                 // Somebody inside killed the supervisor, perhaps to outlive it: nobody does.

@@ -6,6 +6,7 @@ pub mod caps;
 mod clone3;
 pub mod core_dump;
 mod descriptors;
+pub mod directory_lock;
 pub mod exec;
 pub mod ids;
 pub mod launch;

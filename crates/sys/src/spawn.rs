@@ -162,7 +162,9 @@ fn reap(command: i32, flags: i32) {
         let reaped = unsafe { libc::waitpid(-1, &raw mut status, flags) };
         if reaped == command {
             // SAFETY: descriptor 3 leads to the guest, the buffer is live.
-            unsafe { libc::write(KEPT, (&raw const status).cast(), size_of::<i32>()) };
+            while unsafe { libc::write(KEPT, (&raw const status).cast(), size_of::<i32>()) } < 0
+                && last_errno() == Errno::INTR
+            {}
         } else if reaped < 0 && last_errno() == Errno::CHILD {
             exit(0);
         } else if reaped <= 0 {

@@ -1,8 +1,8 @@
 //! A cgroup's directory, and the lock that says somebody holds it.
 
 use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::directory_lock::try_lock;
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -32,7 +32,7 @@ impl Directory {
                 Err(error) => return Err(failed(error)),
             }
             // A sweep may take a directory that is not locked yet: then it is made again.
-            match lock(&path) {
+            match try_lock(&path) {
                 Ok(Some(handle)) => return Ok(Some(Directory { path, handle })),
                 Ok(None) | Err(Errno::NOENT) => thread::sleep(Duration::from_millis(1)),
                 Err(errno) => return Err(failed(errno.into())),
@@ -75,19 +75,7 @@ impl Directory {
 pub(super) fn sweep(home: &Path) -> usize {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    ours.filter(|entry| matches!(lock(&entry.path()), Ok(Some(_handle)) if remove(&entry.path()))).count()
-}
-
-/// The lock, if nobody has it.
-fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
-    let handle = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-        // It may have been removed between opening and locking.
-        Ok(()) if path.exists() => Ok(Some(handle)),
-        Ok(()) => Err(Errno::NOENT),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+    ours.filter(|entry| matches!(try_lock(&entry.path()), Ok(Some(_handle)) if remove(&entry.path()))).count()
 }
 
 /// Removes a cgroup whose processes are gone or not worth keeping.

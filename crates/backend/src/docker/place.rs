@@ -16,9 +16,9 @@ use super::strays;
 use belljar_docker::Daemon;
 use belljar_docker::bollard::query_parameters::ListContainersOptionsBuilder;
 use belljar_spec::{SandboxError, SandboxId};
+use belljar_sys::directory_lock::try_lock;
 use belljar_sys::mount::{UnmountFlags, unmount};
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use belljar_sys::rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder};
@@ -59,7 +59,7 @@ impl Place {
         loop {
             make_directory(&directory, 0o700).map_err(failed)?;
             // A sweep may take a directory that is not locked yet: then it is made again when the sweep is done with it.
-            match lock(&directory) {
+            match try_lock(&directory) {
                 Ok(Some(lock)) => {
                     let place = Place { directory, owner, is_needed: false, lock: Some(lock) };
                     for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (DOOR, 0o755)] {
@@ -146,7 +146,7 @@ impl Drop for Place {
 pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
     let Ok(containers) = containers.canonicalize() else { return };
     let abandoned: Vec<(PathBuf, OwnedFd)> = directories(&containers)
-        .filter_map(|directory| lock(&directory).ok().flatten().map(|lock| (directory, lock)))
+        .filter_map(|directory| try_lock(&directory).ok().flatten().map(|lock| (directory, lock)))
         .collect();
     if abandoned.is_empty() && !thorough {
         return;
@@ -269,20 +269,7 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
 
 /// Whether it is certain that nobody holds it.
 fn is_free(path: &Path) -> bool {
-    matches!(lock(path), Ok(Some(_)) | Err(Errno::NOENT))
-}
-
-/// The lock, if nobody has it.
-fn lock(path: &Path) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = open(path, flags, Mode::empty())?;
-    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-        // It may have been removed between opening and locking.
-        Ok(()) if path.exists() => Ok(Some(handle)),
-        Ok(()) => Err(Errno::NOENT),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+    matches!(try_lock(path), Ok(Some(_)) | Err(Errno::NOENT))
 }
 
 const ROOT: &str = "root";
@@ -322,7 +309,7 @@ mod tests {
         let id = SandboxId::from_random([4; 8]);
         let directory = containers.join(id.to_string());
         make_directory(&directory, 0o700).expect("made");
-        let swept = lock(&directory).expect("there").expect("free");
+        let swept = try_lock(&directory).expect("there").expect("free");
         let making =
             thread::spawn(move || Place::make_within(Duration::from_secs(60), &containers, id).map(drop));
         thread::sleep(10 * STEP);

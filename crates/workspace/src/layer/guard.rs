@@ -57,12 +57,14 @@ fn obeyed(inside: &[&[u8]]) -> Obeyed {
     let lower: Vec<Vec<u8>> = inside.iter().map(|part| part.to_ascii_lowercase()).collect();
     let parts: Vec<&[u8]> = lower.iter().map(Vec::as_slice).collect();
     match parts.as_slice() {
-        [] | [b"info" | b"modules"] => Obeyed::Below,
+        [] | [b"info" | b"modules" | b"objects"] | [b"objects", b"info"] => Obeyed::Below,
         [b"hooks" | b"worktrees", ..] => Obeyed::Yes,
         // `git rebase --continue` runs the `exec` lines and options that it finds there, and `git am` likewise.
         [b"rebase-merge" | b"rebase-apply" | b"sequencer", ..] => Obeyed::Yes,
         [b"config" | b"config.worktree" | b"commondir", ..] => Obeyed::Yes,
         [b"info", b"attributes", ..] => Obeyed::Yes,
+        // Objects of any repository that the host can read become this one's.
+        [b"objects", b"info", b"alternates" | b"http-alternates", ..] => Obeyed::Yes,
         // A submodule's name may have slashes, and submodules of its own: any of these, at any depth.
         [b"modules", rest @ ..] => {
             let named = |name: &[u8]| {
@@ -74,6 +76,8 @@ fn obeyed(inside: &[&[u8]]) -> Obeyed {
                         | b"commondir"
                         | b"worktrees"
                         | b"attributes"
+                        | b"alternates"
+                        | b"http-alternates"
                         | b"rebase-merge"
                         | b"rebase-apply"
                         | b"sequencer"
@@ -136,6 +140,8 @@ mod tests {
             ".git/rebase-merge/git-rebase-todo",
             ".git/Rebase-Apply/next",
             ".git/sequencer/todo",
+            ".git/objects/info/alternates",
+            ".git/modules/a/objects/info/alternates",
             ".git/modules/a/rebase-merge/git-rebase-todo",
             ".husky/pre-push",
             ".belljar/config.toml",
@@ -169,10 +175,19 @@ mod tests {
     #[test]
     fn what_holds_it_stays_a_directory() {
         let guard = Guard::new(&[".github/workflows".parse().unwrap()], false);
-        for text in [".git", ".git/info", ".git/modules", ".git/modules/a", ".github", "vendor/x/.git"] {
+        let anchors = [
+            ".git",
+            ".git/info",
+            ".git/modules",
+            ".git/modules/a",
+            ".git/objects/info",
+            ".github",
+            "vendor/x/.git",
+        ];
+        for text in anchors {
             assert!(guard.anchors(&path(text)), "{text}");
         }
-        for text in ["src", ".git/objects", ".git/refs", ".git/modules/a/objects/ab", ".gitmodules"] {
+        for text in ["src", ".git/objects/ab", ".git/refs", ".git/modules/a/objects/ab", ".gitmodules"] {
             assert!(!guard.anchors(&path(text)), "{text}");
         }
     }

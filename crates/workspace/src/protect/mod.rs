@@ -1,8 +1,9 @@
 //! What of a folder nobody inside may change, because the host's git, or the host itself, runs it or believes it.
 //!
-//! Decided here from a few looks at the folder, never by a walk; carried out by a backend as mounts. Nothing is started
+//! Decided here from a few looks at the folder, never by a whole walk; carried out by a backend as mounts. Nothing is started
 //! and nothing is written. Called by the engine for every sandbox with a workspace.
 
+mod below;
 mod enclosing;
 mod git_dir;
 mod index;
@@ -24,6 +25,14 @@ use std::path::Path;
 /// A folder with everything in it that has to be held; `more` is what policy adds. The caller adds a layer.
 pub fn view(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError> {
     view_with(folder, more, &HostFiles::real())
+}
+
+/// The same for a folder that is worked on itself: what is done to a repository further down is done to yours.
+pub fn view_of_itself(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError> {
+    let host = HostFiles::real();
+    let mut view = view_with(folder, more, &host)?;
+    below::hold(&mut view, &host)?;
+    Ok(view)
 }
 
 /// The same for a worktree of a repository of ours: its git directory is known, and `.git` is not asked. `own` is the

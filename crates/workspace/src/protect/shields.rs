@@ -6,6 +6,7 @@ use std::fs::{self, FileType};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+#[derive(Clone)]
 pub(super) struct Shields {
     root: PathBuf,
     list: Vec<Shield>,
@@ -26,6 +27,11 @@ impl Shields {
     /// Below `root`, a real path.
     pub(super) fn below(root: &Path) -> Shields {
         Shields { root: root.to_path_buf(), list: Vec::new() }
+    }
+
+    /// More of them.
+    pub(super) fn with(root: &Path, list: Vec<Shield>) -> Shields {
+        Shields { root: root.to_path_buf(), list }
     }
 
     pub(super) fn root(&self) -> &Path {

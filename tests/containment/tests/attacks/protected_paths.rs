@@ -127,6 +127,49 @@ echo END
     }
 }
 
+/// In the folder itself: a layer is looked at when it is applied.
+#[test]
+fn repositories_further_down_are_protected_too() {
+    for wall in walls() {
+        for is_repository in [false, true] {
+            let place = Place::new();
+            fs::create_dir_all(place.path("w/group/deeper")).unwrap();
+            if is_repository {
+                place.repository("w");
+            }
+            for name in ["w/app", "w/group/lib", "w/group/deeper/x"] {
+                place.git(&format!("init -q {name}")).unwrap();
+                place.git(&format!("-C {name} commit -q --allow-empty -m first")).unwrap();
+            }
+            place.git("-C w/app config core.hooksPath .githooks").unwrap();
+            place.git("-C w/app worktree add -q ../group/linked").unwrap();
+            let git = [
+                "hooks",
+                "config",
+                "config.worktree",
+                "commondir",
+                "info/attributes",
+                "objects/info/alternates",
+            ];
+            let mut paths: Vec<String> = ["app", "group/lib", "group/deeper/x"]
+                .iter()
+                .flat_map(|folder| git.map(|name| format!("{folder}/.git/{name}")))
+                .collect();
+            paths.extend(
+                ["app/.githooks", "app/.git/worktrees/linked", "group/linked/.git"].map(String::from),
+            );
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            let before = place.snapshot("w", &paths);
+            let script = attacks(&paths)
+                + "\ncd app && git commit -q --allow-empty -m inside && git log -1 --format=%s";
+            let result = place.run(*wall, &WorkspaceMode::Bind, "w", &script).unwrap();
+            assert!(text(&result.stdout).ends_with("inside\n"), "{wall}: {}", all_output(&result));
+            assert_eq!(place.snapshot("w", &paths), before, "{wall}: {}", all_output(&result));
+            assert_eq!(place.git("-C w/app log -1 --format=%s").unwrap(), "inside\n", "{wall}");
+        }
+    }
+}
+
 #[test]
 fn commits_work_beside_what_is_protected() {
     let script = "set -e

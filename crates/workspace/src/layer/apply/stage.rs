@@ -14,6 +14,8 @@ use belljar_sys::rustix::fs::{
 };
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +31,8 @@ pub(super) fn stage(
 ) -> Result<(), LayerError> {
     let name = journal.staging.clone();
     let failed = |source| not_made(&name, source);
-    let staging = Staging { place, upper, host, owner: owner(host).map_err(failed)? };
+    let owner = owner(host).map_err(failed)?;
+    let staging = Staging { place, upper, host, owner, lists: RefCell::default() };
     for (slot, kinded) in order(&chosen.list).into_iter().enumerate() {
         reached(Point::Staging(slot));
         let (change, steps) = match kinded {
@@ -90,6 +93,8 @@ struct Staging<'a> {
     host: &'a Beneath,
     /// Who gets what is applied; nobody but us, unless we are root.
     owner: Option<(Uid, Gid)>,
+    /// What is known of folders: who may use what is made in them.
+    lists: RefCell<HashMap<Vec<u8>, Option<Vec<u8>>>>,
 }
 
 impl Staging<'_> {
@@ -150,7 +155,7 @@ impl Staging<'_> {
         }
         let list = match change.old.filter(|old| old.kind == Kind::File) {
             Some(_) => self.host.file(&change.path).and_then(|old| xattrs::access_list(old, AccessList::Own)),
-            None => self.inherited_list(change),
+            None => self.inherited_list(change.path.parent()),
         };
         // What cannot even be read has none that matters.
         if let Ok(Some(list)) = list {
@@ -160,19 +165,23 @@ impl Staging<'_> {
         Ok(fs::futimens(&to, &times(new))?)
     }
 
-    /// What the kernel would give something new in that place.
-    fn inherited_list(&self, change: &Change) -> io::Result<Option<Vec<u8>>> {
-        let mut folder = change.path.parent();
-        loop {
-            match self.host.directory(folder) {
-                Ok(directory) => return xattrs::access_list(directory, AccessList::Default),
-                // It is new itself, or takes the place of a file.
-                Err(error) if !folder.is_empty() && beneath::is_absent(&error) => {
-                    folder = folder.iter().rposition(|byte| *byte == b'/').map_or(&[], |end| &folder[..end]);
-                }
-                Err(error) => return Err(error),
-            }
+    /// What the kernel would give something new in that place. A folder that is new itself has it from the one around it.
+    fn inherited_list(&self, folder: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        if let Some(list) = self.lists.borrow().get(folder) {
+            return Ok(list.clone());
         }
+        let list = match self.host.directory(folder) {
+            Ok(directory) => xattrs::access_list(directory, AccessList::Default)?,
+            // It is new itself, or takes the place of a file.
+            Err(error) if !folder.is_empty() && beneath::is_absent(&error) => {
+                let around =
+                    folder.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |end| &folder[..end]);
+                self.inherited_list(around)?
+            }
+            Err(error) => return Err(error),
+        };
+        self.lists.borrow_mut().insert(folder.to_vec(), list.clone());
+        Ok(list)
     }
 
     fn link(&self, change: &Change, new: &Stat, name: &str) -> io::Result<()> {
@@ -191,7 +200,7 @@ impl Staging<'_> {
         if let Some((uid, gid)) = self.owner {
             fs::fchown(&made, Some(uid), Some(gid))?;
         }
-        if let Ok(Some(list)) = self.inherited_list(change) {
+        if let Ok(Some(list)) = self.inherited_list(change.path.parent()) {
             xattrs::set_access_list(&made, AccessList::Own, &list)?;
             xattrs::set_access_list(&made, AccessList::Default, &list)?;
         }

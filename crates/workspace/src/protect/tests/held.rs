@@ -219,3 +219,39 @@ fn policy_adds_paths() {
     assert_eq!(what(&shields, ".git/hooks"), None);
     assert_eq!(view(&["Makefile/x"]).unwrap_err().code, "protected_path_below_file");
 }
+
+#[test]
+fn repositories_further_down_are_held_so_far_as_they_are_found() {
+    let place = Place::new();
+    let inits = |paths: &[String]| paths.iter().for_each(|path| place.git(&["init", "-q", path]));
+    let itself = |folder: &str| {
+        let mut view = place.view(folder).unwrap();
+        below::hold(&mut view, &place.host()).unwrap();
+        view
+    };
+    inits(&["w/a", "w/b/c", "w/b/d/e", "w/b/d/f/too-deep", "w/node_modules/x"].map(String::from));
+    place.git(&["-C", "w/a", "config", "core.hooksPath", "my-hooks"]);
+    fs::write(place.path("w/b/.git"), "gitdir: /elsewhere\n").unwrap();
+    std::os::unix::fs::symlink("/tmp", place.path("w/b/c/.git/link")).unwrap();
+    let view = itself("w");
+    for path in ["a/.git/hooks", "b/c/.git/config", "b/d/e/.git/hooks", "b/.git"] {
+        assert_eq!(what(&view.shields, path), Some(Existing), "{path}");
+    }
+    assert_eq!(what(&view.shields, "a/.git/commondir"), Some(MissingFile(".")));
+    assert_eq!(what(&view.shields, "a/my-hooks"), Some(MissingDirectory));
+    for path in ["b/d/f/too-deep/.git/hooks", "node_modules/x/.git/hooks"] {
+        assert_eq!(what(&view.shields, path), None, "{path}");
+    }
+
+    // Hooks that lie elsewhere: the whole git directory is held, and the folder can be worked on.
+    fs::remove_dir_all(place.path("w/a/.git/hooks")).unwrap();
+    std::os::unix::fs::symlink("/tmp", place.path("w/a/.git/hooks")).unwrap();
+    assert_eq!(what(&itself("w").shields, "a/.git"), Some(Existing));
+
+    inits(&(0..20).map(|number| format!("many/{number}")).collect::<Vec<_>>());
+    let view = itself("many");
+    let held = |path: &str| {
+        (0..20).filter(|at| what(&view.shields, &format!("{at}/{path}")) == Some(Existing)).count()
+    };
+    assert_eq!((held(".git/hooks"), held(".git")), (16, 4));
+}

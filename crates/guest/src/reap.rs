@@ -48,26 +48,39 @@ fn strike(stage: &[String]) -> Result<(), Errno> {
 fn reap(notes: &[String]) -> Result<(), Errno> {
     let mut given = inherited(1 + 2 * notes.len()).into_iter();
     let directory = given.next().ok_or(Errno::BADF)?;
+    let mut left = Vec::new();
     for name in notes {
         let (Some(note), Some(folder)) = (given.next(), given.next()) else { return Err(Errno::BADF) };
-        // The kernel lets go of the one lock before it gives the other: somebody may have been faster, taken the note away,
-        // and a sandbox may have written another one, with the same name, for stubs that it needs.
-        while flock(&note, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && is_still(&note, &directory, name)
-        {
-            match take_away(&note, &folder)? {
-                (Removal::Done, _) => unlinkat(&directory, name, AtFlags::empty())?,
-                (Removal::Held, Some(stub)) => {
-                    // Others may add to it meanwhile, and then it is theirs.
-                    flock(&note, FlockOperation::LockShared)?;
-                    wait_until_free(&folder, &stub)?;
-                }
-                // The next start of a sandbox tries again.
-                _ => break,
+        left.push((name, note, folder));
+    }
+    while !left.is_empty() {
+        let mut held = Vec::new();
+        for (name, note, folder) in left {
+            if let Some(stub) = reap_one(name, &note, &folder, &directory) {
+                held.push((stub, (name, note, folder)));
             }
         }
+        if let Some((stub, (_, _, folder))) = held.first() {
+            wait_until_free(folder, stub)?;
+        }
+        left = held.into_iter().map(|(_, note)| note).collect();
     }
     Ok(())
+}
+
+/// Takes away all that a note says, and the note; gives a stub that somebody holds, if that is why some of it is left. What is left for
+/// another reason is tried again by the next start of a sandbox.
+fn reap_one(name: &str, note: &OwnedFd, folder: &OwnedFd, directory: &OwnedFd) -> Option<String> {
+    // The kernel lets go of the one lock before it gives the other: somebody may have been faster, taken the note away,
+    // and a sandbox may have written another one, with the same name, for stubs that it needs.
+    let is_ours =
+        flock(note, FlockOperation::NonBlockingLockExclusive).is_ok() && is_still(note, directory, name);
+    let (removal, held) = is_ours.then(|| take_away(note, folder).ok())??;
+    if removal == Removal::Done {
+        let _ = unlinkat(directory, name, AtFlags::empty());
+    }
+    // Others may add to it meanwhile, and then it is theirs.
+    held.filter(|_| flock(note, FlockOperation::LockShared).is_ok())
 }
 
 /// Whether a note that was just locked is the one of that name.

@@ -1,14 +1,16 @@
 //! Removing what one made, in a folder that others write to, only while it is as one made it and nobody needs it.
 //!
-//! Who needs something that it did not make holds a shared lock on it (flock(2)): the one thing that two users, with nothing in
-//! common but that folder, both see.
+//! Who needs something that it did not make holds a shared lock on it (flock(2)): the one thing that two users,
+//! with nothing in common but that folder, both see.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags, chmod, flock, fstat, openat, openat2,
     unlinkat,
 };
-use rustix::io::{Errno, fcntl_dupfd_cloexec, pread};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, retry_on_intr};
+use std::thread;
+use std::time::Duration;
 
 /// What became of something that was to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,23 +52,27 @@ pub fn remove_file_with(folder: impl AsFd, path: &str, content: &[u8]) -> Remova
     }))
 }
 
-/// Waits until nobody needs what is at `path` in `folder`.
+/// Waits until nobody needs what is at `path` in `folder`, or it is gone.
 pub fn wait_until_free(folder: impl AsFd, path: &str) -> Result<(), Errno> {
-    let thing = openat2(folder, path, READABLE, Mode::empty(), NO_LINKS)?;
-    loop {
-        match flock(&thing, FlockOperation::LockExclusive) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
+    let opened =
+        in_parent(folder.as_fd(), path, |parent, name| openat(parent, name, READABLE, Mode::empty()));
+    match opened {
+        Ok(thing) => retry_on_intr(|| flock(&thing, FlockOperation::LockExclusive)),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
 
-/// Whom nobody else holds a lock on. Where the filesystem knows none, nobody does.
+/// What nobody else holds a lock on. Where the filesystem knows none, nobody does.
 fn alone(thing: OwnedFd) -> Result<OwnedFd, Errno> {
-    match flock(&thing, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
-        _ => Ok(thing),
+    for _ in 0..TRIES {
+        match flock(&thing, FlockOperation::NonBlockingLockExclusive) {
+            // A process that is just being started has a copy of each of our locks for a moment.
+            Err(Errno::WOULDBLOCK) => thread::sleep(STEP),
+            _ => return Ok(thing),
+        }
     }
+    Err(Errno::WOULDBLOCK)
 }
 
 fn outcome(removed: Result<(), Errno>) -> Removal {
@@ -96,11 +102,11 @@ pub fn read_whole(file: impl AsFd, most: usize) -> Result<Vec<u8>, Errno> {
 
 /// Does something in the folder that `path` is in. Where a right is missing that an owner can give themselves, it is given
 /// for as long as this takes: whoever was inside of a sandbox may have taken it away to keep us from cleaning up.
-fn in_parent(
+fn in_parent<T>(
     folder: BorrowedFd<'_>,
     path: &str,
-    act: impl Fn(OwnedFd, &str) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+    act: impl Fn(OwnedFd, &str) -> Result<T, Errno>,
+) -> Result<T, Errno> {
     let (way, name) = path.rsplit_once('/').unwrap_or((".", path));
     let once = || {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -152,6 +158,8 @@ fn chmod_open(file: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     if found == mode { Ok(()) } else { chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode) }
 }
 
+const TRIES: u32 = 10;
+const STEP: Duration = Duration::from_millis(1);
 /// Whatever it is, nothing happens when it is opened.
 const READABLE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);

@@ -5,11 +5,13 @@
 
 use belljar_git::config::{Variable, variables};
 use belljar_spec::SandboxError;
+use belljar_sys::rustix::fs::OFlags;
 use std::collections::{HashSet, VecDeque};
 use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The files of the user and of the machine, as this process' environment names them to git.
@@ -44,27 +46,34 @@ impl HostFiles {
         HostFiles { files, home }
     }
 
-    /// What they and `more` say, with what they include. `git_dir` is what conditions are about.
+    /// What they and `more` say, with what they include: files of no more than `most_bytes` together. `git_dir` is
+    /// what conditions are about.
     pub(crate) fn settings(
         &self,
         more: &[PathBuf],
         git_dir: Option<&Path>,
+        most_bytes: u64,
     ) -> Result<Vec<Setting>, SandboxError> {
         let mut settings = Vec::new();
         let mut waiting: VecDeque<(PathBuf, bool)> =
             self.files.iter().chain(more).map(|file| (file.clone(), true)).collect();
         // Includes may go in circles.
         let mut read = HashSet::new();
+        let mut bytes_left = most_bytes;
         while let Some((file, counts)) = waiting.pop_front() {
             if !read.insert((file.clone(), counts)) {
                 continue;
             }
             if read.len() > MOST_FILES {
-                return Err(too_many("includes", MOST_FILES));
+                return Err(too_many("files", MOST_FILES));
             }
             // An included file counts where it is included.
             let mut included = Vec::new();
-            for variable in contents(&file).as_deref().map(variables).unwrap_or_default() {
+            let bytes = contents(&file).unwrap_or_default();
+            bytes_left = bytes_left
+                .checked_sub(bytes.len() as u64)
+                .ok_or_else(|| too_many("bytes", most_bytes as usize))?;
+            for variable in variables(&bytes) {
                 if let Some(condition) = include_condition(&variable)
                     && let Some(path) = variable.text().and_then(|text| self.resolve(text, file.parent()?))
                 {
@@ -136,13 +145,15 @@ fn include_condition(variable: &Variable) -> Option<&str> {
     name.strip_prefix("includeif.")?.strip_suffix(".path")
 }
 
-/// A small regular file; nothing is waited for.
+/// A small regular file; nothing is waited for, whatever it turns into.
 pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
+    let without_waiting = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    let file = File::options().read(true).custom_flags(without_waiting).open(file).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    File::open(file).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -168,13 +179,15 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 
 /// What is not looked at is not protected: then nothing runs.
 pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
-    let message = format!("git's config names more than {most} {what}, too many to protect them all");
+    let message = format!("git's config has more than {most} {what}, too many to protect all that it names");
     SandboxError::policy("git_config_too_large", message)
         .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `--overlay`")
 }
 
 const MOST_FILES: usize = 256;
 const MOST_BYTES: u64 = 1 << 20;
+/// Of all files together; a repository of thousands of branches has a megabyte.
+pub(crate) const MOST_BYTES_TOGETHER: u64 = 4 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -195,14 +208,14 @@ mod tests {
         let files = HostFiles { files: vec![home.join(".gitconfig")], home: Some(home.clone()) };
 
         let emails = |git_dir: Option<&Path>| -> Vec<String> {
-            let settings = files.settings(&[], git_dir).unwrap();
+            let settings = files.settings(&[], git_dir, MOST_BYTES_TOGETHER).unwrap();
             let counting = settings.iter().filter(|one| one.counts && one.variable.name == "user.email");
             counting.filter_map(|one| one.variable.text().map(str::to_string)).collect()
         };
         assert_eq!(emails(Some(&home.join("work/repo/.git"))).last().map(String::as_str), Some("a@work"));
         assert_eq!(emails(Some(&home.join("play/.git"))), [""; 0]);
         assert_eq!(emails(None), [""; 0]);
-        let all = files.settings(&[], None).unwrap();
+        let all = files.settings(&[], None, MOST_BYTES_TOGETHER).unwrap();
         assert!(all.iter().any(|one| one.variable.name == "core.hookspath"));
         assert!(all.iter().any(|one| one.variable.text() == Some("b@branch") && !one.counts));
     }
@@ -234,6 +247,10 @@ mod tests {
             fs::write(file(number), format!("[include]\npath = {}\n", number + 1)).unwrap();
         }
         let files = HostFiles { files: vec![file(0)], home: None };
-        assert_eq!(files.settings(&[], None).unwrap_err().code, "git_config_too_large");
+        let refused = |bytes: u64| files.settings(&[], None, bytes).unwrap_err().code;
+        assert_eq!(refused(MOST_BYTES_TOGETHER), "git_config_too_large");
+        fs::write(file(0), "[a]\nb\nb\n").unwrap();
+        assert_eq!(files.settings(&[], None, 8).unwrap().len(), 2);
+        assert_eq!(refused(7), "git_config_too_large");
     }
 }

@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::parent_id;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -105,7 +106,7 @@ fn sentries() -> Vec<String> {
     }
     let ours = |id: &&str| {
         let sentry = known.get(*id).and_then(Option::as_ref);
-        sentry.is_some_and(|sentry| !sentry.held.is_some_and(is_held_by_another_test))
+        sentry.is_some_and(|sentry| !sentry.held.as_deref().is_some_and(is_held_by_another_test))
     };
     running.lines().filter(ours).map(String::from).collect()
 }
@@ -117,24 +118,27 @@ fn docker(words: &[&str]) -> String {
 
 /// A container behind gVisor.
 struct Sentry {
-    /// The directory that whoever launched it holds a lock on, by its number.
-    held: Option<u64>,
+    /// The directory that whoever launched it holds a lock on, as /proc/locks names it.
+    held: Option<String>,
 }
 
-/// What is mounted comes from below the root in such a directory.
-fn place_of(source: &str) -> Option<u64> {
-    let (place, _) = source.split_once("/root/")?;
-    fs::metadata(place).ok().map(|place| place.ino())
+/// What is mounted comes from below the root in such a directory: `…/docker/ID/root/…`.
+fn place_of(source: &str) -> Option<String> {
+    let is_place = |place: &Path| place.parent().is_some_and(|above| above.ends_with("docker"));
+    let mut places = source.match_indices("/root/").map(|(end, _)| Path::new(&source[..end]));
+    let found = fs::metadata(places.find(|place| is_place(place))?).ok()?;
+    let device = found.dev();
+    let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xfff00));
+    Some(format!("{major:02x}:{minor:02x}:{}", found.ino()))
 }
 
 /// Whether a process of a test that runs beside this one, as a child of the same runner, holds a lock on this.
-fn is_held_by_another_test(inode: u64) -> bool {
+fn is_held_by_another_test(place: &str) -> bool {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     // `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF` (proc_locks(5)).
     let mut holders = locks.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let number = words.get(5)?.rsplit(':').next()?;
-        (number.parse() == Ok(inode)).then(|| words[4].parse::<u32>().ok())?
+        (*words.get(5)? == place).then(|| words[4].parse::<u32>().ok())?
     });
     holders.any(is_of_another_test)
 }

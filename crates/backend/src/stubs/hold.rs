@@ -1,12 +1,13 @@
-//! Holding what could be the stub of a sandbox that we know nothing of: a shared lock on the thing itself, which whoever removes a stub
-//! needs for itself alone ([`belljar_sys::remove`]). On nothing else: other programs lock files too.
+//! Holding what could be the stub of a sandbox that we know nothing of: a shared lock on the thing itself, which
+//! whoever removes a stub needs for itself alone ([`belljar_sys::remove`]). Of files only on small ones: other
+//! programs lock files too. On every directory: nobody inside can then have it for itself.
 
 use super::find;
 use crate::layout::Missing;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
-    CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
+    CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
 };
 use belljar_sys::rustix::io::Errno;
 use std::path::Path;
@@ -28,7 +29,7 @@ fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<Owne
         // No stub is behind a link, or where we may not look.
         Err(_) => return Ok(None),
     };
-    let Some(thing) = possible_stub(missing, folder, shield, &found) else { return Ok(None) };
+    let Some(thing) = possible_stub(folder, shield, &found) else { return Ok(None) };
     let start = Instant::now();
     loop {
         match flock(&thing, FlockOperation::NonBlockingLockShared) {
@@ -36,8 +37,7 @@ fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<Owne
             Err(Errno::INTR) => {}
             // Whoever removes it needs a moment.
             Err(Errno::WOULDBLOCK) if start.elapsed() < PATIENCE => thread::sleep(STEP),
-            Err(Errno::WOULDBLOCK) => return Err(locked(&missing.root.join(shield))),
-            // The filesystem knows no locks.
+            // Somebody has it alone, so no living sandbox needs it, and it is nobody's stub. Or the filesystem knows no locks.
             Err(_) => return Ok(None),
         }
     }
@@ -46,27 +46,15 @@ fn hold(missing: &Missing, folder: &OwnedFd, shield: &str) -> Result<Option<Owne
 }
 
 /// Opened for reading, which a stub allows everybody.
-fn possible_stub(missing: &Missing, folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
+fn possible_stub(folder: &OwnedFd, shield: &str, found: &OwnedFd) -> Option<OwnedFd> {
     let stat = fstat(found).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
-    if !(kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= LONGEST)) {
+    if !(kind == FileType::Directory || (kind == FileType::RegularFile && stat.st_size <= LONGEST_STUB)) {
         return None;
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let thing = openat2(folder, shield, flags, Mode::empty(), resolve).ok()?;
-    let is_shield = |name: &[u8]| {
-        std::str::from_utf8(name).is_ok_and(|name| missing.shields.contains(&format!("{shield}/{name}")))
-    };
-    // Nothing is in a stub but other stubs.
-    let is_it = kind == FileType::RegularFile
-        || Dir::read_from(&thing).ok()?.all(|entry| {
-            entry.is_ok_and(|entry| {
-                let name = entry.file_name().to_bytes();
-                name == b"." || name == b".." || is_shield(name)
-            })
-        });
-    is_it.then_some(thing)
+    openat2(folder, shield, flags, Mode::empty(), resolve).ok()
 }
 
 fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
@@ -79,14 +67,8 @@ fn gone(path: &Path) -> SandboxError {
     SandboxError::runtime("protected_path_gone", message).hint("try again")
 }
 
-fn locked(path: &Path) -> SandboxError {
-    let message = format!("`{}` is protected, and another program keeps it locked", path.display());
-    SandboxError::runtime("protected_path_locked", message)
-        .hint("end the program that has it open (`fuser -v PATH` names it), and try again")
-}
-
 /// Of a file that is a stub, in bytes.
-const LONGEST: i64 = 16;
+const LONGEST_STUB: i64 = 16;
 /// Far longer than anybody needs to remove a stub.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_millis(200);
 const STEP: Duration = Duration::from_millis(1);

@@ -32,8 +32,8 @@ use belljar_spec::SandboxError;
 use belljar_sys::remove::Removal;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, flock, fstat, mkdirat,
-    openat, openat2,
+    AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fchmod, flock, fstat,
+    mkdirat, openat, openat2,
 };
 use belljar_sys::rustix::io::{Errno, write};
 use belljar_sys::rustix::process::geteuid;
@@ -233,13 +233,18 @@ fn plant(folder: &OwnedFd, stub: &Stub) -> Result<(), Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let parent = openat2(folder, parent, flags, Mode::empty(), resolve)?;
+    // Whatever our umask: everybody who needs it must be able to hold it.
     let made = match &stub.kind {
-        StubKind::Directory => mkdirat(&parent, name, Mode::from_raw_mode(0o755)),
+        StubKind::Directory => mkdirat(&parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            fchmod(openat(&parent, name, flags, Mode::empty())?, Mode::from_raw_mode(0o755))
+        }),
         StubKind::File(content) => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(&parent, name, flags, Mode::from_raw_mode(0o644))
-                .and_then(|file| write(file, &content.0))
-                .map(drop)
+            openat(&parent, name, flags, Mode::from_raw_mode(0o644)).and_then(|file| {
+                write(&file, &content.0)?;
+                fchmod(file, Mode::from_raw_mode(0o644))
+            })
         }
     };
     match made {
@@ -273,5 +278,28 @@ fn not_made(folder: &Path, stub: &Stub, errno: Errno) -> SandboxError {
             .hint("a folder on the way to it is a link: put what it points to in its place"),
         _ => SandboxError::runtime("protected_path_unusable", message)
             .hint("make the folder writable for yourself, or work on it with `--overlay`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::rustix::process::umask;
+    use belljar_wire::message::Bytes;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_stub_can_be_held_by_everybody_whoever_made_it() {
+        let folder = std::env::temp_dir().join(format!("belljar-plant-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let opened = OwnedFd::from(std::fs::File::open(&folder).unwrap());
+        let before = umask(Mode::from_raw_mode(0o077));
+        for (path, kind) in [("d", StubKind::Directory), ("f", StubKind::File(Bytes(b".".to_vec())))] {
+            plant(&opened, &Stub { path: path.into(), kind }).unwrap();
+        }
+        umask(before);
+        let mode = |path: &str| folder.join(path).metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!([mode("d"), mode("f")], [0o755, 0o644]);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -63,9 +63,7 @@ impl Note {
         let written = (&self.file).write(&bytes)?;
         if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
-}
 
-impl Note {
     /// Takes away what it says, and itself, unless somebody else needs it still. Where somebody needs a stub who does not hold the note,
     /// both stay, and others may hold it again.
     pub(super) fn take_away(&self, directory: &Path) -> Removal {

@@ -56,10 +56,15 @@ pub(super) fn access_list(file: impl AsFd, list: AccessList) -> io::Result<Optio
     value(&file, list.name())
 }
 
-/// Gives a file a list. Its mode's group becomes the most that anybody on the list has.
-pub(super) fn set_access_list(file: impl AsFd, list: AccessList, value: &[u8]) -> io::Result<()> {
-    match fs::fsetxattr(&file, list.name(), value, XattrFlags::empty()) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+/// Makes a file's list this one, or takes it away: what is made somewhere has got one from there. With a list, its mode's group
+/// becomes the most that anybody on the list has.
+pub(super) fn make_access_list(file: impl AsFd, list: AccessList, value: Option<&[u8]>) -> io::Result<()> {
+    let made = match value {
+        Some(value) => fs::fsetxattr(&file, list.name(), value, XattrFlags::empty()),
+        None => fs::fremovexattr(&file, list.name()),
+    };
+    match made {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NODATA) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

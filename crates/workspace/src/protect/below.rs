@@ -1,10 +1,14 @@
-//! Repositories further down in a folder: your git believes them as well, once you go there. They are looked for, from the top down and
-//! for a short while: a folder of repositories has them near its top, and a start must not take as long as a walk.
+//! Repositories further down in a folder: your git believes them as well, once you go there. They are looked
+//! for, from the top down and for a short while: a folder of repositories has them near its top, and a start
+//! must not take as long as a walk.
+//!
+//! An agent may have made one, or changed what no mount holds: whatever is wrong with one, it is held as far
+//! as it can be, and the folder can be worked on.
 
-use super::named;
+use super::linked::first_line;
 use super::shields::{Missing, Shields};
-use super::{git_dir, git_dir::no_text};
-use crate::settings::HostFiles;
+use super::{ALWAYS, git_dir, named};
+use crate::settings::{HostFiles, path_of};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::View;
 use std::collections::VecDeque;
@@ -12,51 +16,92 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Holds what has to be held in the repositories below a folder, so far as they are found.
-pub(super) fn hold(view: &mut View, host: &HostFiles) -> Result<(), SandboxError> {
+pub(super) fn hold(view: &mut View, host: &HostFiles) {
     let is_repository = view.git.is_some() || view.folder.join(".git").exists();
-    let found = search(&view.folder, if is_repository { FEW_LOOKS } else { MANY_LOOKS });
     let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
-    for (number, repository) in found.iter().enumerate() {
-        let path = repository.strip_prefix(&view.folder).unwrap_or(repository).join(".git");
-        let git = path.to_str().ok_or_else(|| no_text(&view.folder.join(&path)))?;
-        let before = shields.clone();
-        // Each costs some mounts: what comes behind many, or has links in it, is held as a whole, and nobody commits there.
-        if number >= MOST_APART || parts(&mut shields, git, repository, host).is_err() {
-            shields = before;
-            shields.protect(git, Missing::Nothing)?;
+    let found = search(&view.folder, if is_repository { FEW_LOOKS } else { MANY_LOOKS });
+    for (number, top) in found.iter().enumerate() {
+        hold_git_directory(&mut shields, top, number < MOST_APART);
+        for (path, missing) in named_in(top, host) {
+            try_to(&mut shields, &path, |shields, path| shields.protect(path, missing));
         }
     }
     view.shields = shields.finish();
-    Ok(())
 }
 
-fn parts(shields: &mut Shields, git: &str, top: &Path, host: &HostFiles) -> Result<(), SandboxError> {
-    let directory = top.join(".git");
-    if !directory.is_dir() {
-        // A file that names the git directory.
-        return shields.protect(git, Missing::Nothing);
+/// In parts, if it can be; otherwise as a whole, and nobody commits there; with the folder around it, where
+/// not even that can be.
+fn hold_git_directory(shields: &mut Shields, top: &Path, in_parts: bool) {
+    let git = top.join(".git");
+    let directory = if git.is_dir() { Some(git.clone()) } else { named_by(top) };
+    let is_held = directory.is_some_and(|directory| {
+        in_parts && try_to(shields, &directory, |shields, path| git_dir::protect(shields, path, None))
+    });
+    if !is_held || git.is_file() {
+        let whole = |shields: &mut Shields, path: &str| shields.protect(path, Missing::Nothing);
+        let _ = try_to(shields, &git, whole) || try_to(shields, top, whole);
     }
-    git_dir::protect(shields, git, None)?;
-    for (path, missing) in named::paths(host, top, &directory, "")? {
-        let below = path.strip_prefix(shields.root()).ok().map(Path::to_path_buf);
-        let Some(below) = below.filter(|_| path.starts_with(top) && path != top) else { continue };
-        shields.protect(below.to_str().ok_or_else(|| no_text(&path))?, missing)?;
+}
+
+/// What a `.git` that is a file leads to.
+fn named_by(top: &Path) -> Option<PathBuf> {
+    let line = first_line(&top.join(".git"))?;
+    let own = top.join(path_of(line.strip_prefix(b"gitdir: ")?)).canonicalize().ok()?;
+    let common = first_line(&own.join("commondir")).map(|line| own.join(path_of(&line)));
+    let directory = common.map_or(Some(own), |common| common.canonicalize().ok())?;
+    git_dir::is_one(&directory).then_some(directory)
+}
+
+/// What its config names, and what is held in every folder, if it is there.
+fn named_in(top: &Path, host: &HostFiles) -> Vec<(PathBuf, Missing)> {
+    let named = named::paths(host, top, &top.join(".git"), "", MOST_BYTES).unwrap_or_default();
+    let below = named.into_iter().filter(|(path, _)| path.starts_with(top) && path != top);
+    let always = ALWAYS.map(|name| (top.join(name), Missing::Nothing));
+    always.into_iter().chain(below.take(MOST_NAMED)).collect()
+}
+
+/// All of it or nothing, and whether; nothing for what lies elsewhere, or has no name that can be told.
+fn try_to(
+    shields: &mut Shields,
+    place: &Path,
+    hold: impl FnOnce(&mut Shields, &str) -> Result<(), SandboxError>,
+) -> bool {
+    let Some(path) = place.strip_prefix(shields.root()).ok().and_then(Path::to_str) else { return false };
+    if path.is_empty() {
+        return false;
     }
-    Ok(())
+    let mut more = shields.clone();
+    let is_held = hold(&mut more, path).is_ok();
+    if is_held {
+        *shields = more;
+    }
+    is_held
 }
 
 /// Folders with a `.git` that is no link, parents first.
 fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut waiting = VecDeque::from([(top.to_path_buf(), 0)]);
+    let mut waiting = VecDeque::from([(top.to_path_buf(), 1)]);
+    let mut entries = 0;
     for _ in 0..looks {
         let Some((folder, depth)) = waiting.pop_front() else { break };
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            entries += 1;
+            if entries > MOST_ENTRIES {
+                return found;
+            }
             let name = entry.file_name();
-            let Ok(kind) = entry.file_type() else { continue };
-            if name == ".git" && depth > 0 && !kind.is_symlink() {
-                found.push(folder.clone());
-            } else if kind.is_dir() && depth < DEPTH && name != ".git" && name != "node_modules" {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if !is_folder || name == ".git" || name == "node_modules" {
+                continue;
+            }
+            // Looked at here, so that no number of empty folders hides it behind them.
+            let git = entry.path().join(".git").symlink_metadata();
+            let cannot_tell = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
+            if git.map_or_else(cannot_tell, |git| !git.is_symlink()) {
+                found.push(entry.path());
+            }
+            if depth < DEPTH {
                 waiting.push_back((entry.path(), depth + 1));
             }
         }
@@ -69,5 +114,11 @@ const DEPTH: usize = 3;
 /// Folders that are looked into, in one that is a repository itself, and in one that is none.
 const FEW_LOOKS: usize = 64;
 const MANY_LOOKS: usize = 512;
-/// More repositories than this are held as a whole.
+/// What is in them, altogether.
+const MOST_ENTRIES: usize = 16 * 1024;
+/// More repositories than this are held as a whole: each costs some mounts.
 const MOST_APART: usize = 16;
+/// Of config that an agent may have written, together with your own.
+const MOST_BYTES: u64 = 128 * 1024;
+/// Of what one repository's config names.
+const MOST_NAMED: usize = 64;

@@ -14,7 +14,7 @@ mod shields;
 
 pub use left::{Left, LeftKind, left, left_since};
 
-use crate::settings::HostFiles;
+use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{LinkedGit, ProtectedPath, View};
 use enclosing::{Enclosing, refuse_hooks};
@@ -31,7 +31,7 @@ pub fn view(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError>
 pub fn view_of_itself(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError> {
     let host = HostFiles::real();
     let mut view = view_with(folder, more, &host)?;
-    below::hold(&mut view, &host)?;
+    below::hold(&mut view, &host);
     Ok(view)
 }
 
@@ -86,11 +86,11 @@ fn decide(
         shields.protect(path, Missing::Directory)?;
     }
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
-    let mut named = named::paths(host, folder, &git_dir, own)?;
+    let mut named = named::paths(host, folder, &git_dir, own, MOST_BYTES_TOGETHER)?;
     named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
     let mut files = git_dir::worktree_files(&git_dir);
     for Enclosing { root, common, own } in enclosing::around(folder) {
-        let around = named::paths(host, &root, &common, &own)?;
+        let around = named::paths(host, &root, &common, &own, MOST_BYTES_TOGETHER)?;
         around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
         named.extend(around);
         files.extend(git_dir::worktree_files(&common));

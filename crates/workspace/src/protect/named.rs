@@ -15,9 +15,10 @@ pub(super) fn paths(
     folder: &Path,
     git_dir: &Path,
     own: &str,
+    most_bytes: u64,
 ) -> Result<Vec<(PathBuf, Missing)>, SandboxError> {
     let own_config = git_dir.join(own).join("config.worktree");
-    let settings = host.settings(&[git_dir.join("config"), own_config], Some(git_dir))?;
+    let settings = host.settings(&[git_dir.join("config"), own_config], Some(git_dir), most_bytes)?;
     let mut paths = Vec::new();
     for setting in &settings {
         let Variable { name, value } = &setting.variable;
@@ -34,7 +35,7 @@ pub(super) fn paths(
             paths.extend(real.map(|real| (real, missing)));
         }
         if paths.len() > MOST {
-            return Err(too_many("paths", MOST));
+            return Err(too_many("paths in it", MOST));
         }
     }
     Ok(paths)

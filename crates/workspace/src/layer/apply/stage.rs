@@ -158,9 +158,7 @@ impl Staging<'_> {
             None => self.inherited_list(change.path.parent()),
         };
         // What cannot even be read has none that matters.
-        if let Ok(Some(list)) = list {
-            xattrs::set_access_list(&to, AccessList::Own, &list)?;
-        }
+        xattrs::make_access_list(&to, AccessList::Own, list.unwrap_or_default().as_deref())?;
         fs::fchmod(&to, Mode::from_raw_mode(mode))?;
         Ok(fs::futimens(&to, &times(new))?)
     }
@@ -200,9 +198,9 @@ impl Staging<'_> {
         if let Some((uid, gid)) = self.owner {
             fs::fchown(&made, Some(uid), Some(gid))?;
         }
-        if let Ok(Some(list)) = self.inherited_list(change.path.parent()) {
-            xattrs::set_access_list(&made, AccessList::Own, &list)?;
-            xattrs::set_access_list(&made, AccessList::Default, &list)?;
+        let list = self.inherited_list(change.path.parent()).unwrap_or_default();
+        for which in [AccessList::Own, AccessList::Default] {
+            xattrs::make_access_list(&made, which, list.as_deref())?;
         }
         // Open until everything is in it.
         Ok(fs::fchmod(&made, Mode::from_raw_mode(mode | 0o700))?)

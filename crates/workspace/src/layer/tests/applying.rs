@@ -591,7 +591,7 @@ fn what_was_found_does_not_stand_against_our_own_applies() {
 
 #[test]
 fn who_may_use_a_file_is_kept() {
-    use crate::layer::xattrs::{AccessList, access_list, set_access_list};
+    use crate::layer::xattrs::{AccessList, access_list, make_access_list};
     // acl(5): its owner may read and write, user 1234 may read, its group nothing, whatever the mode says of the group.
     let mut list = vec![2, 0, 0, 0];
     for (tag, rights, id) in
@@ -601,11 +601,15 @@ fn who_may_use_a_file_is_kept() {
         list.extend(id.to_le_bytes());
     }
     let bench = Bench { root: tempfile::tempdir().unwrap(), layer: None };
-    let files = [("private", "old"), ("shared/x", "x"), ("becomes", "file")];
+    let files = [("private", "old"), ("shared/x", "x"), ("becomes", "file"), ("closed/key", "k")];
     files.iter().for_each(|(path, content)| bench.host(path, content));
     let open = |path: &str| File::open(bench.folder().join(path)).unwrap();
-    set_access_list(open("private"), AccessList::Own, &list).unwrap();
-    set_access_list(open("shared"), AccessList::Default, &list).unwrap();
+    make_access_list(open("private"), AccessList::Own, Some(&list)).unwrap();
+    make_access_list(open("shared"), AccessList::Default, Some(&list)).unwrap();
+    // What is made at the top gets one; what is below does not.
+    make_access_list(open("."), AccessList::Default, Some(&list)).unwrap();
+    make_access_list(open("closed"), AccessList::Default, None).unwrap();
+    make_access_list(open("closed/key"), AccessList::Own, None).unwrap();
     if access_list(open("private"), AccessList::Own).unwrap().is_none() {
         // This filesystem knows none.
         return;
@@ -616,6 +620,8 @@ fn who_may_use_a_file_is_kept() {
     bench.put("shared/new/deep/file", "f");
     mode(&bench.upper().join("shared/new/deep/file"), 0o640);
     bench.put("becomes/a", "a");
+    bench.copied("closed/key", "new");
+    bench.put("closed/new/file", "f");
     bench.apply(&[]).unwrap();
     assert_eq!(fs::read_to_string(bench.folder().join("private")).unwrap(), "new");
     let open = |path: &str| File::open(bench.folder().join(path)).unwrap();
@@ -623,5 +629,8 @@ fn who_may_use_a_file_is_kept() {
     assert_eq!(own("private").as_ref(), Some(&list));
     assert_eq!(own("shared/new/deep/file").as_ref(), Some(&list));
     assert_eq!(access_list(open("shared/new/deep"), AccessList::Default).unwrap().as_ref(), Some(&list));
-    assert_eq!(own("becomes/a"), None);
+    assert_eq!(own("becomes/a").as_ref().map(Vec::len), Some(list.len()), "as in its place");
+    for path in ["closed/key", "closed/new", "closed/new/file"] {
+        assert_eq!(own(path), None, "{path}");
+    }
 }

@@ -226,7 +226,7 @@ fn repositories_further_down_are_held_so_far_as_they_are_found() {
     let inits = |paths: &[String]| paths.iter().for_each(|path| place.git(&["init", "-q", path]));
     let itself = |folder: &str| {
         let mut view = place.view(folder).unwrap();
-        below::hold(&mut view, &place.host()).unwrap();
+        below::hold(&mut view, &place.host());
         view
     };
     inits(&["w/a", "w/b/c", "w/b/d/e", "w/b/d/f/too-deep", "w/node_modules/x"].map(String::from));
@@ -247,6 +247,22 @@ fn repositories_further_down_are_held_so_far_as_they_are_found() {
     fs::remove_dir_all(place.path("w/a/.git/hooks")).unwrap();
     std::os::unix::fs::symlink("/tmp", place.path("w/a/.git/hooks")).unwrap();
     assert_eq!(what(&itself("w").shields, "a/.git"), Some(Existing));
+    assert_eq!(what(&itself("w").shields, "a/my-hooks"), Some(MissingDirectory));
+
+    // Whatever an agent makes of one, the folder can be worked on, and the others are held.
+    place.git(&["init", "-q", "--bare", "w/bare/.bare"]);
+    fs::write(place.path("w/bare/.git"), "gitdir: ./.bare\n").unwrap();
+    fs::create_dir_all(place.path("w/bare/.husky")).unwrap();
+    use std::os::unix::ffi::OsStrExt;
+    fs::create_dir_all(place.path("w").join(std::ffi::OsStr::from_bytes(b"\xff/.git"))).unwrap();
+    fs::create_dir_all(place.path("w/evil/.git")).unwrap();
+    let line = "[alias]\nx = !./run\n";
+    fs::write(place.path("w/evil/.git/config"), line.repeat(20_000)).unwrap();
+    let view = itself("w");
+    for path in ["bare/.bare/hooks", "bare/.git", "bare/.husky", "b/c/.git/hooks", "evil/.git/config"] {
+        assert_eq!(what(&view.shields, path), Some(Existing), "{path}");
+    }
+    assert_eq!(what(&view.shields, "evil/run"), None);
 
     inits(&(0..20).map(|number| format!("many/{number}")).collect::<Vec<_>>());
     let view = itself("many");

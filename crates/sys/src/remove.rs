@@ -67,7 +67,7 @@ pub fn wait_until_free(folder: impl AsFd, path: &str) -> Result<(), Errno> {
 fn alone(thing: OwnedFd) -> Result<OwnedFd, Errno> {
     for _ in 0..TRIES {
         match flock(&thing, FlockOperation::NonBlockingLockExclusive) {
-            // A process that is just being started has a copy of each of our locks for a moment.
+            // Somebody who removes it too, or copies of a lock in a process that is just being started.
             Err(Errno::WOULDBLOCK) => thread::sleep(STEP),
             _ => return Ok(thing),
         }

@@ -144,8 +144,11 @@ impl Stubs {
 
 impl Drop for Stubs {
     fn drop(&mut self) {
-        // Before the notes: whoever is the last to hold one must not find us here.
-        self.held.clear();
+        // Before the notes: whoever is the last to hold one must not find us here. Closing would not do it: a process that
+        // is just being started has copies of them for a moment.
+        for held in self.held.drain(..) {
+            let _ = flock(held, FlockOperation::Unlock);
+        }
         let became = self.notes.iter().map(|note| note.take_away(&self.directory)).max();
         if became == Some(Removal::Held) {
             self.stand_by.take().into_iter().for_each(StandBy::let_go);

@@ -112,8 +112,8 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
 /// As many levels as the peers look.
 const DEPTH: usize = 3;
 /// Folders that are looked into, in one that is a repository itself, and in one that is none.
-const FEW_LOOKS: usize = 64;
-const MANY_LOOKS: usize = 512;
+const FEW_LOOKS: usize = 32;
+const MANY_LOOKS: usize = 128;
 /// What is in them, altogether.
 const MOST_ENTRIES: usize = 16 * 1024;
 /// More repositories than this are held as a whole: each costs some mounts.

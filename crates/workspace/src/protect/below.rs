@@ -11,8 +11,12 @@ use super::{ALWAYS, git_dir, named};
 use crate::settings::{HostFiles, path_of};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::View;
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, open, statat};
+use belljar_sys::rustix::io::Errno;
 use std::collections::VecDeque;
-use std::fs;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Holds what has to be held in the repositories below a folder, so far as they are found.
@@ -82,31 +86,46 @@ fn try_to(
 fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(top.to_path_buf(), 1)]);
-    let mut entries = 0;
+    let (mut entries, mut asked) = (0, 0);
     for _ in 0..looks {
         let Some((folder, depth)) = waiting.pop_front() else { break };
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
+        for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
-            if entries > MOST_ENTRIES {
+            if entries > MOST_ENTRIES || asked == MOST_ASKED {
                 return found;
             }
             let name = entry.file_name();
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if !is_folder || name == ".git" || name == "node_modules" {
+            if [c".", c"..", c".git", c"node_modules"].contains(&name) || !is_folder(&opened, &entry) {
                 continue;
             }
-            // Looked at here, so that no number of empty folders hides it behind them.
-            let git = entry.path().join(".git").symlink_metadata();
-            let cannot_tell = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
-            if git.map_or_else(cannot_tell, |git| !git.is_symlink()) {
-                found.push(entry.path());
+            asked += 1;
+            // Asked here, so that no number of empty folders hides it behind them.
+            let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+            match statat(&opened, name.join(".git"), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(git) if FileType::from_raw_mode(git.st_mode) != FileType::Symlink => {
+                    found.push(folder.join(name))
+                }
+                // Nobody can tell.
+                Err(Errno::ACCESS) => found.push(folder.join(name)),
+                _ => {}
             }
             if depth < DEPTH {
-                waiting.push_back((entry.path(), depth + 1));
+                waiting.push_back((folder.join(name), depth + 1));
             }
         }
     }
     found
+}
+
+fn is_folder(parent: &OwnedFd, entry: &DirEntry) -> bool {
+    match entry.file_type() {
+        // Not every filesystem says so in its lists.
+        FileType::Unknown => statat(parent, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory),
+        known => known == FileType::Directory,
+    }
 }
 
 /// As many levels as the peers look.
@@ -116,6 +135,8 @@ const FEW_LOOKS: usize = 32;
 const MANY_LOOKS: usize = 128;
 /// What is in them, altogether.
 const MOST_ENTRIES: usize = 16 * 1024;
+/// Folders among that, which are asked for a `.git`: each costs as much as many entries.
+const MOST_ASKED: usize = 2048;
 /// More repositories than this are held as a whole: each costs some mounts.
 const MOST_APART: usize = 16;
 /// Of config that an agent may have written, together with your own.

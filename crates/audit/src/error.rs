@@ -37,6 +37,12 @@ pub enum AuditError {
     /// The ledger makes no sense, and nothing says how it goes on.
     #[error("the audit ledger {} ends in something that is not a record", path.display())]
     LedgerDamaged { path: PathBuf },
+    /// The ledger was changed, so nothing may be removed by what it says.
+    #[error("the audit ledger {} is not as it was written", path.display())]
+    LedgerDoubtful { path: PathBuf },
+    /// A file could not be removed.
+    #[error("cannot remove the audit log {}: {source}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
     /// There is no such log.
     #[error("there is no audit log of a sandbox `{0}`")]
     NoSuchLog(String),
@@ -74,6 +80,12 @@ impl AuditError {
             AuditError::LedgerDamaged { .. } => {
                 "`belljar audit verify` says where; to start anew, move the whole directory away".into()
             }
+            AuditError::LedgerDoubtful { .. } => {
+                "`belljar audit verify` says where; nothing was removed".into()
+            }
+            AuditError::Remove { path, .. } => {
+                format!("`ls -ld {}` says whose it is; then prune again", path.display())
+            }
             AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) => "`belljar audit` lists them".into(),
             AuditError::NoLogs(_) => "`belljar run` writes one for each sandbox".into(),
         }
@@ -88,6 +100,7 @@ impl From<AuditError> for SandboxError {
                 return SandboxError::policy("id_taken", error.to_string()).hint(error.hint());
             }
             AuditError::Read { .. } | AuditError::LedgerDamaged { .. } => "audit_unreadable",
+            AuditError::LedgerDoubtful { .. } => "audit_changed",
             _ => "audit_unwritable",
         };
         SandboxError::runtime(code, error.to_string()).hint(error.hint())

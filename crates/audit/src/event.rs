@@ -284,13 +284,18 @@ pub enum CallEnding {
 
 /// What the ledger says of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind")]
 pub(crate) enum LedgerEvent {
     /// There is a log.
-    LogOpened {},
+    #[serde(rename = "log_opened")]
+    Opened {},
     /// It has this many lines, and this is the hash of the last. Without `finished` its writer was killed; then `torn`
     /// is how many bytes of an unfinished line lie behind them.
-    LogClosed { lines: u64, head: Hash, finished: bool, torn: u64 },
+    #[serde(rename = "log_closed")]
+    Closed { lines: u64, head: Hash, finished: bool, torn: u64 },
+    /// It was as it had been written, and its file was removed because it was old.
+    #[serde(rename = "log_pruned")]
+    Pruned {},
 }
 
 #[cfg(test)]

@@ -64,13 +64,19 @@ impl Ledger {
 
     /// There is a log; its chain starts from the hash.
     pub(crate) fn opened(&mut self, sandbox: SandboxId) -> Result<Hash, AuditError> {
-        self.add(sandbox, &LedgerEvent::LogOpened {})
+        self.add(sandbox, &LedgerEvent::Opened {})
     }
 
     /// A log has ended.
     pub(crate) fn closed(&mut self, sandbox: SandboxId, closing: Closing) -> Result<(), AuditError> {
         let Closing { lines, head, finished, torn } = closing;
-        self.add(sandbox, &LedgerEvent::LogClosed { lines, head, finished, torn })?;
+        self.add(sandbox, &LedgerEvent::Closed { lines, head, finished, torn })?;
+        Ok(())
+    }
+
+    /// A log that has ended is about to be removed.
+    pub(crate) fn pruned(&mut self, sandbox: SandboxId) -> Result<(), AuditError> {
+        self.add(sandbox, &LedgerEvent::Pruned {})?;
         Ok(())
     }
 
@@ -82,7 +88,7 @@ impl Ledger {
             match Entry::read(line) {
                 Some((sandbox, Said::Opened)) => open.push(sandbox),
                 Some((sandbox, Said::Closed(_))) => open.retain(|known| *known != sandbox),
-                None => {}
+                Some((_, Said::Pruned)) | None => {}
             }
         }
         for sandbox in open.into_iter().take(SWEPT_AT_ONCE) {
@@ -130,6 +136,7 @@ impl Drop for Ledger {
 pub(crate) enum Said {
     Opened,
     Closed(Closing),
+    Pruned,
 }
 
 /// A line of the ledger as it is read. Flat, since a tagged enum would be copied first.
@@ -156,6 +163,7 @@ impl Entry<'_> {
         let Entry { sandbox, event } = serde_json::from_slice(line).ok()?;
         let said = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
             ("log_opened", ..) => Said::Opened,
+            ("log_pruned", ..) => Said::Pruned,
             ("log_closed", Some(lines), Some(head), Some(finished)) => {
                 let torn = event.torn.unwrap_or(0);
                 Said::Closed(Closing { lines, head: head.parse().ok()?, finished, torn })

@@ -22,7 +22,9 @@ pub(crate) use agent::{
     AgentCommand, AgentListArgs, AgentLogsArgs, AgentPhasesArgs, AgentRunArgs, AgentRunsArgs, AgentShellArgs,
     WishArgs,
 };
-pub(crate) use audit::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs, AuditVerifyArgs};
+pub(crate) use audit::{
+    AuditArgs, AuditCommand, AuditPruneArgs, AuditShowArgs, AuditTailArgs, AuditVerifyArgs,
+};
 pub(crate) use build::{BuildArgs, BuildBaseArgs};
 pub(crate) use daemon::{
     DaemonCommand, GrantArgs, GrantsCommand, ListingArgs, RevokeArgs, ServeArgs, ServiceArgs, ServiceCommand,

@@ -141,6 +141,7 @@ fn help_stays_as_it_is() {
         ("audit", &["--help"][..]),
         ("audit_tail", &["tail", "--help"]),
         ("audit_verify", &["verify", "--help"]),
+        ("audit_prune", &["prune", "--help"]),
     ] {
         insta::assert_snapshot!(format!("help_{name}"), state.run(args).stdout);
     }
@@ -287,4 +288,36 @@ fn a_command_that_cannot_be_recorded_is_not_run() {
         assert!(says && said.contains("hint: "), "{backend}: {said}");
         assert!(!folder.path().join("ran").exists(), "{backend}: it ran");
     }
+}
+
+#[test]
+fn old_logs_are_pruned() {
+    let state = State::new();
+    (1..4).for_each(|number| ended(&state, number));
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(40 * 86_400);
+    let age = |number| {
+        let file = fs::File::options().append(true).open(state.log(number)).expect("a log can be opened");
+        file.set_modified(long_ago).expect("a time can be set");
+    };
+    age(1);
+    let said = state.run(&["prune", "--older-than", "30d", "--dry-run"]).stdout;
+    assert!(said.starts_with("1 log, ") && said.ends_with(": would be removed\n"), "{said}");
+    assert!(state.log(1).exists());
+    let json: serde_json::Value =
+        serde_json::from_str(&state.run(&["prune", "--older-than", "30d", "--json"]).stdout).expect("JSON");
+    assert_eq!(json["removed"], serde_json::json!([id(1).to_string()]));
+    assert!(!state.log(1).exists() && state.log(2).exists());
+    assert_eq!(state.run(&["verify"]).code, 0);
+
+    edit(&state.log(2), |lines| lines[1] = lines[1].replace("api.example.com", "api.example.org"));
+    age(2);
+    age(3);
+    let result = state.run(&["prune", "--older-than", "30d"]);
+    assert!(result.code == 1 && result.stdout.starts_with("1 log, "), "{}", result.stdout);
+    assert!(result.stderr.contains(&format!("the log of {} is not as it was written", id(2))));
+    assert!(state.log(2).exists() && !state.log(3).exists());
+
+    let result = state.run(&["prune", "--older-than", "soon"]);
+    assert!(result.code != 0 && result.stderr.contains("30d"), "{}", result.stderr);
+    assert_ne!(state.run(&["prune"]).code, 0, "how old has to be said");
 }

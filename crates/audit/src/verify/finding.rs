@@ -73,6 +73,8 @@ pub enum Problem {
     NeverBegan,
     /// The writer of the ledger was killed before it wrote its head.
     LedgerHeadBehind,
+    /// Whoever pruned it was killed before it removed the file.
+    PrunedAndThere,
 }
 
 impl Problem {
@@ -101,6 +103,7 @@ impl Problem {
             Problem::EndedWithoutAWord => "ended_without_a_word",
             Problem::NeverBegan => "never_began",
             Problem::LedgerHeadBehind => "ledger_head_behind",
+            Problem::PrunedAndThere => "pruned_and_there",
         }
     }
 
@@ -110,7 +113,8 @@ impl Problem {
             Problem::Torn { .. }
             | Problem::EndedWithoutAWord
             | Problem::NeverBegan
-            | Problem::LedgerHeadBehind => Severity::Warning,
+            | Problem::LedgerHeadBehind
+            | Problem::PrunedAndThere => Severity::Warning,
             Problem::NotARecord
             | Problem::LineChanged
             | Problem::LinesRemoved { .. }
@@ -182,6 +186,9 @@ impl fmt::Display for Problem {
             Problem::LedgerHeadBehind => {
                 f.write_str("`ledger.head` is one line behind: belljar was killed in between")
             }
+            Problem::PrunedAndThere => f.write_str(
+                "the log was pruned, and its file is still there: the next `audit prune` removes it",
+            ),
         }
     }
 }

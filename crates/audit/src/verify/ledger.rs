@@ -14,23 +14,25 @@ use std::path::Path;
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) accounts: BTreeMap<SandboxId, Account>,
+pub(crate) struct View {
+    pub(crate) accounts: BTreeMap<SandboxId, Account>,
     pub(super) tip: Tip,
     pub(super) findings: Vec<Finding>,
 }
 
 /// What it says of one log.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Account {
+pub(crate) struct Account {
     /// The hash of the line that opened it, from which its own chain goes on.
     pub(super) opened: Hash,
-    pub(super) closed: Option<Closing>,
+    pub(crate) closed: Option<Closing>,
+    /// Its file was removed, as it should be.
+    pub(crate) is_pruned: bool,
 }
 
 /// Who may be writing to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// This process holds it already.
     Us,
     Others,
@@ -38,7 +40,7 @@ pub(super) enum Holder {
 
 impl View {
     /// Reads what is there now. `known` is the hash of a line that must be in it.
-    pub(super) fn read(directory: &Path, known: Option<Hash>, holder: Holder) -> Result<View, AuditError> {
+    pub(crate) fn read(directory: &Path, known: Option<Hash>, holder: Holder) -> Result<View, AuditError> {
         let path = place::ledger(directory);
         let mut found = Findings::of(&path);
         let empty = Tip { next: 0, head: Hash::ZERO };
@@ -89,15 +91,23 @@ impl View {
     fn account(&mut self, sandbox: SandboxId, said: Said, hash: Hash) -> bool {
         match said {
             Said::Opened => {
-                let account = Account { opened: hash, closed: None };
-                // The first one counts: what comes later cannot undo it.
-                let fresh = !self.accounts.contains_key(&sandbox);
-                self.accounts.entry(sandbox).or_insert(account);
+                // The first one counts: what comes later cannot undo it. Only after a log was pruned its sandbox's name is free.
+                let fresh = self.accounts.get(&sandbox).is_none_or(|known| known.is_pruned);
+                if fresh {
+                    self.accounts.insert(sandbox, Account { opened: hash, closed: None, is_pruned: false });
+                }
                 fresh
             }
             Said::Closed(closing) => match self.accounts.get_mut(&sandbox) {
                 Some(Account { closed: closed @ None, .. }) => {
                     *closed = Some(closing);
+                    true
+                }
+                Some(_) | None => false,
+            },
+            Said::Pruned => match self.accounts.get_mut(&sandbox) {
+                Some(Account { closed: Some(_), is_pruned: is_pruned @ false, .. }) => {
+                    *is_pruned = true;
                     true
                 }
                 Some(_) | None => false,

@@ -15,7 +15,8 @@ use crate::ledger::{Closing, Ledger};
 use crate::{AuditError, place, read};
 use belljar_spec::SandboxId;
 use finding::Findings;
-use ledger::{Account, Holder, View};
+use ledger::Account;
+pub(crate) use ledger::{Holder, View};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -84,7 +85,9 @@ pub fn verify(
     // The files before the ledger: a log is in the ledger before anything is in the log.
     let files = read::list(directory)?.into_iter().map(|log| log.sandbox);
     let view = View::read(directory, known, Holder::Others)?;
-    let all: BTreeSet<SandboxId> = files.chain(view.accounts.keys().copied()).collect();
+    let expected =
+        view.accounts.iter().filter(|(_, account)| !account.is_pruned).map(|(sandbox, _)| *sandbox);
+    let all: BTreeSet<SandboxId> = files.chain(expected).collect();
     let wanted: Vec<SandboxId> = all.into_iter().filter(|id| only.is_none_or(|only| only == *id)).collect();
     let mut report = Report {
         logs: Vec::with_capacity(wanted.len()),
@@ -137,7 +140,9 @@ struct Checked {
 impl Checked {
     /// Whether it could be that the ledger says more by now.
     fn is_unsettled(&self) -> bool {
-        let late = |problem: &Problem| matches!(problem, Problem::NotInLedger | Problem::NeverBegan);
+        let late = |problem: &Problem| {
+            matches!(problem, Problem::NotInLedger | Problem::NeverBegan | Problem::Removed)
+        };
         self.unclosed.is_some() || self.findings.iter().any(|finding| late(&finding.problem))
     }
 }
@@ -149,7 +154,9 @@ fn check(directory: &Path, sandbox: SandboxId, account: Option<&Account>, lived:
     let (lines, state, unclosed) = match check_file(&file, sandbox, account, lived, &mut found) {
         Ok(outcome) => outcome,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            found.add(None, Problem::Removed);
+            if !account.is_some_and(|account| account.is_pruned) {
+                found.add(None, Problem::Removed);
+            }
             (0, LogState::Removed, None)
         }
         Err(error) => {
@@ -192,6 +199,9 @@ fn check_file(
             (..) => found.add(None, Problem::NotInLedger),
         }
         return Ok((walked.lines, if live { LogState::Running } else { LogState::Killed }, None));
+    }
+    if account.is_some_and(|account| account.is_pruned) {
+        found.add(None, Problem::PrunedAndThere);
     }
     match closed {
         Some(closing) => {

@@ -5,6 +5,7 @@
 mod crash;
 mod forge;
 mod full;
+mod prune;
 mod tamper;
 mod together;
 

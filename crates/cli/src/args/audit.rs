@@ -1,6 +1,8 @@
 //! The words about what was decided.
 
+use belljar_spec::parse_time;
 use clap::{Args as ClapArgs, Subcommand};
+use std::time::Duration;
 
 #[derive(Debug, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -22,6 +24,7 @@ impl AuditArgs {
             Some(AuditCommand::Tail(options)) => options.json,
             Some(AuditCommand::Show(options)) => options.json,
             Some(AuditCommand::Verify(options)) => options.json,
+            Some(AuditCommand::Prune(options)) => options.json,
         }
     }
 }
@@ -38,6 +41,12 @@ pub(crate) enum AuditCommand {
         A log whose last words are missing because belljar was killed is said, and no error."
     )]
     Verify(AuditVerifyArgs),
+    /// Remove the logs of sandboxes that ended long ago
+    #[command(
+        after_help = "The ledger says of each log that it was pruned, and `verify` looks for it no more. A log that is not as it\n\
+        was written stays, until somebody has looked at it: then the exit code is 1."
+    )]
+    Prune(AuditPruneArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -71,6 +80,19 @@ pub(crate) struct AuditVerifyArgs {
     /// A hash that an earlier `verify` gave, kept elsewhere: it must still be in the ledger
     #[arg(long, value_name = "HASH")]
     pub(crate) head: Option<belljar_audit::Hash>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuditPruneArgs {
+    /// Those that ended longer ago than this, as in `30d`
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) older_than: Duration,
+    /// Only say which
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

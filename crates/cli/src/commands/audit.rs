@@ -1,7 +1,9 @@
 //! `belljar audit`: what was decided for a sandbox, and whether it still says so.
 
 mod list;
+mod prune;
 mod sentence;
+mod teller;
 mod verify;
 
 pub(super) use sentence::{moment, printable};
@@ -20,6 +22,7 @@ pub(crate) fn audit(options: AuditArgs) -> Result<u8, SandboxError> {
         Some(AuditCommand::Tail(options)) => tail(&mut out, &options),
         Some(AuditCommand::Show(options)) => show(&mut out, &options),
         Some(AuditCommand::Verify(options)) => verify::verify(&mut out, &options),
+        Some(AuditCommand::Prune(options)) => prune::prune(&mut out, &options),
     };
     match outcome.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => Ok(code),

@@ -2,11 +2,11 @@
 
 use super::Stop;
 use super::sentence::printable;
+use super::teller::{Teller, plural};
 use crate::args::AuditVerifyArgs;
-use belljar_audit::{AuditError, Progress, Report, Severity};
+use belljar_audit::{AuditError, Report, Severity};
 use belljar_spec::SandboxId;
-use std::io::{IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::io::Write;
 
 pub(super) fn verify(out: &mut impl Write, options: &AuditVerifyArgs) -> Result<u8, Stop> {
     let directory = belljar_audit::directory()?;
@@ -62,41 +62,5 @@ fn print(out: &mut impl Write, report: &Report) -> Result<(), Stop> {
     Ok(())
 }
 
-fn plural(count: u64, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Says how far it is, to somebody who waits.
-struct Teller {
-    start: Instant,
-    last: Option<Instant>,
-    watched: bool,
-}
-
-impl Teller {
-    fn new() -> Teller {
-        Teller { start: Instant::now(), last: None, watched: std::io::stderr().is_terminal() }
-    }
-
-    fn tell(&mut self, progress: Progress) {
-        let now = Instant::now();
-        let due = self.last.map_or(self.start + PATIENCE, |last| last + BETWEEN_WORDS);
-        if self.watched && now >= due {
-            self.last = Some(now);
-            eprint!("\rverifying log {} of {}", progress.done + 1, progress.logs);
-        }
-    }
-
-    fn finish(&self) {
-        if self.last.is_some() {
-            // To the beginning of the line, and the rest of it away.
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
 /// Something is not as it was written.
 const CHANGED: u8 = 1;
-/// What takes less is not worth a word.
-const PATIENCE: Duration = Duration::from_millis(500);
-const BETWEEN_WORDS: Duration = Duration::from_millis(100);

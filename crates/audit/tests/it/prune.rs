@@ -1,0 +1,150 @@
+//! Old logs go, and nothing else does.
+
+use super::{again, child_directory, ended_log, event, found, log_path, sandbox, verify};
+use belljar_audit::{Event, Log, LogState, Pruned, Pruning, Severity, prune};
+use belljar_spec::SandboxId;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// As if it had been written so long ago.
+fn age(directory: &Path, number: u64, age: Duration) {
+    let file = File::options().append(true).open(log_path(directory, sandbox(number))).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+fn prune_older_than(directory: &Path, age: Duration) -> Pruned {
+    prune(directory, SystemTime::now() - age, Pruning::Real, |_| {}).unwrap()
+}
+
+fn left(directory: &Path) -> Vec<SandboxId> {
+    let mut left: Vec<_> =
+        belljar_audit::list(directory).unwrap().into_iter().map(|log| log.sandbox).collect();
+    left.sort();
+    left
+}
+
+/// 1 and 2 ended, 3 was killed, 4 lives; all but 2 are old.
+fn fixture() -> (tempfile::TempDir, Log) {
+    let folder = tempfile::tempdir().unwrap();
+    ended_log(folder.path(), 1, 6);
+    ended_log(folder.path(), 2, 4);
+    Log::create(folder.path(), sandbox(3)).unwrap().append(&event(1)).unwrap();
+    let live = Log::create(folder.path(), sandbox(4)).unwrap();
+    live.append(&event(1)).unwrap();
+    [1, 3, 4].into_iter().for_each(|number| age(folder.path(), number, 40 * DAY));
+    (folder, live)
+}
+
+#[test]
+fn what_ended_long_ago_is_removed_and_everything_still_verifies() {
+    let (folder, live) = fixture();
+    let length = |number| fs::metadata(log_path(folder.path(), sandbox(number))).unwrap().len();
+    let both = length(1) + length(3);
+    let imagined = prune(folder.path(), SystemTime::now() - 30 * DAY, Pruning::Imagined, |_| {}).unwrap();
+    assert_eq!((imagined.removed, imagined.bytes), (vec![sandbox(1), sandbox(3)], both));
+    assert_eq!(left(folder.path()).len(), 4, "it was only said");
+
+    let pruned = prune_older_than(folder.path(), 30 * DAY);
+    assert_eq!((pruned.removed, pruned.bytes), (vec![sandbox(1), sandbox(3)], both));
+    assert!(pruned.doubtful.is_empty());
+    assert_eq!(left(folder.path()), [sandbox(2), sandbox(4)]);
+    let report = verify(folder.path());
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let states: Vec<_> = report.logs.iter().map(|log| (log.sandbox, log.state)).collect();
+    assert_eq!(states, [(sandbox(2), LogState::Ended), (sandbox(4), LogState::Running)]);
+    assert!(prune_older_than(folder.path(), 30 * DAY).removed.is_empty(), "nothing is left to do");
+
+    // A name that is free again, and a log that goes on.
+    ended_log(folder.path(), 1, 3);
+    live.end(&Event::SandboxEnded {}).unwrap();
+    let report = verify(folder.path());
+    assert!(report.is_fine() && report.logs.len() == 3, "{:?}", report.findings);
+    fs::remove_file(log_path(folder.path(), sandbox(1))).unwrap();
+    let removed = found(&verify(folder.path()), Severity::Error);
+    assert_eq!(
+        removed,
+        [("0000000000000001.jsonl".into(), None, "removed")],
+        "the second one was not pruned"
+    );
+}
+
+#[test]
+fn what_is_not_as_it_was_written_stays() {
+    let (folder, _live) = fixture();
+    let path = log_path(folder.path(), sandbox(1));
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("443", "444", 1)).unwrap();
+    age(folder.path(), 1, 40 * DAY);
+    let pruned = prune_older_than(folder.path(), 30 * DAY);
+    assert_eq!(pruned.doubtful, [sandbox(1)]);
+    assert!(left(folder.path()).contains(&sandbox(1)));
+
+    // Nor does anything go by the word of a ledger that somebody has changed.
+    let ledger = folder.path().join("ledger.jsonl");
+    let text = fs::read_to_string(&ledger).unwrap();
+    fs::write(&ledger, text.replacen("\"lines\":6", "\"lines\":7", 1)).unwrap();
+    let before = left(folder.path());
+    let error = prune(folder.path(), SystemTime::now(), Pruning::Real, |_| {}).unwrap_err();
+    assert_eq!(belljar_spec::SandboxError::from(error).code, "audit_changed");
+    assert_eq!(left(folder.path()), before);
+}
+
+#[test]
+fn a_line_about_pruning_cannot_be_made_up() {
+    for (number, contradicts) in [(2, false), (4, true), (9, true)] {
+        let (folder, _live) = fixture();
+        let ledger = folder.path().join("ledger.jsonl");
+        let mut text = fs::read_to_string(&ledger).unwrap();
+        let line = text.lines().last().unwrap().to_string();
+        let event = line.find("\"event\"").unwrap()..line.find(",\"previous\"").unwrap();
+        let forged = line.replacen(&line[event], "\"event\":{\"kind\":\"log_pruned\"}", 1);
+        let own = format!("\"sandbox\":\"{}\"", sandbox(4));
+        text.push_str(&forged.replacen(&own, &format!("\"sandbox\":\"{}\"", sandbox(number)), 1));
+        text.push('\n');
+        fs::write(&ledger, text).unwrap();
+        let _ = fs::remove_file(log_path(folder.path(), sandbox(number)));
+        let wrong = found(&verify(folder.path()), Severity::Error);
+        assert!(!wrong.is_empty(), "{number}");
+        let has_said = wrong.iter().any(|(_, _, code)| *code == "ledger_contradiction");
+        assert_eq!(has_said, contradicts, "{number}: only what has ended is pruned: {wrong:?}");
+    }
+}
+
+#[test]
+fn many_prune_and_start_at_once() {
+    if let Some(directory) = child_directory() {
+        prune_older_than(&directory, 30 * DAY);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    (1..=60).for_each(|number| ended_log(folder.path(), number, 3));
+    (1..=50).for_each(|number| age(folder.path(), number, 40 * DAY));
+    let mut children: Vec<_> = (0..4)
+        .map(|_| again("prune::many_prune_and_start_at_once", folder.path()).spawn().unwrap())
+        .collect();
+    (100..120).for_each(|number| {
+        ended_log(folder.path(), number, 3);
+        assert!(verify(folder.path()).is_fine(), "whoever looks meanwhile finds nothing wrong");
+    });
+    children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+    let report = verify(folder.path());
+    assert!(report.is_fine(), "{:?}", report.findings);
+    assert_eq!(left(folder.path()).len(), 10 + 20);
+}
+
+#[test]
+fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
+    let (folder, _live) = fixture();
+    let path = log_path(folder.path(), sandbox(1));
+    let log = fs::read(&path).unwrap();
+    prune_older_than(folder.path(), 30 * DAY);
+    fs::write(&path, log).unwrap();
+    let warned = found(&verify(folder.path()), Severity::Warning);
+    assert_eq!(warned, [("0000000000000001.jsonl".into(), None, "pruned_and_there")]);
+    age(folder.path(), 1, 40 * DAY);
+    assert_eq!(prune_older_than(folder.path(), 30 * DAY).removed, [sandbox(1)]);
+    assert!(!path.exists() && verify(folder.path()).findings.is_empty());
+}

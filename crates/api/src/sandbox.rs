@@ -142,6 +142,9 @@ pub struct EgressRequest {
     pub deny: Vec<String>,
     /// Groups of names: `github`, `registries`.
     pub groups: Vec<String>,
+    /// Whether TLS to every name is looked into.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub inspect: bool,
 }
 
 /// A route to a model.

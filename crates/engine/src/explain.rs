@@ -118,11 +118,13 @@ fn requests(policy: &EgressPolicy, name: &HostName, grants: &[Grant]) -> Vec<(Ru
         let looked = opening(policy, name, port).is_ok_and(|allowed| {
             [Protocol::Tls, Protocol::Http].into_iter().any(|protocol| allowed.is_inspected(protocol))
         });
-        for rule in policy.allow.iter().filter(|rule| looked && rule.matches(name, Some(port))) {
-            if let Some(filter) = &rule.requests
+        for rule in policy.allow.iter().filter(|rule| rule.matches(name, Some(port))) {
+            let is_read = policy.inspect && rule.protocols_at(port).contains(Protocol::Tls);
+            let said = if looked || is_read { rule.requests.clone() } else { None };
+            if let Some(filter) = said.or(is_read.then_some(RequestFilter::ANY))
                 && !found.iter().any(|(label, _)| *label == rule.label)
             {
-                found.push((rule.label.clone(), filter.clone()));
+                found.push((rule.label.clone(), filter));
             }
         }
     }
@@ -251,6 +253,13 @@ mod tests {
         some.allow.push(Rule::allow("x.com:443", RuleSource::Flag).expect("a rule"));
         some.allow.push(Rule::allow("x.com:80", RuleSource::Flag).expect("a rule"));
         assert_eq!(said(&some, "x.com"), "");
+        // Unless everything is.
+        some.inspect = true;
+        assert_eq!(said(&some, "y.com"), "any request by `y.com` (--allow)");
+        assert_eq!(
+            said(&some, "x.com"),
+            "GET of /repos/** by `x.com` (--allow); any request by `x.com:443` (--allow)"
+        );
     }
 
     #[test]

@@ -233,7 +233,7 @@ mod tests {
     fn run(result: Result<ExecResult, SandboxError>) -> Run {
         let mut run = Run::without_sandbox(
             SandboxId::from_random([1; 8]),
-            SandboxError::runtime("placeholder", "replaced below"),
+            SandboxError::runtime("internal", "replaced below"),
         );
         run.result = result;
         run

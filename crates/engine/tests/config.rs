@@ -287,6 +287,24 @@ fn the_smallest_limit_holds() {
 }
 
 #[test]
+fn whoever_wants_everything_looked_into_gets_it() {
+    let yes = "inspect = true";
+    for (operator, user, repository, is_inspected) in [
+        ("", "", "mode = \"strict\"", false),
+        (yes, "inspect = false", "inspect = false", true),
+        ("", yes, "", true),
+        ("", "", yes, true),
+        ("inspect = false", "", "", false),
+    ] {
+        let machine = Machine::with(operator, user, repository);
+        let loaded = machine.load(EgressFlags::default()).expect("a file");
+        assert_eq!(loaded.policy.expect("a policy").inspect, is_inspected, "{operator} {user} {repository}");
+        let asked = machine.load(EgressFlags { inspect: true, ..EgressFlags::default() }).expect("a flag");
+        assert!(asked.policy.expect("a policy").inspect);
+    }
+}
+
+#[test]
 fn the_operators_resolvers_win_and_the_user_is_told() {
     let machine = Machine::with("resolvers = [\"10.0.0.1:53\"]", "resolvers = [\"1.1.1.1:53\"]", "");
     let loaded = machine.load(EgressFlags::default()).expect("both");

@@ -150,6 +150,7 @@ impl Profile {
             allow: profile.allow,
             deny: Vec::new(),
             groups: profile.groups,
+            inspect: false,
         };
         let base = SandboxRequest {
             backend: profile.backend,
@@ -249,6 +250,7 @@ impl Profile {
             allow: joined(base.allow, asked.allow),
             deny: joined(base.deny, asked.deny),
             groups: joined(base.groups, asked.groups),
+            inspect: base.inspect || asked.inspect,
         })
     }
 

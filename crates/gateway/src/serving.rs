@@ -82,9 +82,11 @@ impl Serving {
         }
     }
 
-    /// Whether somebody has to look into TLS there: rules are about requests, or a secret belongs to the place.
+    /// Whether somebody has to look into TLS there: everywhere, or rules are about requests, or a secret belongs to the place.
     pub(crate) fn looks_into(&self, allowed: &Allowed) -> bool {
-        allowed.is_inspected(Protocol::Tls) || self.credentials.covers(allowed.name(), allowed.port())
+        self.policy.inspect
+            || allowed.is_inspected(Protocol::Tls)
+            || self.credentials.covers(allowed.name(), allowed.port())
     }
 
     /// Whom the gateway itself trusts, where it speaks TLS to servers for this sandbox.

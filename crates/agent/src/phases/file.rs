@@ -169,6 +169,7 @@ impl Reader<'_> {
             allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), rule)?,
             deny: Vec::new(),
             groups: self.list(own.groups.as_ref().or(defaults.groups.as_ref()), str::parse)?,
+            inspect: false,
         })
     }
 

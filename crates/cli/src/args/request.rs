@@ -75,6 +75,7 @@ fn egress(flags: &EgressFlags) -> EgressRequest {
         allow: rules(&flags.allow),
         deny: rules(&flags.deny),
         groups: texts(&flags.groups),
+        inspect: flags.inspect,
     }
 }
 

@@ -23,11 +23,16 @@ pub(crate) struct EgressArgs {
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
+    /// Look into TLS to every host, and not only where a rule or a key asks for it: a placeholder that heads anywhere but to
+    /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP, fail then
+    #[arg(long)]
+    inspect: bool,
 }
 
 impl EgressArgs {
     pub(crate) fn flags(self) -> EgressFlags {
-        EgressFlags { mode: self.mode, allow: self.allow, groups: self.groups, deny: Vec::new() }
+        let EgressArgs { mode, allow, groups, inspect } = self;
+        EgressFlags { mode, allow, groups, inspect, deny: Vec::new() }
     }
 }
 

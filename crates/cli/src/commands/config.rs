@@ -63,6 +63,9 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
     for (file, origin) in &origins.authorities {
         line("authorities", file, origin);
     }
+    if policy.inspect {
+        line("inspect", "every name", &origins.inspect);
+    }
     line("connections", &policy.limits.connections.to_string(), &origins.connections);
     let bytes = policy.limits.bytes.map_or("no limit".into(), |bytes| bytes.to_string());
     line("bytes", &bytes, &origins.bytes);
@@ -119,6 +122,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
         "private": origins.private.iter().map(|(range, origin)| said(json!(range.to_string()), origin)).collect::<Vec<_>>(),
         "resolvers": said(json!(policy.resolvers), &origins.resolvers),
         "authorities": origins.authorities.iter().map(|(file, origin)| said(json!(file), origin)).collect::<Vec<_>>(),
+        "inspect": said(json!(policy.inspect), &origins.inspect),
         "connections": said(json!(policy.limits.connections), &origins.connections),
         "bytes": said(json!(policy.limits.bytes), &origins.bytes),
         "credentials": loaded.bindings().iter().map(|binding| json!({

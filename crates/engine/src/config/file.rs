@@ -39,6 +39,7 @@ pub(super) struct Egress {
     pub(super) private: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) resolvers: Option<Spanned<Vec<Spanned<String>>>>,
     pub(super) authorities: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) inspect: Option<Spanned<bool>>,
     pub(super) connections: Option<Spanned<i64>>,
     pub(super) bytes: Option<Spanned<Scalar>>,
     pub(super) rule: Vec<RuleTable>,

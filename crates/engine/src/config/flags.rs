@@ -13,11 +13,13 @@ pub struct EgressFlags {
     pub deny: Vec<Rule>,
     /// `--group`.
     pub groups: Vec<GroupName>,
+    /// `--inspect`.
+    pub inspect: bool,
 }
 
 impl EgressFlags {
     /// Was nothing said?
     pub fn is_empty(&self) -> bool {
-        self.mode.is_none() && self.allow.is_empty() && self.deny.is_empty() && self.groups.is_empty()
+        *self == EgressFlags::default()
     }
 }

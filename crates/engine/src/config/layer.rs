@@ -51,6 +51,8 @@ pub struct Settings {
     pub resolvers: Option<At<Vec<SocketAddr>>>,
     /// Whom the gateway trusts for servers, beside the system's authorities.
     pub authorities: Vec<At<AuthorityFile>>,
+    /// Where it says that TLS to every name is looked into.
+    pub inspect: Option<Place>,
     pub connections: Option<At<u32>>,
     pub bytes: Option<At<ByteSize>>,
     /// Why a rule is there, in its writer's words.
@@ -91,6 +93,7 @@ impl Settings {
             private: Vec::new(),
             resolvers: None,
             authorities: Vec::new(),
+            inspect: None,
             connections: None,
             bytes: None,
             reasons: Vec::new(),
@@ -148,6 +151,7 @@ impl Settings {
             private,
             resolvers,
             authorities,
+            inspect,
             connections,
             bytes,
             rule,
@@ -175,6 +179,9 @@ impl Settings {
             private: private.map(|private| reader.private(&private)).transpose()?.unwrap_or_default(),
             resolvers: resolvers.map(|resolvers| reader.resolvers(&resolvers)).transpose()?,
             authorities: authorities.map(|files| reader.authorities(&files)).transpose()?.unwrap_or_default(),
+            inspect: inspect
+                .filter(|inspect| *inspect.get_ref())
+                .map(|inspect| text.place(inspect.span().start)),
             connections: connections.map(|number| reader.connections(&number)).transpose()?,
             bytes: bytes.map(|size| reader.understood(&size, |Scalar(size)| size.parse())).transpose()?,
             credentials,
@@ -480,6 +487,7 @@ mod tests {
             ("resolvers = []", &[Operator, User]),
             ("authorities = []", &[Operator, User]),
             ("mode = \"open\"", &[Operator, User, Repository]),
+            ("inspect = true", &[Operator, User, Repository]),
             ("allow = [\"x.com\"]", &[Operator, User, Repository]),
             ("deny = [\"x.com\"]", &[Operator, User, Repository]),
         ] {

@@ -8,6 +8,7 @@
 //! | `connections`, `bytes` | the smallest; a repository cannot raise the default |
 //! | `resolvers` | the operator's, else the user's |
 //! | `authorities` | add up |
+//! | `inspect` | whoever says true |
 
 use super::fault::at;
 use super::flags::EgressFlags;
@@ -33,6 +34,8 @@ pub struct Origins {
     pub groups: Vec<(GroupName, Origin)>,
     pub private: Vec<(IpNet, Origin)>,
     pub authorities: Vec<(String, Origin)>,
+    /// Who wants TLS to every name looked into.
+    pub inspect: Origin,
     /// Why a rule is there, in its writer's words.
     pub reasons: Vec<(RuleLabel, String)>,
 }
@@ -77,6 +80,11 @@ impl Layers {
             policy.authorities.push(b'\n');
             let path = file.value.path.display().to_string();
             origins.authorities.push((path, Origin::Line(file.place.clone())));
+        }
+        if let Some(place) = self.iter().find_map(|layer| layer.inspect.clone()) {
+            (policy.inspect, origins.inspect) = (true, Origin::Line(place));
+        } else if flags.inspect {
+            (policy.inspect, origins.inspect) = (true, Origin::Flag);
         }
         let (connections, origin) = self.connections();
         (policy.limits.connections, origins.connections) = (connections, origin);

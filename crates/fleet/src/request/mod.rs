@@ -148,7 +148,7 @@ fn limits(request: &LimitsRequest) -> Result<LimitsSpec, SandboxError> {
 }
 
 fn egress(request: &EgressRequest) -> Result<EgressFlags, SandboxError> {
-    let EgressRequest { mode, allow, deny, groups } = request;
+    let EgressRequest { mode, allow, deny, groups, inspect } = request;
     let rules = |field: &str, texts: &[String], rule: fn(&str, RuleSource) -> Result<Rule, _>| {
         let one = |text: &String| rule(text, RuleSource::Program).map_err(|error| refused(field, error));
         texts.iter().map(one).collect::<Result<Vec<Rule>, SandboxError>>()
@@ -158,6 +158,7 @@ fn egress(request: &EgressRequest) -> Result<EgressFlags, SandboxError> {
         allow: rules("egress.allow", allow, Rule::allow)?,
         deny: rules("egress.deny", deny, Rule::deny)?,
         groups: each("egress.groups", groups)?,
+        inspect: *inspect,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Requests against the rules: which of them may pass where somebody looks, and whether anybody ever has to.
 
 use super::rules::{Denials, granting};
-use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RequestTarget, RuleLabel};
+use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Reason, RequestTarget, Rule, RuleLabel};
 use belljar_spec::secret::Credential;
 
 /// May this request be sent? Says the first rule that thinks so. `target` is as the client wrote it; a filter has to
@@ -37,18 +37,18 @@ pub fn request(
 /// Whether a sandbox with this policy and these credentials may come to a server of TLS that the gateway has to speak
 /// for. Where it may not, nobody needs an authority.
 pub fn needs_authority(policy: &EgressPolicy, credentials: &[Credential]) -> bool {
-    let looks = policy.allow.iter().any(|rule| {
-        rule.requests.is_some()
-            && rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls))
-    });
-    policy.mode != Mode::None && (looks || !credentials.is_empty())
+    let lets_tls =
+        |rule: &Rule| rule.openings.iter().any(|opening| opening.protocols.contains(Protocol::Tls));
+    let looks = policy.allow.iter().any(|rule| (policy.inspect || rule.requests.is_some()) && lets_tls(rule));
+    let looks_everywhere = policy.inspect && policy.mode == Mode::Open;
+    policy.mode != Mode::None && (looks || looks_everywhere || !credentials.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::opening;
     use super::*;
-    use belljar_spec::egress::{RequestFilter, Rule, RuleSource};
+    use belljar_spec::egress::{RequestFilter, RuleSource};
 
     fn rule(line: &str, methods: &[&str], paths: &[&str]) -> Rule {
         let filter = RequestFilter {
@@ -144,5 +144,10 @@ mod tests {
         let plain = EgressPolicy::strict().allow(rule("x.com/http", &["GET"], &[]));
         assert!(!needs_authority(&plain, &[]));
         assert!(!needs_authority(&EgressPolicy::open(), &[]));
+        let inspected = |policy: EgressPolicy| EgressPolicy { inspect: true, ..policy };
+        assert!(needs_authority(&inspected(plain), &[]));
+        assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
+        assert!(!needs_authority(&inspected(EgressPolicy::strict()), &[]), "there is nothing to look into");
+        assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));
     }
 }

@@ -24,6 +24,8 @@ pub struct EgressPolicy {
     /// Authorities, as PEM, that a server's certificate may come from beside the system's. Asked only where the gateway
     /// itself speaks TLS to the server.
     pub authorities: Vec<u8>,
+    /// Whether TLS to every name is looked into, and not only where a rule is about requests or a credential belongs.
+    pub inspect: bool,
     /// How much.
     pub limits: EgressLimits,
 }

@@ -39,6 +39,13 @@ fn seen(marker: &Marker) -> (String, u64) {
     (states.join(""), time)
 }
 
+/// Whether all of them do. A shell that has just made a process waits in the kernel until that one has begun its program
+/// (vfork(2)): it stands as still as that one, and is not called stopped.
+fn stand_still(marker: &Marker) -> bool {
+    let states = seen(marker).0;
+    !states.is_empty() && states.chars().all(|state| matches!(state, 'T' | 'D'))
+}
+
 async fn everything_stands_still_and_goes_on(backend: BackendName) {
     let Some(place) = walled(backend).await else { return };
     let marker = Marker::new();
@@ -52,7 +59,7 @@ async fn everything_stands_still_and_goes_on(backend: BackendName) {
     place.pause().await.unwrap();
     assert!(place.is_paused());
     // They have been told; one that runs on another processor just now stops in a moment.
-    wait_until("everything to stand still", || seen(&marker).0 == "T");
+    wait_until("everything to stand still", || stand_still(&marker));
     let before = seen(&marker);
     let ticks = fs::read(place.host("ticks")).ok();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -167,12 +174,12 @@ async fn a_command_is_killed_while_it_is_paused(backend: BackendName) {
     marker.appears(2).await;
     other.appears(1).await;
     place.pause().await.unwrap();
-    wait_until("the others to stand still", || seen(&other).0 == "T");
+    wait_until("the others to stand still", || stand_still(&other));
     running.inputs.kill().await;
     let ended = end(&mut running).await;
     assert_eq!(ended.signal.as_deref(), Some("SIGKILL"));
     marker.wait_for_none();
-    assert_eq!(seen(&other).0, "T", "the others stand still as before");
+    assert!(stand_still(&other), "the others stand still as before");
 }
 
 async fn a_signal_kills_a_command_while_it_is_paused(backend: BackendName) {
@@ -206,7 +213,7 @@ async fn pausing_twice_is_pausing_once(backend: BackendName) {
     place.resume().await.unwrap();
     place.pause().await.unwrap();
     place.pause().await.unwrap();
-    assert_eq!(seen(&marker).0, "T");
+    assert!(stand_still(&marker));
     place.resume().await.unwrap();
     place.resume().await.unwrap();
     wait_until("it to go on", || seen(&marker).0 == "S");

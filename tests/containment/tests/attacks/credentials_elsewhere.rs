@@ -210,6 +210,23 @@ fn where_nobody_looks_only_a_placeholder_arrives() {
         assert_eq!(got.len(), 1, "{wall}");
         assert_eq!(got[0].header("x-api-key"), Some(cage.placeholder().as_str()), "{wall}");
         assert!(!holds(&got[0], REAL), "{wall}");
+
+        // Who has everything looked into has it stopped there too, and what has no placeholder in it passes.
+        policy.inspect = true;
+        let cage = cage_with_key(*wall, &policy, credential("good.test", hosts.good.port()));
+        let url = format!("https://blind.test:{port}/v1/x");
+        cage.jail.sh(&format!("curl -sS -H \"x-api-key: $KEY\" {url}; curl -sS -d \"a $KEY b\" {url}"));
+        assert_eq!(blind.requests().len(), 1, "{wall}: nothing more has arrived");
+        assert!(!cage.refused_for(Reason::PlaceholderElsewhere).is_empty(), "{wall}");
+        cage.jail.sh(&format!("curl -sS {url}"));
+        assert_eq!(blind.requests().len(), 2, "{wall}");
+        let own = format!("https://good.test:{}/v1/x", hosts.good.port());
+        cage.jail.sh(&format!("curl -sS -H \"x-api-key: $KEY\" {own}"));
+        assert_eq!(
+            hosts.good.requests()[0].header("x-api-key"),
+            Some(REAL),
+            "{wall}: and its own place gets it"
+        );
     }
 }
 

@@ -68,11 +68,12 @@ fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), Sa
         return Err(SandboxError::policy("phases_all_open", message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
-    let EgressFlags { mode, allow, deny, groups } = phase.egress.clone();
+    let EgressFlags { mode, allow, deny, groups, inspect } = phase.egress.clone();
     asked.egress.mode = mode.or(asked.egress.mode).or(place.unopened_mode()?);
     asked.egress.allow.extend(allow);
     asked.egress.deny.extend(deny);
     asked.egress.groups.extend(groups);
+    asked.egress.inspect |= inspect;
     // What a phase says of these is all that counts for it.
     asked.secrets.web_search.clone_from(&phase.web_search);
     asked.secrets.github = phase.github.clone().or(asked.secrets.github);
@@ -114,7 +115,7 @@ fn opened(phase: &Phase) -> Option<String> {
         let all: Vec<String> = all.iter().map(T::to_string).collect();
         (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
     }
-    let EgressFlags { mode, allow, deny: _, groups } = &phase.egress;
+    let EgressFlags { mode, allow, deny: _, groups, inspect: _ } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
         WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),

@@ -43,8 +43,8 @@ pub(crate) enum AuditCommand {
     Verify(AuditVerifyArgs),
     /// Remove the logs of sandboxes that ended long ago
     #[command(
-        after_help = "The ledger says of each log that it was pruned, and `verify` looks for it no more. A log that is not as it\n\
-        was written stays, until somebody has looked at it: then the exit code is 1."
+        after_help = "The ledger says of each that it was pruned, and `verify` looks for it no more. One that is not as it \
+        was written stays, until somebody has looked at it; the exit code is 1 then."
     )]
     Prune(AuditPruneArgs),
 }

@@ -145,7 +145,11 @@ mod tests {
         assert!(!needs_authority(&plain, &[]));
         assert!(!needs_authority(&EgressPolicy::open(), &[]));
         let inspected = |policy: EgressPolicy| EgressPolicy { inspect: true, ..policy };
-        assert!(needs_authority(&inspected(plain), &[]));
+        assert!(needs_authority(
+            &inspected(EgressPolicy::strict().allow("x.com".parse().expect("a rule"))),
+            &[]
+        ));
+        assert!(!needs_authority(&inspected(plain), &[]), "nobody speaks TLS there");
         assert!(needs_authority(&inspected(EgressPolicy::open()), &[]));
         assert!(!needs_authority(&inspected(EgressPolicy::strict()), &[]), "there is nothing to look into");
         assert!(!needs_authority(&inspected(EgressPolicy::none()), &[]));

@@ -46,6 +46,9 @@ pub enum AuditError {
     /// There is no such log.
     #[error("there is no audit log of a sandbox `{0}`")]
     NoSuchLog(String),
+    /// It was removed, as it should be.
+    #[error("the audit log of a sandbox `{0}` was pruned")]
+    Pruned(String),
     /// There is more than one such log.
     #[error("more than one audit log is of a sandbox that starts with `{0}`")]
     Ambiguous(String),
@@ -87,6 +90,9 @@ impl AuditError {
                 format!("`ls -ld {}` says whose it is; then prune again", path.display())
             }
             AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) => "`belljar audit` lists them".into(),
+            AuditError::Pruned(_) => {
+                "the ledger says when; `belljar audit` lists those that are there".into()
+            }
             AuditError::NoLogs(_) => "`belljar run` writes one for each sandbox".into(),
         }
     }
@@ -95,7 +101,10 @@ impl AuditError {
 impl From<AuditError> for SandboxError {
     fn from(error: AuditError) -> SandboxError {
         let code = match error {
-            AuditError::NoSuchLog(_) | AuditError::Ambiguous(_) | AuditError::NoLogs(_) => "audit_no_log",
+            AuditError::NoSuchLog(_)
+            | AuditError::Pruned(_)
+            | AuditError::Ambiguous(_)
+            | AuditError::NoLogs(_) => "audit_no_log",
             AuditError::Taken(_) => {
                 return SandboxError::policy("id_taken", error.to_string()).hint(error.hint());
             }

@@ -62,6 +62,11 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// How long it is.
+    pub(crate) fn lines(&self) -> u64 {
+        self.tip.next
+    }
+
     /// There is a log; its chain starts from the hash.
     pub(crate) fn opened(&mut self, sandbox: SandboxId) -> Result<Hash, AuditError> {
         self.add(sandbox, &LedgerEvent::Opened {})
@@ -84,6 +89,11 @@ impl Ledger {
     /// back waits for `verify`; a start must not take longer because the ledger is long.
     pub(crate) fn sweep(&mut self) {
         let mut open: Vec<SandboxId> = Vec::new();
+        let is_crowded = self.recent.windows(PRUNED.len()).any(|bytes| bytes == PRUNED);
+        if let Some(further) = is_crowded.then(|| end_of(&self.file, CROWDED).ok()).flatten() {
+            // Lines about pruned logs come many at a time, and push those out of sight that are open.
+            self.recent = further;
+        }
         for line in self.recent.split(|byte| *byte == b'\n') {
             match Entry::read(line) {
                 Some((sandbox, Said::Opened)) => open.push(sandbox),
@@ -215,7 +225,7 @@ fn without_fragment(file: &File, path: &Path, mut recent: Vec<u8>) -> Result<Vec
 
 /// How a log ends that nobody writes to any more, by its last line. None if that is not a record: then somebody has to
 /// read all of it.
-fn end(file: &File) -> Option<Closing> {
+pub(crate) fn end(file: &File) -> Option<Closing> {
     let length = file.metadata().ok()?.len();
     let mut window = 4096;
     loop {
@@ -257,6 +267,9 @@ fn end_of(file: &File, window: usize) -> std::io::Result<Vec<u8>> {
 
 /// About a dozen sandboxes.
 const WINDOW: usize = 8 * 1024;
+/// A thousand logs that were pruned.
+const CROWDED: usize = 256 * 1024;
+const PRUNED: &[u8] = b"\"kind\":\"log_pruned\"";
 /// Each costs tens of microseconds, and is swept once.
 const SWEPT_AT_ONCE: usize = 8;
 /// A sandbox's first record lists its rules, which may be many.

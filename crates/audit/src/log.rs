@@ -65,7 +65,7 @@ impl Log {
         Ok(Log { directory: directory.into(), path, sandbox, state: Mutex::new(state) })
     }
 
-    /// Whether a sandbox of this name has, or had, a log there.
+    /// Whether a sandbox of this name has a log there, or had one that nobody has pruned.
     pub fn exists(directory: &Path, sandbox: SandboxId) -> bool {
         place::log(directory, sandbox).symlink_metadata().is_ok()
     }

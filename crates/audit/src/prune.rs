@@ -1,15 +1,17 @@
 //! Old logs are removed: the ledger says so first, and stays whole itself. What is not as it was written stays, since somebody has
 //! to look at it.
 
-use crate::ledger::Ledger;
-use crate::verify::{Holder, LogState, Progress, Severity, Verified, View, verify};
+use crate::append::is_held;
+use crate::ledger::{Ledger, end};
+use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, View, verify};
 use crate::{AuditError, place};
 use belljar_spec::SandboxId;
 use serde::Serialize;
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 /// What became of the logs.
 #[derive(Debug, Default, Serialize)]
@@ -37,12 +39,8 @@ pub fn prune(
     progress: impl FnMut(Progress),
 ) -> Result<Pruned, AuditError> {
     let report = verify(directory, None, None, progress)?;
-    let is_wrong = |path: &Path| {
-        let mut of_it = report.findings.iter().filter(|finding| finding.file == path);
-        of_it.any(|finding| finding.problem.severity() == Severity::Error)
-    };
     let ledger = place::ledger(directory);
-    if is_wrong(&ledger) {
+    if is_wrong(&report.findings, &ledger) {
         return Err(AuditError::LedgerDoubtful { path: ledger });
     }
     let mut pruned = Pruned::default();
@@ -53,45 +51,86 @@ pub fn prune(
         if !is_old || *state == LogState::Running {
             continue;
         }
-        if is_wrong(file) {
+        if is_wrong(&report.findings, file) {
             pruned.doubtful.push(*sandbox);
         } else {
-            old.push((*sandbox, found.len()));
+            old.push(Old { sandbox: *sandbox, length: found.len(), file: (found.dev(), found.ino()) });
         }
     }
-    for batch in old.chunks(AT_ONCE) {
+    let mut known = None;
+    for (number, batch) in old.chunks(AT_ONCE).enumerate() {
+        if number > 0 {
+            // Whoever waits for the ledger meanwhile gets it.
+            thread::sleep(BETWEEN);
+        }
         let gone = match pruning {
-            Pruning::Real => remove(directory, batch)?,
-            Pruning::Imagined => batch.to_vec(),
+            Pruning::Real => remove(directory, batch, &mut known)?,
+            Pruning::Imagined => batch.iter().collect(),
         };
-        pruned.bytes += gone.iter().map(|(_, length)| length).sum::<u64>();
-        pruned.removed.extend(gone.into_iter().map(|(sandbox, _)| sandbox));
+        pruned.bytes += gone.iter().map(|log| log.length).sum::<u64>();
+        pruned.removed.extend(gone.into_iter().map(|log| log.sandbox));
     }
     Ok(pruned)
 }
 
-/// Gives those that are gone. Whose end the ledger does not know, since its writer was killed and `verify` could not say so, stays.
-fn remove(directory: &Path, batch: &[(SandboxId, u64)]) -> Result<Vec<(SandboxId, u64)>, AuditError> {
+fn is_wrong(findings: &[Finding], file: &Path) -> bool {
+    let mut of_it = findings.iter().filter(|finding| finding.file == file);
+    of_it.any(|finding| finding.problem.severity() == Severity::Error)
+}
+
+/// A log that was found to be as it was written.
+struct Old {
+    sandbox: SandboxId,
+    length: u64,
+    /// Device and inode: another file of the same name is another sandbox's.
+    file: (u64, u64),
+}
+
+/// What the ledger says, and how long it was then.
+type Known = Option<(View, u64)>;
+
+/// Gives those that are gone.
+fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<Vec<&'a Old>, AuditError> {
     let mut ledger = Ledger::hold(directory)?;
-    // Read while it is held: somebody else may have pruned since, and a new sandbox may have taken the name.
-    let view = View::read(directory, None, Holder::Us)?;
-    let mut gone = Vec::new();
-    for (sandbox, length) in batch {
-        let Some(account) = view.accounts.get(sandbox).filter(|account| account.closed.is_some()) else {
-            continue;
-        };
-        if !account.is_pruned {
-            ledger.pruned(*sandbox)?;
-        }
-        let path = place::log(directory, *sandbox);
-        match fs::remove_file(&path) {
-            Ok(()) => gone.push((*sandbox, *length)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(source) => return Err(AuditError::Remove { path, source }),
-        }
+    // Read while it is held: somebody else may have pruned since. Not again, if nobody but us has written to it.
+    let view = match known.take() {
+        Some((view, lines)) if lines == ledger.lines() => view,
+        _ => View::read(directory, None, Holder::Us)?,
+    };
+    if is_wrong(&view.findings, &place::ledger(directory)) {
+        return Err(AuditError::LedgerDoubtful { path: place::ledger(directory) });
     }
+    let mut gone = Vec::new();
+    for log in batch {
+        let path = place::log(directory, log.sandbox);
+        // It may be gone, or be a new sandbox's of the same name, which is in the ledger in a moment.
+        let Ok(file) = File::open(&path) else { continue };
+        let is_it = file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == log.file);
+        if !is_it || is_held(&file) {
+            continue;
+        }
+        match view.accounts.get(&log.sandbox) {
+            Some(account) if account.is_pruned => {}
+            Some(account) => {
+                if account.closed.is_none() {
+                    // Its writer was killed, and `verify`, which found it whole, had no occasion to say so.
+                    let Some(closing) = end(&file) else { continue };
+                    ledger.closed(log.sandbox, closing)?;
+                }
+                ledger.pruned(log.sandbox)?;
+            }
+            // Its writer was killed before its first word.
+            None if log.length == 0 => {}
+            None => continue,
+        }
+        fs::remove_file(&path).map_err(|source| AuditError::Remove { path, source })?;
+        gone.push(log);
+    }
+    *known = Some((view, ledger.lines()));
     Ok(gone)
 }
 
 /// Whoever starts a sandbox meanwhile waits for so many.
-const AT_ONCE: usize = 1024;
+const AT_ONCE: usize = 256;
+/// Longer than between two tries of whoever waits.
+const BETWEEN: Duration = Duration::from_millis(2);

@@ -128,6 +128,12 @@ fn requests(policy: &EgressPolicy, name: &HostName, grants: &[Grant]) -> Vec<(Ru
             }
         }
     }
+    for grant in grants.iter().filter(|grant| policy.inspect && grant.protocols.contains(Protocol::Tls)) {
+        // What the mode allows has no rule.
+        if !found.iter().any(|(label, _)| *label == grant.rule) {
+            found.push((grant.rule.clone(), RequestFilter::ANY));
+        }
+    }
     found
 }
 

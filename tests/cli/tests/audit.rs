@@ -301,13 +301,17 @@ fn old_logs_are_pruned() {
     };
     age(1);
     let said = state.run(&["prune", "--older-than", "30d", "--dry-run"]).stdout;
-    assert!(said.starts_with("1 log, ") && said.ends_with(": would be removed\n"), "{said}");
+    assert!(said.starts_with(&format!("{}\n1 log, ", id(1))), "{said}");
+    assert!(said.ends_with(": would be removed\n"), "{said}");
     assert!(state.log(1).exists());
     let json: serde_json::Value =
         serde_json::from_str(&state.run(&["prune", "--older-than", "30d", "--json"]).stdout).expect("JSON");
     assert_eq!(json["removed"], serde_json::json!([id(1).to_string()]));
     assert!(!state.log(1).exists() && state.log(2).exists());
-    assert_eq!(state.run(&["verify"]).code, 0);
+    let verified = state.run(&["verify"]);
+    assert!(verified.code == 0 && verified.stdout.contains("1 log more: pruned\n"), "{}", verified.stdout);
+    let result = state.run(&["verify", &id(1).to_string()]);
+    assert!(result.code == 125 && result.stderr.contains("was pruned"), "{}", result.stderr);
 
     edit(&state.log(2), |lines| lines[1] = lines[1].replace("api.example.com", "api.example.org"));
     age(2);
@@ -317,7 +321,9 @@ fn old_logs_are_pruned() {
     assert!(result.stderr.contains(&format!("the log of {} is not as it was written", id(2))));
     assert!(state.log(2).exists() && !state.log(3).exists());
 
-    let result = state.run(&["prune", "--older-than", "soon"]);
-    assert!(result.code != 0 && result.stderr.contains("30d"), "{}", result.stderr);
+    for age in ["soon", "30", "30s"] {
+        let result = state.run(&["prune", "--older-than", age]);
+        assert!(result.code != 0 && result.stderr.contains("30d"), "{}", result.stderr);
+    }
     assert_ne!(state.run(&["prune"]).code, 0, "how old has to be said");
 }

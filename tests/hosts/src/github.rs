@@ -35,6 +35,8 @@ struct State {
     /// How long tokens live, in seconds.
     life: u64,
     tokens: Vec<Token>,
+    /// Nobody gets another.
+    is_down: bool,
     /// What was wrong with requests that were refused.
     complaints: Vec<String>,
 }
@@ -78,6 +80,11 @@ impl GitHub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).tokens.clone()
     }
 
+    /// Mints no more of them.
+    pub fn go_down(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_down = true;
+    }
+
     /// What was wrong with what was refused.
     pub fn complaints(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).complaints.clone()
@@ -112,6 +119,7 @@ impl State {
         let bearer = bearer.unwrap_or_default().to_string();
         let mint = format!("/app/installations/{}/access_tokens", GitHub::INSTALLATION);
         let outcome = match (request.method.as_str(), request.target.as_str()) {
+            ("POST", _) if self.is_down => Err((503, "Service Unavailable".into())),
             ("POST", target) if target == mint => self.mint(&bearer, &request.body),
             ("DELETE", "/installation/token") => self.revoke(&bearer),
             _ => Err((404, "Not Found".into())),

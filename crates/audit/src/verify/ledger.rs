@@ -17,7 +17,7 @@ use std::path::Path;
 pub(crate) struct View {
     pub(crate) accounts: BTreeMap<SandboxId, Account>,
     pub(super) tip: Tip,
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// What it says of one log.
@@ -85,6 +85,12 @@ impl View {
         }
         view.findings = found.into_list();
         Ok(view)
+    }
+
+    /// How many logs were pruned, of all sandboxes or of one.
+    pub(super) fn pruned(&self, only: Option<SandboxId>) -> u64 {
+        let wanted = |sandbox: &SandboxId| only.is_none_or(|only| only == *sandbox);
+        self.accounts.iter().filter(|(sandbox, account)| account.is_pruned && wanted(sandbox)).count() as u64
     }
 
     /// False for what cannot be.

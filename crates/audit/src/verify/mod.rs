@@ -32,6 +32,8 @@ pub struct Report {
     pub logs: Vec<Verified>,
     /// What is wrong, the ledger first.
     pub findings: Vec<Finding>,
+    /// How many more logs there were that somebody has pruned.
+    pub pruned: u64,
     /// How long the ledger is.
     pub ledger_lines: u64,
     /// The hash of its last line. Kept where nobody who can write here can write, it proves all that was written so far.
@@ -92,6 +94,7 @@ pub fn verify(
     let mut report = Report {
         logs: Vec::with_capacity(wanted.len()),
         findings: view.findings.clone(),
+        pruned: view.pruned(only),
         ledger_lines: view.tip.next,
         ledger_head: view.tip.head,
     };

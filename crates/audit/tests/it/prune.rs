@@ -148,3 +148,38 @@ fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
     assert_eq!(prune_older_than(folder.path(), 30 * DAY).removed, [sandbox(1)]);
     assert!(!path.exists() && verify(folder.path()).findings.is_empty());
 }
+
+#[test]
+fn who_was_killed_goes_though_something_else_is_wrong() {
+    let (folder, _live) = fixture();
+    // Another log is damaged, so that `verify` writes nothing; and one was never begun.
+    let damaged = log_path(folder.path(), sandbox(2));
+    fs::write(&damaged, fs::read_to_string(&damaged).unwrap().replacen("443", "444", 1)).unwrap();
+    fs::write(log_path(folder.path(), sandbox(8)), "").unwrap();
+    age(folder.path(), 8, 40 * DAY);
+    let before = SystemTime::now() - 30 * DAY;
+    let imagined = prune(folder.path(), before, Pruning::Imagined, |_| {}).unwrap();
+    let pruned = prune(folder.path(), before, Pruning::Real, |_| {}).unwrap();
+    assert_eq!(pruned.removed, [sandbox(1), sandbox(3), sandbox(8)]);
+    assert_eq!((imagined.removed, imagined.bytes), (pruned.removed, pruned.bytes), "as it was said");
+    assert_eq!(found(&verify(folder.path()), Severity::Error).len(), 1, "the damaged one, and no other");
+    assert_eq!(verify(folder.path()).pruned, 2);
+}
+
+#[test]
+fn a_sandbox_that_is_killed_after_many_were_pruned_is_closed_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    (1..=100).for_each(|number| {
+        ended_log(folder.path(), number, 2);
+        age(folder.path(), number, 40 * DAY);
+    });
+    let live = Log::create(folder.path(), sandbox(200)).unwrap();
+    live.append(&event(1)).unwrap();
+    assert_eq!(prune_older_than(folder.path(), 30 * DAY).removed.len(), 100);
+    drop(live);
+    ended_log(folder.path(), 201, 2);
+    let ledger = fs::read_to_string(folder.path().join("ledger.jsonl")).unwrap();
+    let closed = |line: &&str| line.contains("log_closed") && line.contains(&sandbox(200).to_string());
+    assert_eq!(ledger.lines().filter(closed).count(), 1);
+    assert!(verify(folder.path()).is_fine());
+}

@@ -23,8 +23,8 @@ pub(crate) struct EgressArgs {
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
-    /// Look into TLS to every host, and not only where a rule or a key asks for it: a placeholder that heads anywhere but to
-    /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP, fail then
+    /// Look into TLS to every host, and not only where a rule or a key asks for it: a placeholder in a request to any but
+    /// its own host is stopped. Programs that accept one certificate only, or speak no HTTP in TLS, fail then
     #[arg(long)]
     inspect: bool,
 }

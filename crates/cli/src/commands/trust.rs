@@ -70,7 +70,7 @@ fn confirmed() -> Result<bool, SandboxError> {
 }
 
 fn as_text(proposal: &Proposal) -> String {
-    let Settings { mode, groups, allow, deny, connections, bytes, reasons, .. } = &proposal.settings;
+    let Settings { mode, groups, allow, deny, inspect, connections, bytes, reasons, .. } = &proposal.settings;
     let mut text = String::new();
     // A string can always be written to.
     let _ = writeln!(text, "{}", proposal.name());
@@ -102,6 +102,9 @@ fn as_text(proposal: &Proposal) -> String {
     }
     for rule in deny {
         line("deny", rule.label.text());
+    }
+    if inspect.is_some() {
+        line("inspect", "TLS to every name");
     }
     if let Some(connections) = connections {
         line("connections", &connections.value.to_string());
@@ -136,7 +139,7 @@ fn as_text(proposal: &Proposal) -> String {
 }
 
 fn as_json(proposal: &Proposal, trusted: bool) -> Value {
-    let Settings { mode, groups, allow, deny, connections, bytes, sandbox, .. } = &proposal.settings;
+    let Settings { mode, groups, allow, deny, inspect, connections, bytes, sandbox, .. } = &proposal.settings;
     let texts =
         |rules: &[Rule]| -> Vec<String> { rules.iter().map(|rule| rule.label.text().to_string()).collect() };
     json!({
@@ -152,6 +155,7 @@ fn as_json(proposal: &Proposal, trusted: bool) -> Value {
         "groups": groups.iter().map(|name| name.value).collect::<Vec<_>>(),
         "allow": texts(allow),
         "deny": texts(deny),
+        "inspect": inspect.is_some(),
         "connections": connections.as_ref().map(|number| number.value),
         "bytes": bytes.as_ref().map(|size| size.value),
         "sandbox": {

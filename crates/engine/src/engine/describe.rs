@@ -166,6 +166,7 @@ fn egress(policy: &EgressPolicy) -> Value {
         "deny": rules(&policy.deny),
         "private": policy.private.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "resolvers": policy.resolvers,
+        "inspect": policy.inspect,
         "connections": policy.limits.connections,
         "bytes": policy.limits.bytes,
     })

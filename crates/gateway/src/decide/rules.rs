@@ -87,6 +87,13 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
             grants.push(Grant { label: rule.label.clone(), protocols: left, some_requests });
         }
     }
+    if policy.inspect && grants.iter().any(|grant| grant.protocols.contains(Protocol::Tls)) {
+        // Unchecked bytes could be TLS that nobody sees: whoever begins late, or with something else first.
+        for grant in &mut grants {
+            grant.protocols = grant.protocols.without(Protocol::Tcp.into());
+        }
+        grants.retain(|grant| !grant.protocols.is_empty());
+    }
     if !grants.is_empty() {
         return Ok(Allowed { name: name.clone(), port, grants });
     }
@@ -110,7 +117,7 @@ pub(super) fn granting<'a>(
         .is_some_and(|port| rules().any(|rule| rule.requests.is_some() && rule.matches(name, Some(port))));
     let open = (policy.mode == Mode::Open && !is_narrowed).then(|| Granting {
         label: &OPEN.0,
-        openings: &OPEN.1,
+        openings: if policy.inspect { &OPEN.2 } else { &OPEN.1 },
         requests: None,
     });
     let granting = |rule: &'a Rule| Granting {
@@ -168,9 +175,12 @@ impl Denials<'_> {
     }
 }
 
-/// What open mode allows of every name.
-static OPEN: LazyLock<(RuleLabel, [Opening; 1])> =
-    LazyLock::new(|| (RuleLabel::new(RuleSource::Mode, "open"), [*EVERYTHING]));
+/// What open mode allows of every name, and what of that where everything is looked into: what can be.
+static OPEN: LazyLock<(RuleLabel, [Opening; 1], [Opening; 1])> = LazyLock::new(|| {
+    let readable = ProtocolSet::from(Protocol::Tls).union(Protocol::Http.into());
+    let label = RuleLabel::new(RuleSource::Mode, "open");
+    (label, [*EVERYTHING], [Opening { protocols: readable, ..*EVERYTHING }])
+});
 
 static EVERYTHING: LazyLock<Opening> =
     LazyLock::new(|| Opening { ports: PortRange::ALL, protocols: ProtocolSet::all() });
@@ -178,6 +188,25 @@ static EVERYTHING: LazyLock<Opening> =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_everything_is_looked_into_nothing_passes_unchecked() {
+        let at = |policy: EgressPolicy, port: u16| {
+            let policy = EgressPolicy { inspect: true, ..policy };
+            opening(&policy, &"x.com".parse().expect("a name"), port).map(|allowed| allowed.protocols())
+        };
+        let readable = ProtocolSet::from(Protocol::Tls).union(Protocol::Http.into());
+        assert_eq!(at(policy(Mode::Open, &[], &[]), 443), Ok(readable));
+        assert_eq!(
+            at(policy(Mode::Open, &["x.com:22/ssh"], &[]), 22),
+            Ok(readable.union(Protocol::Ssh.into()))
+        );
+        let both = policy(Mode::Strict, &["x.com:443/tls", "x.com:443/tcp"], &[]);
+        assert_eq!(at(both, 443), Ok(Protocol::Tls.into()));
+        // Whoever wants it unseen says so, and nothing else.
+        assert_eq!(at(policy(Mode::Strict, &["x.com:443/tcp"], &[]), 443), Ok(Protocol::Tcp.into()));
+        assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &[]), 443), Ok(readable));
+    }
 
     fn policy(mode: Mode, allow: &[&str], deny: &[&str]) -> EgressPolicy {
         let mut policy = EgressPolicy { mode, ..EgressPolicy::default() };

@@ -49,9 +49,9 @@ impl Offer {
     /// Can the client speak what the server chose? One that chooses nothing speaks HTTP/1.1.
     pub(super) fn fits(&self, chosen: Option<Alpn>) -> Result<(), &'static str> {
         match chosen {
-            None if !self.protocols.contains(&Alpn::Http1) => {
-                Err("the client speaks only HTTP/2, and the server does not")
-            }
+            None if !self.protocols.contains(&Alpn::Http1) => Err(
+                "the client speaks only HTTP/2, and the server does not: let the client speak HTTP/1.1 too",
+            ),
             None | Some(_) => Ok(()),
         }
     }

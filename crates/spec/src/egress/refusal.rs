@@ -186,7 +186,7 @@ impl RefusedRequest {
 
 fn unseen(name: &HostName) -> String {
     format!(
-        "let it through unseen: a rule for {name} without `methods`, `paths` and `inspect`, and no credential for it"
+        "let it through unseen: a rule for {name} without `methods`, `paths` and `inspect`, no credential for it, and not `--inspect`"
     )
 }
 

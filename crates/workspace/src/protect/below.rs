@@ -93,7 +93,8 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
         let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
-            if entries > MOST_ENTRIES || asked == MOST_ASKED {
+            // What lies at the top is asked in any case: an agent that makes many folders there hides nothing of yours.
+            if entries > MOST_ENTRIES || (depth > 1 && asked >= MOST_ASKED) {
                 return found;
             }
             let name = entry.file_name();
@@ -101,7 +102,7 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
                 continue;
             }
             asked += 1;
-            // Asked here, so that no number of empty folders hides it behind them.
+            // Asked before anything is looked into.
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             match statat(&opened, name.join(".git"), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(git) if FileType::from_raw_mode(git.st_mode) != FileType::Symlink => {
@@ -135,7 +136,7 @@ const FEW_LOOKS: usize = 32;
 const MANY_LOOKS: usize = 128;
 /// What is in them, altogether.
 const MOST_ENTRIES: usize = 16 * 1024;
-/// Folders among that, which are asked for a `.git`: each costs as much as many entries.
+/// Folders among that, further down than the top, which are asked for a `.git`: each costs as much as many entries.
 const MOST_ASKED: usize = 2048;
 /// More repositories than this are held as a whole: each costs some mounts.
 const MOST_APART: usize = 16;

@@ -8,12 +8,14 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{GitHub, HttpServer, Request, Response, have, http_backend};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 for_every_wall![
     a_push_works_with_a_token_that_the_sandbox_never_had,
     a_profile_that_only_reads_cannot_push,
     a_token_is_renewed_while_the_sandbox_runs,
+    a_token_serves_until_it_is_about_to_end,
 ];
 
 /// GitHub: its API for Apps, and git at `git.test`.
@@ -131,6 +133,7 @@ async fn a_push_works_with_a_token_that_the_sandbox_never_had(backend: BackendNa
     let url = format!("https://x-access-token:$GITHUB_TOKEN@git.test:{port}/acme/widgets");
     let said = place.answer(&format!("git clone -q {url} c && git -C c log --format=%s")).await;
     assert_eq!(said, "from inside");
+    assert_eq!(forge.github.tokens().len(), 1, "one serves every request");
     let token = forge.github.tokens().pop().unwrap().text;
     let kept = place
         .answer("env; grep -rs . /workspace /home/agent /tmp --include=config --include='.git*' | head -100")
@@ -184,4 +187,35 @@ async fn a_token_is_renewed_while_the_sandbox_runs(backend: BackendName) {
     place.dispose().await;
     assert!(forge.github.tokens().iter().all(|token| token.revoked));
     assert_eq!(forge.github.complaints(), [""; 0]);
+}
+
+/// How tokens are kept is the same behind every wall, and takes a while to be seen.
+async fn a_token_serves_until_it_is_about_to_end(backend: BackendName) {
+    if backend != BackendName::Native || !have(["git"]) {
+        return;
+    }
+    // For ten seconds it has five minutes to live and more.
+    let forge = forge(310);
+    let begun = Instant::now();
+    let place = place_with(&forge, backend, GitHubProfile::Read).await;
+    let ask = format!("git ls-remote https://git.test:{}/acme/widgets 2>&1", forge.git.port());
+    let twice = format!("{ask}; {ask}");
+    place.answer(&twice).await;
+    let first = forge.github.tokens();
+    if begun.elapsed() < Duration::from_secs(9) {
+        assert_eq!(first.len(), 1, "it serves every request");
+    }
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    place.answer(&twice).await;
+    let tokens = forge.github.tokens();
+    assert!(tokens.len() > first.len(), "it was renewed with less than five minutes left");
+    let last =
+        forge.git.requests().iter().rev().find_map(|request| password(request.header("authorization")?));
+    assert_eq!(last.as_ref(), tokens.last().map(|token| &token.text), "and the new one is used");
+    // Nobody mints a new one: the old one lives, and is used on.
+    forge.github.go_down();
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let said = place.answer(&ask).await;
+    assert!(!said.contains("fatal"), "{said}");
+    assert_eq!(forge.github.tokens().len(), tokens.len());
 }

@@ -11,6 +11,7 @@ for_every_wall![
     a_token_is_minted_for_a_profile_and_given_back,
     an_app_that_is_refused_starts_nothing,
     a_token_of_a_sandbox_that_never_started_is_given_back,
+    the_apps_key_is_inside_only_where_both_gates_are_open,
 ];
 
 fn grant(github: &GitHub, profile: GitHubProfile, repositories: &[&str]) -> GitHubGrant {
@@ -114,4 +115,22 @@ async fn a_token_of_a_sandbox_that_never_started_is_given_back(backend: BackendN
     assert!(made.await.is_err());
     let tokens = github.tokens();
     assert_eq!((tokens.len(), tokens[0].revoked), (1, true));
+}
+
+async fn the_apps_key_is_inside_only_where_both_gates_are_open(backend: BackendName) {
+    let (world, github) = (World::new([]), GitHub::start(3600));
+    for is_open in [false, true] {
+        let mut granted = grant(&github, GitHubProfile::RepoWrite, &["acme/widgets"]);
+        granted.danger_forward_key = is_open;
+        let place = make(&world, &github, backend, granted).await.unwrap();
+        let inside = place.answer("printf '%s\\n' \"$GITHUB_APP_PRIVATE_KEY\"; env").await;
+        assert_eq!(inside.starts_with(github.key_pem().trim_end()), is_open);
+        assert_eq!(inside.contains("PRIVATE KEY"), is_open);
+        let events = world.events(&place);
+        let forwarded: Vec<_> = events.iter().filter(|event| event["kind"] == "secret_forwarded").collect();
+        assert_eq!(forwarded.len(), usize::from(is_open));
+        assert!(forwarded.iter().all(|event| event["variable"] == "GITHUB_APP_PRIVATE_KEY"), "{forwarded:?}");
+        assert_eq!(events[0]["loosened"].to_string().contains("key"), is_open, "{}", events[0]);
+        assert!(!serde_json::to_string(&events).unwrap().contains("PRIVATE KEY-"));
+    }
 }

@@ -23,7 +23,7 @@ for_every_wall![
     a_fetch_by_the_host_gets_no_key,
 ];
 
-const KEY: &str = "sk-real-0123456789abcdefABCDEF+/=";
+pub(crate) const KEY: &str = "sk-real-0123456789abcdefABCDEF+/=";
 
 /// A server at `api.test`, and a sandbox that may use a key there.
 struct Scene {
@@ -47,7 +47,7 @@ async fn scene(
     Scene { world, server, drawer, place }
 }
 
-async fn made(
+pub(crate) async fn made(
     world: &World,
     backend: BackendName,
     drawer: &Arc<Drawer>,
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-fn x_api_key() -> Carrier {
+pub(crate) fn x_api_key() -> Carrier {
     Carrier::header("x-api-key").unwrap()
 }
 

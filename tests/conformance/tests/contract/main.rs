@@ -5,6 +5,7 @@
 mod agent_context;
 mod credentials_git;
 mod credentials_github;
+mod credentials_http2;
 mod credentials_requests;
 mod described;
 mod devoured;

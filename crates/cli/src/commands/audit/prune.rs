@@ -20,6 +20,9 @@ pub(super) fn prune(out: &mut impl Write, options: &AuditPruneArgs) -> Result<u8
         serde_json::to_writer_pretty(&mut *out, &pruned)?;
         writeln!(out)?;
     } else {
+        if options.dry_run {
+            pruned.removed.iter().try_for_each(|sandbox| writeln!(out, "{sandbox}"))?;
+        }
         let logs = plural(pruned.removed.len() as u64, "log");
         let done = if options.dry_run { "would be removed" } else { "removed" };
         writeln!(out, "{logs}, {}: {done}", ByteSize::bytes(pruned.bytes))?;

@@ -23,7 +23,11 @@ pub(super) fn verify(out: &mut impl Write, options: &AuditVerifyArgs) -> Result<
     teller.finish();
     let report = report?;
     if let (Some(text), true) = (&options.sandbox, report.logs.is_empty()) {
-        return Err(AuditError::NoSuchLog(text.clone()).into());
+        return Err(match report.pruned {
+            0 => AuditError::NoSuchLog(text.clone()),
+            _ => AuditError::Pruned(text.clone()),
+        }
+        .into());
     }
     if options.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -55,6 +59,9 @@ fn print(out: &mut impl Write, report: &Report) -> Result<(), Stop> {
         (errors, warnings) => {
             writeln!(out, "{read}: {}, {}", plural(errors, "error"), plural(warnings, "warning"))?;
         }
+    }
+    if report.pruned > 0 {
+        writeln!(out, "{} more: pruned", plural(report.pruned, "log"))?;
     }
     if report.ledger_lines > 0 {
         writeln!(out, "ledger: {}, head {}", plural(report.ledger_lines, "line"), report.ledger_head)?;

@@ -49,9 +49,7 @@ impl Offer {
     /// Can the client speak what the server chose? One that chooses nothing speaks HTTP/1.1.
     pub(super) fn fits(&self, chosen: Option<Alpn>) -> Result<(), &'static str> {
         match chosen {
-            None if !self.protocols.contains(&Alpn::Http1) => Err(
-                "the client speaks only HTTP/2, and the server does not: let the client speak HTTP/1.1 too",
-            ),
+            None if !self.protocols.contains(&Alpn::Http1) => Err(NOTHING_IN_COMMON),
             None | Some(_) => Ok(()),
         }
     }
@@ -61,6 +59,10 @@ impl Offer {
         if self.protocols.contains(&Alpn::Http1) { Alpn::Http1 } else { Alpn::Http2 }
     }
 }
+
+/// In HTTP/2 and HTTP/1.1 alike: one of them speaks only the one, and the other only the other.
+pub(super) const NOTHING_IN_COMMON: &str =
+    "the server speaks no HTTP that the client does: let the client speak both HTTP/1.1 and HTTP/2";
 
 #[cfg(test)]
 mod tests {

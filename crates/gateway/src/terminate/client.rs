@@ -1,6 +1,7 @@
 //! The side of the server: dialled as any other connection, and verified by the system's authorities and the policy's.
 
 use super::Alpn;
+use super::alpn::NOTHING_IN_COMMON;
 use crate::connection::open;
 use crate::credentials::Origin;
 use crate::decide;
@@ -73,7 +74,7 @@ fn why(error: &io::Error, asked: &Asked) -> (Reason, String) {
         }
         Some(rustls::Error::NoCertificatesPresented) => (Reason::UpstreamUntrusted, "it has none".into()),
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            (Reason::DialFailed, "the server speaks no HTTP that the client does".into())
+            (Reason::DialFailed, NOTHING_IN_COMMON.into())
         }
         _ if asked.was_asked() => (Reason::ClientCertificateWanted, error.to_string()),
         _ => (Reason::DialFailed, format!("no TLS with the server: {error}")),

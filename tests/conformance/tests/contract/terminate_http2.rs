@@ -243,8 +243,8 @@ stream.setEncoding('utf8').on('data', data => body += data);
 stream.on('end', () => { console.log(JSON.parse(body).error.message); session.close(); });
 "#;
         let said = place.answer(&node(&server, script)).await;
-        assert!(said.starts_with("502\n") && said.contains("only HTTP/2, and the server does not"), "{said}");
-        assert!(said.contains("let the client speak HTTP/1.1 too"), "{said}");
+        assert!(said.starts_with("502\n") && said.contains("no HTTP that the client does"), "{said}");
+        assert!(said.contains("let the client speak both HTTP/1.1 and HTTP/2"), "{said}");
         assert_eq!(place.refusals()[0].2, Reason::DialFailed);
         assert_eq!(server.lines(), [""; 0]);
     }

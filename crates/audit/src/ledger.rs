@@ -101,14 +101,14 @@ impl Ledger {
                 Some((_, Said::Pruned)) | None => {}
             }
         }
-        for sandbox in open.into_iter().take(SWEPT_AT_ONCE) {
-            // What cannot be swept now is no reason not to start.
-            let path = place::log(&self.directory, sandbox);
-            if let Some(closing) =
-                File::open(path).ok().filter(|file| !is_held(file)).and_then(|file| end(&file))
-            {
-                let _ = self.closed(sandbox, closing);
-            }
+        // What cannot be swept now is no reason not to start.
+        let killed = |sandbox: SandboxId| {
+            let file = File::open(place::log(&self.directory, sandbox)).ok().filter(|file| !is_held(file))?;
+            Some((sandbox, end(&file)?))
+        };
+        let killed: Vec<_> = open.into_iter().filter_map(killed).take(SWEPT_AT_ONCE).collect();
+        for (sandbox, closing) in killed {
+            let _ = self.closed(sandbox, closing);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, Vie
 use crate::{AuditError, place};
 use belljar_spec::SandboxId;
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
@@ -54,7 +54,7 @@ pub fn prune(
         if is_wrong(&report.findings, file) {
             pruned.doubtful.push(*sandbox);
         } else {
-            old.push(Old { sandbox: *sandbox, length: found.len(), file: (found.dev(), found.ino()) });
+            old.push(Old { sandbox: *sandbox, length: found.len(), file: identity(&found) });
         }
     }
     let mut known = None;
@@ -82,8 +82,15 @@ fn is_wrong(findings: &[Finding], file: &Path) -> bool {
 struct Old {
     sandbox: SandboxId,
     length: u64,
-    /// Device and inode: another file of the same name is another sandbox's.
-    file: (u64, u64),
+    /// Another file of the same name is another sandbox's.
+    file: Identity,
+}
+
+/// Device, inode, length, and when it was last written to: numbers of files are used again.
+type Identity = (u64, u64, u64, (i64, i64));
+
+fn identity(found: &Metadata) -> Identity {
+    (found.dev(), found.ino(), found.len(), (found.mtime(), found.mtime_nsec()))
 }
 
 /// What the ledger says, and how long it was then.
@@ -105,7 +112,7 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
         let path = place::log(directory, log.sandbox);
         // It may be gone, or be a new sandbox's of the same name, which is in the ledger in a moment.
         let Ok(file) = File::open(&path) else { continue };
-        let is_it = file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == log.file);
+        let is_it = file.metadata().is_ok_and(|found| identity(&found) == log.file);
         if !is_it || is_held(&file) {
             continue;
         }

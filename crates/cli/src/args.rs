@@ -1,5 +1,6 @@
 //! The words that belljar understands.
 
+mod age;
 mod agent;
 mod audit;
 mod build;

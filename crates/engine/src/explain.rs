@@ -115,11 +115,15 @@ fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcom
 fn requests(policy: &EgressPolicy, name: &HostName, grants: &[Grant]) -> Vec<(RuleLabel, RequestFilter)> {
     let mut found: Vec<(RuleLabel, RequestFilter)> = Vec::new();
     for port in grants.iter().map(|grant| grant.ports.first()) {
-        let looked = opening(policy, name, port).is_ok_and(|allowed| {
+        let opened = opening(policy, name, port).ok();
+        let looked = opened.as_ref().is_some_and(|allowed| {
             [Protocol::Tls, Protocol::Http].into_iter().any(|protocol| allowed.is_inspected(protocol))
         });
+        let reads_tls =
+            policy.inspect && opened.is_some_and(|allowed| allowed.protocols().contains(Protocol::Tls));
         for rule in policy.allow.iter().filter(|rule| rule.matches(name, Some(port))) {
-            let is_read = policy.inspect && rule.protocols_at(port).contains(Protocol::Tls);
+            let granted = rule.protocols_at(port);
+            let is_read = reads_tls && (granted.contains(Protocol::Tls) || granted.contains(Protocol::Tcp));
             let said = if looked || is_read { rule.requests.clone() } else { None };
             if let Some(filter) = said.or(is_read.then_some(RequestFilter::ANY))
                 && !found.iter().any(|(label, _)| *label == rule.label)

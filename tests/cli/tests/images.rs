@@ -90,6 +90,9 @@ fn an_image_comes_from_a_file_is_listed_and_goes() {
     let again = home.run(&["rm", "local/hello:1"]);
     assert_eq!(again.code, 125);
     assert!(again.stderr.contains("the image `local/hello:1` is not here"), "{}", again.stderr);
+    let young = home.run(&["gc", "--dry-run", "--unused", "30d"]);
+    assert_eq!(young.code, 0, "{}", young.stderr);
+    assert_eq!(home.run(&["gc", "--unused", "30"]).code, 125, "thirty of what?");
     let would = home.run(&["gc", "--dry-run"]);
     assert!(would.stderr.contains("would remove 1 layers with 5 B"), "{}", would.stderr);
     let gone = home.run(&["gc"]);

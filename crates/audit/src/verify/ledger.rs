@@ -87,12 +87,6 @@ impl View {
         Ok(view)
     }
 
-    /// How many logs were pruned, of all sandboxes or of one.
-    pub(super) fn pruned(&self, only: Option<SandboxId>) -> u64 {
-        let wanted = |sandbox: &SandboxId| only.is_none_or(|only| only == *sandbox);
-        self.accounts.iter().filter(|(sandbox, account)| account.is_pruned && wanted(sandbox)).count() as u64
-    }
-
     /// False for what cannot be.
     fn account(&mut self, sandbox: SandboxId, said: Said, hash: Hash) -> bool {
         match said {

@@ -90,11 +90,16 @@ pub fn verify(
     let expected =
         view.accounts.iter().filter(|(_, account)| !account.is_pruned).map(|(sandbox, _)| *sandbox);
     let all: BTreeSet<SandboxId> = files.chain(expected).collect();
-    let wanted: Vec<SandboxId> = all.into_iter().filter(|id| only.is_none_or(|only| only == *id)).collect();
+    let is_wanted = |sandbox: &SandboxId| only.is_none_or(|only| only == *sandbox);
+    let is_gone = |(sandbox, account): &(&SandboxId, &Account)| {
+        account.is_pruned && is_wanted(sandbox) && !all.contains(sandbox)
+    };
+    let pruned = view.accounts.iter().filter(is_gone).count() as u64;
+    let wanted: Vec<SandboxId> = all.into_iter().filter(is_wanted).collect();
     let mut report = Report {
         logs: Vec::with_capacity(wanted.len()),
         findings: view.findings.clone(),
-        pruned: view.pruned(only),
+        pruned,
         ledger_lines: view.tip.next,
         ledger_head: view.tip.head,
     };
@@ -196,6 +201,7 @@ fn check_file(
     if account.is_none() {
         // Between the file and the ledger's line: it begins, or was killed there.
         match (walked.lines, live) {
+            _ if walked.torn > 0 => found.add(None, Problem::NotInLedger),
             (0, true) => {}
             (0, false) if is_new => {}
             (0, false) => found.add(None, Problem::NeverBegan),

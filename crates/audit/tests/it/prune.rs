@@ -144,6 +144,7 @@ fn whoever_is_killed_in_between_leaves_a_file_that_goes_the_next_time() {
     fs::write(&path, log).unwrap();
     let warned = found(&verify(folder.path()), Severity::Warning);
     assert_eq!(warned, [("0000000000000001.jsonl".into(), None, "pruned_and_there")]);
+    assert_eq!(verify(folder.path()).pruned, 1, "that one is counted as a log");
     age(folder.path(), 1, 40 * DAY);
     assert_eq!(prune_older_than(folder.path(), 30 * DAY).removed, [sandbox(1)]);
     assert!(!path.exists() && verify(folder.path()).findings.is_empty());

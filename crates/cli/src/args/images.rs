@@ -1,6 +1,7 @@
 //! Words about images.
 
-use belljar_spec::{ImageName, parse_time};
+use super::age::age;
+use belljar_spec::ImageName;
 use clap::{Args as ClapArgs, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,7 +70,7 @@ pub(crate) struct ImagesGcArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Also images that no sandbox was started from for so long: `12h`, `30d`
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) unused: Option<Duration>,
     /// Print one JSON object
     #[arg(long)]

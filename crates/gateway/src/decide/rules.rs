@@ -115,7 +115,13 @@ pub(super) fn granting<'a>(
     let rules = || policy.allow.iter().filter(|rule| rule.host.matches(name));
     let is_narrowed = port
         .is_some_and(|port| rules().any(|rule| rule.requests.is_some() && rule.matches(name, Some(port))));
-    let open = (policy.mode == Mode::Open && !is_narrowed).then(|| Granting {
+    // Who wants something unseen has said so, by a rule.
+    let is_unseen = policy.inspect
+        && port.is_some_and(|port| {
+            let denied = Denials::of(policy, name).at(port);
+            rules().any(|rule| rule.protocols_at(port).without(denied).contains(Protocol::Tcp))
+        });
+    let open = (policy.mode == Mode::Open && !is_narrowed && !is_unseen).then(|| Granting {
         label: &OPEN.0,
         openings: if policy.inspect { &OPEN.2 } else { &OPEN.1 },
         requests: None,
@@ -205,7 +211,8 @@ mod tests {
         assert_eq!(at(both, 443), Ok(Protocol::Tls.into()));
         // Whoever wants it unseen says so, and nothing else.
         assert_eq!(at(policy(Mode::Strict, &["x.com:443/tcp"], &[]), 443), Ok(Protocol::Tcp.into()));
-        assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &[]), 443), Ok(readable));
+        assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &[]), 443), Ok(Protocol::Tcp.into()));
+        assert_eq!(at(policy(Mode::Open, &["x.com:443/tcp"], &["x.com:443/ssh"]), 443), Ok(readable));
     }
 
     fn policy(mode: Mode, allow: &[&str], deny: &[&str]) -> EgressPolicy {

@@ -93,7 +93,7 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
         let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
-            // What lies at the top is asked in any case: an agent that makes many folders there hides nothing of yours.
+            // What lies at the top is all asked, up to that many entries: some thousand folders of an agent hide nothing of yours there.
             if entries > MOST_ENTRIES || (depth > 1 && asked >= MOST_ASKED) {
                 return found;
             }
@@ -101,7 +101,7 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
             if [c".", c"..", c".git", c"node_modules"].contains(&name) || !is_folder(&opened, &entry) {
                 continue;
             }
-            asked += 1;
+            asked += usize::from(depth > 1);
             // Asked before anything is looked into.
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             match statat(&opened, name.join(".git"), AtFlags::SYMLINK_NOFOLLOW) {

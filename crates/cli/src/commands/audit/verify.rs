@@ -22,7 +22,7 @@ pub(super) fn verify(out: &mut impl Write, options: &AuditVerifyArgs) -> Result<
     let report = belljar_audit::verify(&directory, only, options.head, |progress| teller.tell(progress));
     teller.finish();
     let report = report?;
-    if let (Some(text), true) = (&options.sandbox, report.logs.is_empty()) {
+    if let (Some(text), true, true) = (&options.sandbox, report.logs.is_empty(), report.is_fine()) {
         return Err(match report.pruned {
             0 => AuditError::NoSuchLog(text.clone()),
             _ => AuditError::Pruned(text.clone()),

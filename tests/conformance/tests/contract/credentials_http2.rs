@@ -2,8 +2,8 @@
 //! refused in any other part of a request, and nothing comes back; and what is watched is not held up.
 
 use crate::credentials_requests::{KEY, made, x_api_key};
-use crate::terminate_http1::served;
-use crate::terminate_http2::node;
+use crate::terminate_http1::{next_when_seen, served};
+use crate::terminate_http2::{grpc_echo, node};
 use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::http_body_util::BodyExt;
@@ -151,19 +151,8 @@ async fn grpc_with_a_key_keeps_its_trailers(backend: BackendName) {
         return;
     }
     let (world, server) = served(MODERN, |request: Request<Incoming>| async move {
-        assert_eq!(request.headers()["te"], "trailers");
         assert_eq!(request.headers()["x-api-key"], KEY);
-        let (sender, body) = pieces();
-        let mut incoming = request.into_body();
-        hosts::tokio::spawn(async move {
-            while let Some(Ok(frame)) = incoming.frame().await {
-                if let Ok(data) = frame.into_data() {
-                    sender.send(piece(data)).await.unwrap();
-                }
-            }
-            sender.send(trailers([("grpc-status", "0"), ("grpc-message", "fine")])).await.unwrap();
-        });
-        Response::builder().header("content-type", "application/grpc").body(body).unwrap()
+        grpc_echo(request)
     });
     let place = place(&world, &server, backend).await;
     // The next message is sent when the last has come back: nothing may wait for more.
@@ -195,22 +184,9 @@ async fn pieces_arrive_one_by_one_where_a_key_is_watched(backend: BackendName) {
         let seen = Arc::new(hosts::tokio::sync::Notify::new());
         let agreement = Agreement { alpn, client_certificates: None };
         let (world, server) = served(agreement, move |request: Request<Incoming>| {
-            let seen = Arc::clone(&seen);
-            async move {
-                assert_eq!(request.headers()["x-api-key"], KEY);
-                if request.uri().path() == "/seen" {
-                    seen.notify_one();
-                    return Response::new(whole("ok"));
-                }
-                let (sender, body) = pieces();
-                hosts::tokio::spawn(async move {
-                    for number in 0..3 {
-                        sender.send(piece(format!("data: {number}\n\n"))).await.unwrap();
-                        seen.notified().await;
-                    }
-                });
-                Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
-            }
+            assert_eq!(request.headers()["x-api-key"], KEY);
+            let events = next_when_seen(&request, &seen);
+            async move { events }
         });
         let place = place(&world, &server, backend).await;
         let url = format!("https://api.test:{}", server.port());

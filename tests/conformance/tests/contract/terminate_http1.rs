@@ -59,21 +59,8 @@ for line in urllib.request.urlopen('https://api.test:{}/events'):
 async fn events_arrive_one_by_one(backend: BackendName) {
     let seen = Arc::new(Notify::new());
     let (world, server) = served(HTTP1, move |request: Request<Incoming>| {
-        let seen = Arc::clone(&seen);
-        async move {
-            if request.uri().path() == "/seen" {
-                seen.notify_one();
-                return Response::new(whole("ok"));
-            }
-            let (sender, body) = pieces();
-            hosts::tokio::spawn(async move {
-                for number in 0..3 {
-                    sender.send(piece(format!("data: {number}\n\n"))).await.unwrap();
-                    seen.notified().await;
-                }
-            });
-            Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
-        }
+        let events = next_when_seen(&request, &seen);
+        async move { events }
     });
     let place = world.place(backend, any(&world, &server)).await;
     let script = format!(
@@ -351,6 +338,23 @@ where
     let world = World::new([("api.test", "127.0.0.1")]);
     let server = WebServer::start(LOOPBACK, &world.authority.leaf(["api.test"]), agreement, handler);
     (world, server)
+}
+
+/// Three events, each sent when the one before was seen: a request for `/seen` says so.
+pub(crate) fn next_when_seen(request: &Request<Incoming>, seen: &Arc<Notify>) -> Response<WebBody> {
+    if request.uri().path() == "/seen" {
+        seen.notify_one();
+        return Response::new(whole("ok"));
+    }
+    let (sender, body) = pieces();
+    let seen = Arc::clone(seen);
+    hosts::tokio::spawn(async move {
+        for number in 0..3 {
+            sender.send(piece(format!("data: {number}\n\n"))).await.unwrap();
+            seen.notified().await;
+        }
+    });
+    Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
 }
 
 pub(crate) fn any(world: &World, server: &WebServer) -> belljar_spec::egress::EgressPolicy {

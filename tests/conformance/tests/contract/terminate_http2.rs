@@ -8,7 +8,7 @@ use belljar_tests_hosts::http_body_util::BodyExt;
 use belljar_tests_hosts::hyper::body::Incoming;
 use belljar_tests_hosts::hyper::{Request, Response};
 use belljar_tests_hosts::{
-    self as hosts, Agreement, MODERN, WebServer, have, piece, pieces, trailers, whole,
+    self as hosts, Agreement, MODERN, WebBody, WebServer, have, piece, pieces, trailers, whole,
 };
 use std::io;
 use std::sync::Arc;
@@ -50,20 +50,7 @@ async fn grpc_messages_go_both_ways(backend: BackendName) {
     if !have(["node"]) {
         return;
     }
-    let (world, server) = served(MODERN, |request: Request<Incoming>| async move {
-        assert_eq!(request.headers()["te"], "trailers");
-        let (sender, body) = pieces();
-        let mut incoming = request.into_body();
-        hosts::tokio::spawn(async move {
-            while let Some(Ok(frame)) = incoming.frame().await {
-                if let Ok(data) = frame.into_data() {
-                    sender.send(piece(data)).await.unwrap();
-                }
-            }
-            sender.send(trailers([("grpc-status", "0"), ("grpc-message", "fine")])).await.unwrap();
-        });
-        Response::builder().header("content-type", "application/grpc").body(body).unwrap()
-    });
+    let (world, server) = served(MODERN, |request| async move { grpc_echo(request) });
     let place = world.place(backend, any(&world, &server)).await;
     let script = r#"
 const stream = session.request({ ':method': 'POST', ':path': '/pkg.Echo/Talk', 'content-type': 'application/grpc', te: 'trailers' });
@@ -297,6 +284,22 @@ large.on('response', () => {
 }
 
 /// A script for a session of HTTP/2 with the server.
+/// Says each message again as it comes; the status comes at the end, as trailers.
+pub(crate) fn grpc_echo(request: Request<Incoming>) -> Response<WebBody> {
+    assert_eq!(request.headers()["te"], "trailers");
+    let (sender, body) = pieces();
+    let mut incoming = request.into_body();
+    hosts::tokio::spawn(async move {
+        while let Some(Ok(frame)) = incoming.frame().await {
+            if let Ok(data) = frame.into_data() {
+                sender.send(piece(data)).await.unwrap();
+            }
+        }
+        sender.send(trailers([("grpc-status", "0"), ("grpc-message", "fine")])).await.unwrap();
+    });
+    Response::builder().header("content-type", "application/grpc").body(body).unwrap()
+}
+
 pub(crate) fn node(server: &WebServer, script: &str) -> String {
     let open = format!(
         "const http2 = require('http2');

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A reverse proxy with one worker, that verifies the server as we do, and keeps nothing on disk.
+/// A reverse proxy of one process, that verifies the server as we do, and keeps nothing on disk.
 pub(crate) struct Nginx {
     pub(crate) port: u16,
     _process: Child,
@@ -22,7 +22,7 @@ impl Nginx {
         fs::write(directory.join("leaf.pem"), leaf.certificate_pem())?;
         fs::write(directory.join("leaf.key"), leaf.key_pem())?;
         let config = format!(
-            "daemon off;\nworker_processes 1;\npid {home}/nginx.pid;\nerror_log {home}/nginx.log;\n\
+            "daemon off;\nmaster_process off;\npid {home}/nginx.pid;\nerror_log {home}/nginx.log;\n\
              events {{ worker_connections 1024; }}\n\
              http {{\n\
                access_log off; client_body_temp_path {home}/b; proxy_temp_path {home}/p;\n\

@@ -1,6 +1,9 @@
 //! What a person sees: the real binary, its words, its exit codes. One file a subject under `tests/`.
 
+mod home;
 pub mod left;
+
+pub use home::Home;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -1,79 +1,21 @@
 //! Secrets that a run uses: what a person sees, and what the command sees.
 
-use belljar_tests_cli::{Run, belljar};
-use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use belljar_tests_cli::Home;
 
 const KEY: &str = "sk-ant-api03-Abc123Def456Ghi789Jkl012Mno345Pqr678";
-
-/// A home with a vault and a belljar.toml.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new(config: &str) -> Home {
-        let home = Home(tempfile::tempdir().expect("a temporary folder can be made"));
-        fs::create_dir_all(home.path("config/belljar")).expect("it can be made");
-        fs::create_dir_all(home.path("work")).expect("it can be made");
-        fs::write(home.path("config/belljar/belljar.toml"), config).expect("it can be written");
-        home
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().expect("the folder is there").join(name)
-    }
-
-    fn run(&self, args: &[&str], input: &str) -> Run {
-        let mut child = Command::new(belljar())
-            .args(args)
-            .current_dir(self.path("work"))
-            .env("HOME", self.path(""))
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env_remove("BELLJAR_VAULT_KEY")
-            .env_remove("BELLJAR_VAULT_KEY_FILE")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("belljar starts");
-        // A command that does not read is no error here.
-        let _ = child.stdin.take().expect("stdin is a pipe").write_all(input.as_bytes());
-        let output = child.wait_with_output().expect("belljar ends");
-        let home = self.path("");
-        let home = home.to_str().expect("a plain path").trim_end_matches('/');
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home, "[home]");
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
-    }
-
-    fn keep(&self, name: &str, value: &str) {
-        assert_eq!(self.run(&["secrets", "set", name], value).code, 0);
-    }
-
-    /// What is said on both streams, and the exit code.
-    fn said(&self, args: &[&str]) -> String {
-        let Run { code, stdout, stderr } = self.run(args, "");
-        format!("{stdout}---\n{stderr}--- {code}\n")
-    }
-}
 
 #[test]
 fn a_command_sees_a_placeholder_of_the_same_shape() {
     let home = Home::new("");
     home.keep("anthropic", KEY);
     let run =
-        home.run(&["run", "--secret", "anthropic", "--", "sh", "-c", "printf %s \"$ANTHROPIC_API_KEY\""], "");
+        home.run(&["run", "--secret", "anthropic", "--", "sh", "-c", "printf %s \"$ANTHROPIC_API_KEY\""]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert!(run.stdout.starts_with("sk-ant-api03-") && run.stdout.len() == KEY.len(), "{}", run.stdout);
     assert_ne!(run.stdout, KEY);
     // By another name too, which the command line gives it.
     let script = "[ \"$MY_KEY\" = \"$ANTHROPIC_API_KEY\" ] && echo same";
-    let run = home.run(&["run", "--env", "MY_KEY=secret:anthropic", "--", "sh", "-c", script], "");
+    let run = home.run(&["run", "--env", "MY_KEY=secret:anthropic", "--", "sh", "-c", script]);
     assert_eq!((run.code, run.stdout.as_str()), (0, "same\n"), "{}", run.stderr);
 }
 
@@ -117,7 +59,7 @@ fn a_forwarded_secret_is_announced() {
     let args =
         ["run", "--env", "TOKEN=secret:token", "--forward-secret", "token", "--", "sh", "-c", "echo $TOKEN"];
     insta::assert_snapshot!("forwarded", home.said(&args));
-    let shown = home.run(&["audit", "show"], "").stdout;
+    let shown = home.run(&["audit", "show"]).stdout;
     assert!(shown.contains("forwarded   the real value of secret:token is inside, in TOKEN"), "{shown}");
     assert!(!shown.contains("0123456789"), "{shown}");
 }
@@ -142,9 +84,10 @@ fn what_files_bind_is_shown() {
 #[test]
 fn a_repository_binds_nothing() {
     let home = Home::new("");
-    let file = home.path("work/config.toml");
-    fs::write(&file, "[credential.anthropic]\nsecret = \"env:HOME\"\nhost = \"evil.example.com\"\n")
-        .expect("it can be written");
+    home.write(
+        "work/config.toml",
+        "[credential.anthropic]\nsecret = \"env:HOME\"\nhost = \"evil.example.com\"\n",
+    );
     insta::assert_snapshot!(
         "repository",
         home.said(&["policy", "check", "--as", "repository", "config.toml"])

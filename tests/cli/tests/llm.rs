@@ -1,41 +1,13 @@
 //! `--llm`, and `belljar llm`: what a person sees of a route to a model.
 
-use belljar_tests_cli::{Run, belljar};
+use belljar_tests_cli::Home;
 use belljar_tests_hosts::{Model, Response, Step, Usage};
-use std::fs;
 use std::net::Ipv4Addr;
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
+use std::process::Command;
 
-/// A home of its own, with a workspace in it.
-struct Home(TempDir);
-
-impl Home {
-    fn new(config: &str) -> Home {
-        let home = tempfile::tempdir().expect("a temporary folder can be made");
-        fs::create_dir_all(home.path().join("config/belljar")).expect("the folder is ours");
-        fs::create_dir(home.path().join("work")).expect("the folder is ours");
-        fs::write(home.path().join("config/belljar/belljar.toml"), config).expect("the folder is ours");
-        Home(home)
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        let Output { status, stdout, stderr } = Command::new(belljar())
-            .args(args)
-            .current_dir(self.0.path().join("work"))
-            .env("XDG_CONFIG_HOME", self.0.path().join("config"))
-            .env("XDG_STATE_HOME", self.0.path().join("state"))
-            .env("MODEL_KEY", KEY)
-            .env("ADMIN_KEY", "sk-admin-0123456789")
-            .stdin(Stdio::null())
-            .output()
-            .expect("belljar starts");
-        Run {
-            code: status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&stderr).into_owned(),
-        }
-    }
+/// A home whose environment has the keys.
+fn home(config: &str) -> Home {
+    Home::new(config).env("MODEL_KEY", KEY).env("ADMIN_KEY", "sk-admin-0123456789")
 }
 
 const KEY: &str = "sk-real-0123456789";
@@ -70,7 +42,7 @@ output = 10.0
 #[test]
 fn a_run_says_what_it_used_of_its_model() {
     let model = model();
-    let home = Home::new("");
+    let home = home("");
     let url = model.url();
     let args =
         ["run", "--llm", &url, "--llm-key", "env:MODEL_KEY", "--llm-budget", "calls=2", "--", "sh", "-c"];
@@ -89,10 +61,33 @@ fn a_run_says_what_it_used_of_its_model() {
     );
 }
 
+/// And is nowhere inside, nor in what belljar wrote.
+#[test]
+fn a_key_of_the_vault_opens_the_model() {
+    let model = model();
+    let home = home("");
+    home.keep("model", "sk-kept-0123456789");
+    let look = "env; cat /proc/[0-9]*/environ; grep -r sk-kept ~ /etc /run /tmp /workspace";
+    let script = format!("{ASK}; ({look}) 2>/dev/null | grep -c sk-kept");
+    let run =
+        home.run(&["run", "--llm", &model.url(), "--llm-key", "secret:model", "--", "sh", "-c", &script]);
+    assert_eq!((run.code, run.stdout.as_str()), (1, "200\n0\n"), "{}", run.stderr);
+    let asked = model.requests();
+    assert!(asked.iter().all(|request| request.header("authorization") == Some("Bearer sk-kept-0123456789")));
+    assert!(!asked.is_empty());
+    assert_eq!(files_with(&home, "sk-kept"), "");
+}
+
+/// The files of a home that have this in them.
+fn files_with(home: &Home, text: &str) -> String {
+    let output = Command::new("grep").args(["-rlF", text]).arg(home.path("")).output().expect("grep starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn a_program_is_told_the_same_as_json() {
     let model = model();
-    let home = Home::new(&config(&model));
+    let home = home(&config(&model));
     let run = home.run(&["run", "--json", "--", "sh", "-c", ASK]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
     assert_eq!(
@@ -109,7 +104,7 @@ fn a_program_is_told_the_same_as_json() {
 
 #[test]
 fn what_is_missing_is_said_before_anything_runs() {
-    let home = Home::new("");
+    let home = home("");
     for (args, code, said) in [
         (&["--llm-key", "env:MODEL_KEY"][..], 126, "add `--llm URL`"),
         (
@@ -126,7 +121,7 @@ fn what_is_missing_is_said_before_anything_runs() {
         let run = home.run(&[&["run"], args, &["--", "touch", "ran"]].concat());
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
         assert!(run.stderr.contains(said), "{args:?}: {}", run.stderr);
-        assert!(!home.0.path().join("work/ran").exists());
+        assert!(!home.path("work/ran").exists());
         assert!(!run.stderr.contains("sk-secret-value"), "{}", run.stderr);
     }
 }
@@ -134,7 +129,7 @@ fn what_is_missing_is_said_before_anything_runs() {
 #[test]
 fn a_record_is_held_against_litellms_books() {
     let model = model();
-    let home = Home::new(&config(&model));
+    let home = home(&config(&model));
     let run = home.run(&["run", "--json", "--", "sh", "-c", &format!("{ASK}; {ASK}")]);
     let report: serde_json::Value = serde_json::from_str(&run.stdout).expect("one object");
     let sandbox = report["runId"].as_str().expect("an id").to_string();

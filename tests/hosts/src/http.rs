@@ -45,7 +45,13 @@ impl Response {
 
     /// A redirect.
     pub fn redirect(status: u16, to: &str) -> Response {
-        Response { headers: vec![("location".into(), to.into())], ..Response::status(status) }
+        Response::status(status).with("location", to)
+    }
+
+    /// One header more.
+    pub fn with(mut self, name: &str, value: &str) -> Response {
+        self.headers.push((name.into(), value.into()));
+        self
     }
 }
 
@@ -81,8 +87,17 @@ impl HttpServer {
         leaf: &Leaf,
         handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) -> HttpServer {
+        HttpServer::at_tls(SocketAddr::new(at.into(), 0), leaf, handler)
+    }
+
+    /// The same at this very address.
+    pub fn at_tls(
+        at: SocketAddr,
+        leaf: &Leaf,
+        handler: impl Fn(&Request) -> Response + Send + Sync + 'static,
+    ) -> HttpServer {
         let (requests, handler) = kept(handler);
-        let server = TlsServer::start(at, leaf, move |stream| serve(stream, &handler));
+        let server = TlsServer::at(at, leaf, move |stream| serve(stream, &handler));
         HttpServer { server: Kind::Tls(server), requests }
     }
 

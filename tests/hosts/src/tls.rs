@@ -4,7 +4,7 @@ use crate::{Leaf, Server};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::Read;
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +21,15 @@ impl TlsServer {
         leaf: &Leaf,
         handler: impl Fn(&mut StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,
     ) -> TlsServer {
+        TlsServer::at(SocketAddr::new(at.into(), 0), leaf, handler)
+    }
+
+    /// At this very address.
+    pub fn at(
+        at: SocketAddr,
+        leaf: &Leaf,
+        handler: impl Fn(&mut StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,
+    ) -> TlsServer {
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has the usual versions")
@@ -30,7 +39,7 @@ impl TlsServer {
         let config = Arc::new(config);
         let wanted = Arc::new(Mutex::new(Vec::new()));
         let names = Arc::clone(&wanted);
-        let server = Server::start(at, move |mut stream| {
+        let server = Server::at(at, move |mut stream| {
             let mut tls = ServerConnection::new(Arc::clone(&config)).expect("the settings are fine");
             while tls.is_handshaking() {
                 if tls.complete_io(&mut stream).is_err() {

@@ -14,6 +14,9 @@ for_every_wall![
     git_clones_and_pushes,
     python_urllib_trusts_the_authority,
     python_requests_trusts_the_authority,
+    python_httpx_trusts_the_authority,
+    a_go_program_trusts_the_authority,
+    cargo_trusts_the_authority,
     node_fetch_trusts_the_authority,
     java_trusts_the_authority,
     a_tool_that_reads_the_systems_bundle_trusts_the_authority,
@@ -43,12 +46,69 @@ print(urllib.request.urlopen('URL').read().decode())\"";
 }
 
 async fn python_requests_trusts_the_authority(backend: BackendName) {
-    let found =
-        Command::new("/usr/bin/python3").args(["-c", "import requests"]).stderr(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) || have(["python3-requests"]) {
-        let script = "/usr/bin/python3 -c \"import requests; print(requests.get('URL').text)\"";
-        works(backend, "/usr/bin/python3", script).await;
+    a_python_package_gets(backend, "requests").await;
+}
+
+async fn python_httpx_trusts_the_authority(backend: BackendName) {
+    a_python_package_gets(backend, "httpx").await;
+}
+
+async fn a_python_package_gets(backend: BackendName, package: &'static str) {
+    let found = Command::new("/usr/bin/python3")
+        .args(["-c", &format!("import {package}")])
+        .stderr(Stdio::null())
+        .status();
+    if found.is_ok_and(|status| status.success()) || have([&format!("python3-{package}")]) {
+        let script = format!("/usr/bin/python3 -c \"import {package}; print({package}.get('URL').text)\"");
+        works(backend, "/usr/bin/python3", &script).await;
     }
+}
+
+/// Docker's command line asks a registry itself, by Go's own library of TLS.
+async fn a_go_program_trusts_the_authority(backend: BackendName) {
+    if !have(["docker"]) {
+        return;
+    }
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let server = HttpServer::start_tls(LOOPBACK, &world.authority.leaf(["api.test"]), |request| {
+        let is_manifest = request.target.contains("/manifests/");
+        let kind = if is_manifest { MANIFEST_TYPE } else { "application/json" };
+        let body = if is_manifest { MANIFEST } else { IMAGE_CONFIG };
+        Response::ok(body).with("content-type", kind).with("docker-distribution-api-version", "registry/2.0")
+    });
+    let rule = format!("api.test:{}/tls", server.port());
+    let place = world.place(backend, world.inspecting(&rule, &["GET", "HEAD"], &["/v2/**"])).await;
+    let script = format!(
+        "DOCKER_CLI_EXPERIMENTAL=enabled docker manifest inspect api.test:{}/some/image:1",
+        server.port()
+    );
+    assert!(place.answer(&script).await.contains(MANIFEST_TYPE));
+    assert_eq!(place.refusals(), []);
+    assert!(server.requests().iter().any(|request| request.target == "/v2/some/image/manifests/1"));
+}
+
+/// A tool of Rust: it carries a library of TLS, and no authorities.
+async fn cargo_trusts_the_authority(backend: BackendName) {
+    // The toolchain of whoever builds the tests: another user's, where they run as an ordinary one.
+    let cargo = std::env::var("CARGO").ok().filter(|cargo| std::fs::File::open(cargo).is_ok());
+    let Some(cargo) = cargo else { return };
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let leaf = world.authority.leaf(["api.test"]);
+    let server = HttpServer::start_tls(LOOPBACK, &leaf, |request| {
+        let here = request.header("host").expect("a host");
+        Response::ok(if request.target == "/index/config.json" {
+            format!(r#"{{"dl": "https://{here}/dl", "api": "https://{here}"}}"#)
+        } else {
+            r#"{"crates": [{"name": "hello", "max_version": "1.2.3"}], "meta": {"total": 1}}"#.into()
+        })
+    });
+    let policy = world.inspecting(&format!("api.test:{}/tls", server.port()), &["GET"], &[]);
+    let place = world.place(backend, policy).await;
+    std::fs::copy(cargo, place.host("cargo")).unwrap();
+    let index = format!("sparse+https://api.test:{}/index/", server.port());
+    let said = place.answer(&format!("./cargo search hello --index {index}")).await;
+    assert!(said.contains(r#"hello = "1.2.3""#), "{said}");
+    assert_eq!(place.refusals(), []);
 }
 
 async fn node_fetch_trusts_the_authority(backend: BackendName) {
@@ -252,6 +312,21 @@ fn gets(world: &World, server: &HttpServer) -> belljar_spec::egress::EgressPolic
 fn answer(request: &Request) -> Response {
     Response::ok(format!("hello {}", request.target))
 }
+
+const MANIFEST_TYPE: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const IMAGE_CONFIG: &str =
+    r#"{"architecture":"amd64","os":"linux","rootfs":{"type":"layers","diff_ids":[]}}"#;
+/// Of an image without layers.
+const MANIFEST: &str = r#"{
+    "schemaVersion": 2,
+    "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+    "config": {
+        "mediaType": "application/vnd.docker.container.image.v1+json",
+        "size": 78,
+        "digest": "sha256:c5b1d63604f273462ef36fadac3182d43ae6a6138731cf594b314835cf1c034f"
+    },
+    "layers": []
+}"#;
 
 const JAVA: &str = r#"
 import java.net.URI;

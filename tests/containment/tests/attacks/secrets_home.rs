@@ -139,23 +139,16 @@ fn a_crash_of_the_host_side_leaves_no_real_value() {
     if let Ok(wall) = std::env::var(HOLDER) {
         return hold(&wall);
     }
+    a_crash_leaves_what_a_process_held();
     for wall in walls() {
         let (home, place) = (folder(), folder());
         let value = token();
         let file = keep(home.path(), &value);
-        let mut holder = process::Command::new("sh")
-            // As much as we may ask for.
-            .args([
-                "-c",
-                "ulimit -c unlimited 2>/dev/null || ulimit -c \"$(ulimit -H -c)\"; exec \"$@\"",
-                "sh",
-            ])
+        let mut holder = crashing(place.path())
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "secrets_home::a_crash_of_the_host_side_leaves_no_real_value", "--nocapture"])
             .env(HOLDER, wall.as_str())
             .env("BELLJAR_TEST_VALUE", file)
-            .current_dir(place.path())
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -165,6 +158,31 @@ fn a_crash_of_the_host_side_leaves_no_real_value() {
         assert_eq!(holder.wait().unwrap().signal(), Some(6), "{wall}");
         assert_eq!(found_in_folder(place.path(), &value), Vec::<PathBuf>::new(), "{wall}");
     }
+}
+
+/// Otherwise nothing would be shown by finding nothing.
+#[expect(clippy::print_stderr, reason = "who runs the tests is to know what was not shown")]
+fn a_crash_leaves_what_a_process_held() {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    if pattern.starts_with(['|', '/', '@']) {
+        eprintln!("not shown: crashes are kept elsewhere here, by `{}`", pattern.trim());
+        return;
+    }
+    let (place, decoy) = (folder(), token());
+    let mut holder = crashing(place.path()).args(["sleep", "60"]).env("DECOY", &decoy).spawn().unwrap();
+    // Once it is what it is to be.
+    assert!(eventually(|| fs::read_to_string(format!("/proc/{}/comm", holder.id())).unwrap() == "sleep\n"));
+    kill_process(Pid::from_child(&holder), Signal::ABORT).unwrap();
+    assert_eq!(holder.wait().unwrap().signal(), Some(6));
+    assert_eq!(found_in_folder(place.path(), &decoy).len(), 1);
+}
+
+/// Runs what is added to it there, and lets it leave as large a core as we may ask for.
+fn crashing(place: &Path) -> process::Command {
+    let mut command = process::Command::new("sh");
+    let largest = "ulimit -c unlimited 2>/dev/null || ulimit -c \"$(ulimit -H -c)\"; exec \"$@\"";
+    command.args(["-c", largest, "sh"]).current_dir(place).stdin(Stdio::null());
+    command
 }
 
 /// Holds a sandbox with a credential until it is killed.

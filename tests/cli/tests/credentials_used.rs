@@ -1,0 +1,245 @@
+//! Credentials at work: each arrives where it belongs, the way its host wants it, and nowhere else.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+use belljar_sys::rustix::process::geteuid;
+use belljar_tests_cli::Home;
+use belljar_tests_hosts::{Authority, Dns, HttpServer, Request, Response};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Hosts that the credentials belong to, and one that has nothing to do with them.
+const HOSTS: [&str; 12] = [
+    "api.anthropic.com",
+    "api.exa.ai",
+    "api.github.com",
+    "api.openai.com",
+    "api.search.brave.com",
+    "api.tavily.com",
+    "build.example.com",
+    "codeload.github.com",
+    "github.com",
+    "openrouter.ai",
+    "other.example.com",
+    "uploads.github.com",
+];
+
+/// What a request carries, as curl's option, where to, and which header arrives.
+type Sent = (&'static str, &'static str, &'static str);
+
+#[test]
+fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
+    let Some(world) = World::start("") else { return };
+    let basic =
+        |value: &str| format!("authorization: Basic {}", STANDARD.encode(format!("x-access-token:{value}")));
+    let cases: [(&str, &[&str], &[Sent]); 7] = [
+        (
+            "anthropic",
+            &["--secret", "anthropic"],
+            &[
+                ("-H \"x-api-key: $ANTHROPIC_API_KEY\"", "api.anthropic.com/v1/messages", "x-api-key: VALUE"),
+                (
+                    "-H \"authorization: Bearer $ANTHROPIC_API_KEY\"",
+                    "api.anthropic.com/v1/models",
+                    "authorization: Bearer VALUE",
+                ),
+                ("", "api.anthropic.com/v1/models?after=1", "x-api-key: VALUE"),
+            ],
+        ),
+        (
+            "openai",
+            &["--secret", "openai"],
+            &[(
+                "-H \"authorization: Bearer $OPENAI_API_KEY\"",
+                "api.openai.com/v1/responses",
+                "authorization: Bearer VALUE",
+            )],
+        ),
+        (
+            "openrouter",
+            &["--secret", "openrouter"],
+            &[("", "openrouter.ai/api/v1/chat/completions", "authorization: Bearer VALUE")],
+        ),
+        (
+            "github",
+            &["--secret", "github"],
+            &[
+                (
+                    "-H \"authorization: token $GITHUB_TOKEN\"",
+                    "api.github.com/user",
+                    "authorization: token VALUE",
+                ),
+                (
+                    "-H \"authorization: Bearer $GH_TOKEN\"",
+                    "uploads.github.com/repos/a/b/releases/1/assets",
+                    "authorization: Bearer VALUE",
+                ),
+                ("", "codeload.github.com/a/b/tar.gz/main", "authorization: Bearer VALUE"),
+                (
+                    "-u \"x-access-token:$GIT_TOKEN\"",
+                    "github.com/a/b.git/info/refs?service=git-upload-pack",
+                    "BASIC",
+                ),
+                ("", "github.com/a/b.git/info/lfs/objects/batch", "BASIC"),
+            ],
+        ),
+        (
+            "tavily",
+            &["--web-search=tavily"],
+            &[(
+                "-H \"authorization: Bearer $TAVILY_API_KEY\"",
+                "api.tavily.com/search",
+                "authorization: Bearer VALUE",
+            )],
+        ),
+        (
+            "exa",
+            &["--web-search=exa"],
+            &[
+                ("-H \"x-api-key: $EXA_API_KEY\"", "api.exa.ai/search", "x-api-key: VALUE"),
+                (
+                    "-H \"authorization: Bearer $EXA_API_KEY\"",
+                    "api.exa.ai/contents",
+                    "authorization: Bearer VALUE",
+                ),
+            ],
+        ),
+        (
+            "brave",
+            &["--web-search=brave"],
+            &[(
+                "-H \"x-subscription-token: $BRAVE_SEARCH_API_KEY\"",
+                "api.search.brave.com/res/v1/web/search?q=x",
+                "x-subscription-token: VALUE",
+            )],
+        ),
+    ];
+    for (name, flags, sent) in cases {
+        let value = world.keep(name);
+        let script: String =
+            sent.iter().map(|(option, url, _)| format!("curl -sS {option} 'https://{url}'; ")).collect();
+        let said = world.run(flags, &script);
+        assert_eq!(said, "ok".repeat(sent.len()), "{name}");
+        let arrived = world.arrived();
+        assert_eq!(arrived.len(), sent.len(), "{name}: {arrived:?}");
+        for ((_, url, header), request) in sent.iter().zip(&arrived) {
+            let wanted = if *header == "BASIC" { basic(&value) } else { header.replace("VALUE", &value) };
+            let (key, wanted) = wanted.split_once(": ").expect("a header");
+            assert_eq!(at(request), *url);
+            assert_eq!(request.header(key), Some(wanted), "{name}: {url}");
+        }
+    }
+}
+
+/// The hosts' other pages, and other hosts that the sandbox may reach.
+#[test]
+fn none_that_belljar_knows_goes_anywhere_else() {
+    let Some(world) = World::start("") else { return };
+    for (name, flags, variable, elsewhere) in [
+        ("anthropic", &["--secret", "anthropic"][..], "ANTHROPIC_API_KEY", "api.anthropic.com/api/telemetry"),
+        ("openai", &["--secret", "openai"], "OPENAI_API_KEY", "api.openai.com/dashboard"),
+        ("openrouter", &["--secret", "openrouter"], "OPENROUTER_API_KEY", "openrouter.ai/settings"),
+        ("github", &["--secret", "github"], "GITHUB_TOKEN", "github.com/a/b/settings"),
+        ("tavily", &["--web-search=tavily"], "TAVILY_API_KEY", "api.exa.ai/search"),
+    ] {
+        let value = world.keep(name);
+        let mut script = String::new();
+        for url in [elsewhere, "other.example.com/v1/x"] {
+            for option in [
+                "-H \"x-api-key: $KEY\"",
+                "-H \"authorization: Bearer $KEY\"",
+                "-u \"x:$KEY\"",
+                "-d \"$KEY\"",
+            ] {
+                let option = option.replace("KEY", variable);
+                script += &format!("curl -sS -o /dev/null {option} 'https://{url}'; ");
+            }
+        }
+        script += "curl -sS https://other.example.com/plain";
+        let said = world.run(&[flags, &["--inspect", "--allow", "other.example.com"]].concat(), &script);
+        assert_eq!(said, "ok", "{name}");
+        let arrived = world.arrived();
+        assert_eq!(arrived.iter().map(at).collect::<Vec<_>>(), ["other.example.com/plain"], "{name}");
+        assert!(!format!("{arrived:?}").contains(&value));
+    }
+}
+
+#[test]
+fn one_of_a_file_arrives_at_its_places_alone() {
+    let Some(world) = World::start(
+        "[credential.build]\nsecret = \"secret:ci\"\nhost = \"=build.example.com\"\npaths = [\"/api/**\"]\n\
+         methods = [\"GET\"]\nas = \"header\"\nheader = \"x-build-key\"\nvariables = [\"BUILD_KEY\"]\n",
+    ) else {
+        return;
+    };
+    let value = world.keep("ci");
+    let said = world.run(
+        &["--secret", "build"],
+        "for url in api/x other; do curl -sS -H \"x-build-key: $BUILD_KEY\" https://build.example.com/$url; done; \
+         curl -sS -X POST -H \"x-build-key: $BUILD_KEY\" https://build.example.com/api/x; \
+         curl -sS -H \"authorization: Bearer $BUILD_KEY\" https://build.example.com/api/x",
+    );
+    assert!(said.starts_with("ok{") && said.matches("\"code\"").count() == 3, "{said}");
+    let arrived = world.arrived();
+    assert_eq!(arrived.len(), 1, "{arrived:?}");
+    assert_eq!(
+        (at(&arrived[0]).as_str(), arrived[0].header("x-build-key")),
+        ("build.example.com/api/x", Some(value.as_str()))
+    );
+}
+
+/// A machine on which all these names lead to one server, at port 443 of an address that is this test's alone.
+struct World {
+    home: Home,
+    server: HttpServer,
+    seen: std::cell::Cell<usize>,
+    _dns: Dns,
+}
+
+impl World {
+    /// Nothing for an ordinary user, who has neither an operator's file nor port 443.
+    fn start(config: &str) -> Option<World> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let own = IpAddr::from(Ipv4Addr::new(127, high | 128, low, 1));
+        let dns = Dns::start(
+            move |query| if HOSTS.contains(&query.name.as_str()) { vec![own] } else { Vec::new() },
+        );
+        let authority = Authority::new();
+        let server = HttpServer::at_tls((own, 443).into(), &authority.leaf(HOSTS), |_| Response::ok("ok"));
+        let home = Home::new(config);
+        home.write("authority.pem", &authority.pem());
+        let operator = format!(
+            "[egress]\nprivate = [\"127.0.0.0/8\"]\nresolvers = [\"{}\"]\nauthorities = [\"{}\"]\n",
+            dns.address(),
+            home.path("authority.pem").display()
+        );
+        Some(World { home: home.operator(&operator), server, seen: 0.into(), _dns: dns })
+    }
+
+    /// Keeps a value that nobody else has, and returns it.
+    fn keep(&self, name: &str) -> String {
+        let value = format!("{name}-value-0123456789abcdef");
+        self.home.keep(name, &value);
+        value
+    }
+
+    /// What a script says whose run has these flags.
+    fn run(&self, flags: &[&str], script: &str) -> String {
+        let run = self.home.run(&[&["run"], flags, &["--", "sh", "-c", script]].concat());
+        assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+        run.stdout
+    }
+
+    /// The requests that arrived since it was last asked.
+    fn arrived(&self) -> Vec<Request> {
+        let mut requests = self.server.requests();
+        let before = self.seen.replace(requests.len());
+        requests.split_off(before)
+    }
+}
+
+fn at(request: &Request) -> String {
+    format!("{}{}", request.header("host").unwrap_or_default(), request.target)
+}

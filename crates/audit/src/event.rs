@@ -25,6 +25,9 @@ pub enum Event {
         backend: BackendName,
         mode: Mode,
         rules: Vec<String>,
+        /// TLS to every host is looked into.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        inspect: bool,
         loosened: Vec<String>,
         belljar: String,
     },
@@ -315,10 +318,22 @@ mod tests {
                     backend: BackendName::Native,
                     mode: Mode::Strict,
                     rules: vec!["`example.com` (--allow)".into()],
+                    inspect: false,
                     loosened: vec![],
                     belljar: "0.1.0".into(),
                 },
                 r#"{"kind":"sandbox_started","backend":"native","mode":"strict","rules":["`example.com` (--allow)"],"loosened":[],"belljar":"0.1.0"}"#,
+            ),
+            (
+                Event::SandboxStarted {
+                    backend: BackendName::Native,
+                    mode: Mode::Open,
+                    rules: vec![],
+                    inspect: true,
+                    loosened: vec![],
+                    belljar: "0.1.0".into(),
+                },
+                r#"{"kind":"sandbox_started","backend":"native","mode":"open","rules":[],"inspect":true,"loosened":[],"belljar":"0.1.0"}"#,
             ),
             (
                 Event::NameRefused {

@@ -43,6 +43,7 @@ impl Record {
             backend,
             mode: policy.map_or(Mode::None, |policy| policy.mode),
             rules: rules.iter().map(|rule| rule.label.to_string()).collect(),
+            inspect: policy.is_some_and(|policy| policy.inspect),
             loosened: loosened(backend, spec),
             belljar: env!("CARGO_PKG_VERSION").into(),
         };

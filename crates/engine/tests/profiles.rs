@@ -81,6 +81,7 @@ output = "16m"
 egress = "strict"
 allow = ["example.com"]
 groups = ["github"]
+inspect = true
 secrets = ["anthropic"]
 "#;
     let machine = Machine::new(whole, "[profile.mine]\nlabel = \"Mine\"\n");
@@ -98,6 +99,7 @@ secrets = ["anthropic"]
     assert_eq!((locked.pids, locked.nested), (Some(100), Some(false)));
     assert!(locked.place.to_string().ends_with("etc/belljar.toml:2"), "{}", locked.place);
     assert_eq!(profiles[1].groups, ["github"]);
+    assert!(profiles[1].inspect && !locked.inspect);
     assert_eq!(profiles[2].nested, None);
 }
 

@@ -150,7 +150,7 @@ impl Profile {
             allow: profile.allow,
             deny: Vec::new(),
             groups: profile.groups,
-            inspect: false,
+            inspect: profile.inspect,
         };
         let base = SandboxRequest {
             backend: profile.backend,

@@ -38,8 +38,8 @@ pub(crate) fn serve() -> io::Result<()> {
         (Some(DOOR), Some(path)) => (knock(&path)?, None),
         _ => (launch::first_inherited(), None),
     };
-    let makes_network = word.as_deref() == Some(NETWORK);
-    let network = makes_network.then(Network::begin).transpose()?;
+    // While the host decides what we will see.
+    let network = (word.as_deref() == Some(NETWORK)).then(Network::enter);
     let Some((world, ready)) = open(&door, network, pump)? else { return Ok(()) };
     let post = Arc::new(Post { door, world, waiting: AtomicUsize::new(1), ready: Mutex::new(Some(ready)) });
     // Whoever knocks already need not wait until the host has heard that it may.
@@ -278,7 +278,7 @@ fn carry_out(world: &World, request: Request, stream: &mut Stream) -> io::Result
 const DOOR: &str = "door";
 /// The word that tells the guest where to connect to, for a door of streams.
 const MUX: &str = "mux";
-/// The word that tells the guest to make a network namespace of its own.
+/// The word that tells the guest to enter a network namespace of its own.
 const NETWORK: &str = "network";
 /// Threads that wait while nothing happens.
 const ENOUGH: usize = 2;

@@ -27,15 +27,15 @@ use std::path::Path;
 pub(crate) fn carry_out(
     steps: &[Step],
     passed: Vec<OwnedFd>,
-    network: Option<Network>,
+    mut network: Option<Network>,
 ) -> Result<Option<Opened>, Fault> {
     // Modes are meant as they are written; commands get the usual mask back.
     umask(Mode::empty());
     let ordered = steps.iter().find_map(|step| match step {
-        Step::EnterNetwork { intake } => Some(intake.clone()),
+        Step::EnterNetwork { intake } => intake.clone(),
         _ => None,
     });
-    if let (Some(network), Some(intake)) = (&network, ordered) {
+    if let (Some(network), Some(intake)) = (&mut network, ordered) {
         network.order(intake);
     }
     let sources = open_sources(steps, passed)?;
@@ -169,9 +169,8 @@ impl Building {
             Step::Hostname { name } => sethostname(name.as_bytes()),
             Step::BecomeUser { uid, gid } => become_user(Identity { uid: *uid, gid: *gid }),
             Step::EnterNetwork { .. } => {
-                let (namespace, intake) = self.network.take().ok_or(Errno::BADF)?.finish()?;
-                self.intake = intake;
-                net::enter_namespace(namespace)
+                self.intake = self.network.take().ok_or(Errno::BADF)?.finish()?;
+                Ok(())
             }
             Step::OpenIntake(intake) => {
                 self.intake = Some(intake::open(intake)?);

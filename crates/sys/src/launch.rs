@@ -27,7 +27,7 @@ impl Namespaces {
     /// Own mounts.
     pub const MOUNT: Namespaces = Namespaces(libc::CLONE_NEWNS as u64);
     /// User, mount, process, ipc, host name and cgroup: all but the one that takes longest to make, which
-    /// [`crate::net::new_namespace`] makes.
+    /// [`crate::net::enter_new_namespace`] makes.
     pub const ALL_BUT_NETWORK: Namespaces = Namespaces(
         (libc::CLONE_NEWUSER
             | libc::CLONE_NEWNS

@@ -1,19 +1,17 @@
 //! Network namespaces, and the one device that each of them has.
 
 use crate::caps::check;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::net::SocketAddr;
 
-/// A new network namespace with its loopback device up, made by and for the calling thread alone.
-pub fn new_namespace() -> Result<OwnedFd, Errno> {
+/// Moves the calling thread into a new network namespace, whose loopback device is up.
+pub fn enter_new_namespace() -> Result<(), Errno> {
     // SAFETY: only an integer goes in. The calling thread leaves its network namespace; descriptors, memory and other
     // threads are as they were.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into())?;
-    loopback_up()?;
-    open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    loopback_up()
 }
 
 /// Moves the calling thread into a network namespace.

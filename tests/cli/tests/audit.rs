@@ -91,6 +91,7 @@ fn write(state: &State, number: u64) -> Log {
             backend: BackendName::Native,
             mode: Mode::Strict,
             rules: vec![rule.to_string()],
+            inspect: true,
             loosened: vec!["--nested".into()],
             belljar: "0.1.0".into(),
         },

@@ -42,6 +42,7 @@ struct Table {
     egress: Option<Spanned<String>>,
     allow: Option<Vec<Spanned<String>>>,
     groups: Option<Vec<Spanned<String>>>,
+    inspect: Option<bool>,
     web_search: Option<Spanned<Search>>,
     github: Option<Spanned<String>>,
     github_repos: Option<Vec<Spanned<String>>>,
@@ -169,7 +170,7 @@ impl Reader<'_> {
             allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), rule)?,
             deny: Vec::new(),
             groups: self.list(own.groups.as_ref().or(defaults.groups.as_ref()), str::parse)?,
-            inspect: false,
+            inspect: own.inspect.or(defaults.inspect).unwrap_or_default(),
         })
     }
 

@@ -28,6 +28,7 @@ prompt_file = "plan.md"
 model = "anthropic/claude-opus-5"
 effort = "high"
 egress = "none"
+inspect = true
 groups = []
 context = ["notes.md"]
 
@@ -57,6 +58,7 @@ fn a_phase_says_what_is_its_own_and_the_top_of_the_file_the_rest() {
     );
     assert_eq!(plan.model.as_ref().unwrap().to_string(), "anthropic/claude-opus-5");
     assert_eq!((plan.effort, plan.egress.mode), (Some(Effort::High), Some(Mode::None)));
+    assert!(plan.egress.inspect && !work.egress.inspect);
     assert!(plan.egress.groups.is_empty() && plan.web_search.is_none() && plan.github.is_none());
     assert_eq!((plan.context.len(), plan.context[0].1.as_str()), (1, "A note.\n"));
     assert_eq!(work.agent.name(), "./mine");

@@ -37,6 +37,7 @@ fn survives(hostile: &[&[u8]]) {
             backend: belljar_spec::BackendName::Native,
             mode: belljar_spec::egress::Mode::Strict,
             rules: vec![detail.to_string()],
+            inspect: false,
             loosened: vec![],
             belljar: "0".into(),
         })

@@ -140,6 +140,7 @@ pub(super) struct ProfileTable {
     pub(super) egress: Option<Spanned<String>>,
     pub(super) allow: Vec<Spanned<String>>,
     pub(super) groups: Vec<Spanned<String>>,
+    pub(super) inspect: bool,
     pub(super) secrets: Vec<Spanned<String>>,
     pub(super) nested: Option<bool>,
     pub(super) memory: Option<Spanned<Scalar>>,

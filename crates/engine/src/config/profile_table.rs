@@ -33,6 +33,8 @@ pub struct Profile {
     pub egress: Option<String>,
     pub allow: Vec<String>,
     pub groups: Vec<String>,
+    /// Look into TLS to every host.
+    pub inspect: bool,
     pub secrets: Vec<String>,
     pub nested: Option<bool>,
     pub memory: Option<String>,
@@ -109,6 +111,7 @@ fn one(text: &Text, name: &str, place: Place, table: &ProfileTable) -> Result<Pr
         allow: reader.each(&table.allow, |word| Rule::allow(word, RuleSource::Program))?,
         groups: reader.each(&table.groups, |word| word.parse::<GroupName>())?,
         secrets: reader.each(&table.secrets, |word| word.parse::<SecretName>())?,
+        inspect: table.inspect,
         nested: table.nested,
         memory: reader.scalar(&table.memory, |word| word.parse::<ByteSize>())?,
         cpus: reader.scalar(&table.cpus, |word| word.parse::<Cpus>())?,

@@ -86,6 +86,7 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
         base.at_least = Some("container".into());
         base.egress.mode = Some("strict".into());
         base.egress.allow = vec!["example.com".into()];
+        base.egress.inspect = true;
         base.limits.memory = Some("1g".into());
     });
     let apply = |change: fn(&mut SandboxRequest)| {
@@ -101,6 +102,7 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
     .unwrap();
     assert_eq!(made.limits.memory.as_deref(), Some("2g"));
     assert_eq!(made.egress.allow, ["example.com", "example.org"]);
+    assert!(made.egress.inspect, "what the profile looks into, a request cannot hide");
     assert_eq!((made.backend.as_deref(), made.at_least.as_deref()), (Some("native"), Some("namespace")));
     let lower = apply(|asked| asked.at_least = Some("host".into())).unwrap();
     assert_eq!(lower.at_least.as_deref(), Some("container"), "the stricter one counts");

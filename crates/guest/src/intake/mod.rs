@@ -18,11 +18,7 @@ use belljar_sys::rustix::net::{
     AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
     bind, listen, socket_with, sockopt,
 };
-use belljar_sys::rustix::process::Pid;
-use belljar_sys::rustix::thread::{gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
 /// The sockets of an intake, and what they are.
@@ -103,57 +99,32 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
     Ok(Opened { report: IntakeReport { families, caught, listeners, routes: Vec::new() }, sockets })
 }
 
-/// A network namespace that a thread makes beside everything else: it takes as long as all of that together, so it
-/// begins before anybody knows what will be in it.
+/// A network namespace of our own. It takes long to make, so we enter it before anybody knows what will be in it, and a
+/// thread opens its way out beside everything else.
 pub(crate) struct Network {
-    orders: Sender<Option<Intake>>,
-    /// The thread that makes it, once it runs.
-    maker: Arc<OnceLock<Pid>>,
-    made: JoinHandle<Result<(OwnedFd, Option<Opened>), Errno>>,
+    entered: Result<(), Errno>,
+    opening: Option<JoinHandle<Result<Opened, Errno>>>,
 }
 
 impl Network {
-    /// Begins to make it.
-    pub(crate) fn begin() -> Result<Network, Errno> {
-        let (orders, order) = channel::<Option<Intake>>();
-        let maker = Arc::new(OnceLock::new());
-        let theirs = Arc::clone(&maker);
-        let make = move || {
-            let _ = theirs.set(gettid());
-            let namespace = net::new_namespace()?;
-            let intake = order.recv().map_err(|_| Errno::CANCELED)?;
-            Ok((namespace, intake.as_ref().map(open).transpose()?))
-        };
-        let made = thread::Builder::new().stack_size(STACK).spawn(make).map_err(|_| Errno::AGAIN)?;
-        Ok(Network { orders, maker, made })
+    /// Enters a new one.
+    pub(crate) fn enter() -> Network {
+        Network { entered: net::enter_new_namespace(), opening: None }
     }
 
-    /// Says what will be in it. Called when the host has said all and waits: its processor is free, but no kernel
-    /// moves a thread there that has waited for so short a time.
-    pub(crate) fn order(&self, intake: Option<Intake>) {
-        if let Some(maker) = self.maker.get() {
-            // It is as well made where it is, only later.
-            let _ = keep_off_this_processor(*maker);
+    /// Says what will be in it.
+    pub(crate) fn order(&mut self, intake: Intake) {
+        if self.entered.is_ok() {
+            let opening = thread::Builder::new().stack_size(STACK).spawn(move || open(&intake));
+            self.entered = opening.map(|thread| self.opening = Some(thread)).map_err(|_| Errno::AGAIN);
         }
-        // A thread that is gone says why when it is asked for what it made.
-        let _ = self.orders.send(intake);
     }
 
-    /// The namespace, and its way out.
-    pub(crate) fn finish(self) -> Result<(OwnedFd, Option<Opened>), Errno> {
-        drop(self.orders);
-        self.made.join().unwrap_or(Err(Errno::IO))
+    /// Its way out, if it was to have one.
+    pub(crate) fn finish(self) -> Result<Option<Opened>, Errno> {
+        self.entered?;
+        self.opening.map(|thread| thread.join().unwrap_or(Err(Errno::IO))).transpose()
     }
-}
-
-/// Lets a thread run anywhere but here, where there is anywhere else.
-fn keep_off_this_processor(thread: Pid) -> Result<(), Errno> {
-    let mut elsewhere = sched_getaffinity(Some(thread))?;
-    elsewhere.unset(sched_getcpu());
-    if elsewhere.count() == 0 {
-        return Ok(());
-    }
-    sched_setaffinity(Some(thread), &elsewhere)
 }
 
 /// Takes connections to this port, whichever address was dialled.

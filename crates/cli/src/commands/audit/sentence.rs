@@ -174,7 +174,8 @@ impl Event<'_> {
     }
 
     fn started(&self) -> String {
-        format!("{}, {}, belljar {}", self.text("backend"), self.text("mode"), self.text("belljar"))
+        let seen = if self.0["inspect"] == true { ", TLS is looked into" } else { "" };
+        format!("{}, {}{seen}, belljar {}", self.text("backend"), self.text("mode"), self.text("belljar"))
     }
 
     fn rules(&self) -> Vec<String> {

@@ -1,5 +1,5 @@
 //! What it costs to look into TLS: a download, an upload and many small requests over one connection each, by curl, through the gateway that
-//! ends TLS, beside nginx as a reverse proxy (one worker, the same verified server behind it) and mitmproxy, in the same
+//! ends TLS, beside nginx as a reverse proxy (one process, the same verified server behind it) and mitmproxy, in the same
 //! run and in turn, so that a busy moment hits all of them alike. Prints medians and ratios.
 //!
 //! `./dev bench terminate [ROUNDS]`; shows the peers that are installed (nginx, mitmdump). `docs/benchmarks.md` says how to

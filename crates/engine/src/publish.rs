@@ -61,12 +61,9 @@ pub(crate) fn token(
     credentials: &[Credential],
     secrets: impl FnOnce() -> std::sync::Arc<dyn SecretStore>,
 ) -> Result<Option<Token>, SandboxError> {
-    let host = url.strip_prefix("https://").and_then(|rest| rest.split(['/', ':', '?', '#']).next());
-    // A user in front of the host is a credential of its own.
-    let Some(host) = host.and_then(|host| host.parse::<HostName>().ok()) else { return Ok(None) };
-    let goes_there = |credential: &&Credential| {
-        credential.places.iter().any(|place| place.host.matches(&host) && place.ports.contains(443))
-    };
+    let Some((host, port)) = host_and_port(url) else { return Ok(None) };
+    let goes_there =
+        |credential: &&Credential| credential.places.iter().any(|place| place.is_at(&host, port));
     let Some(credential) = credentials.iter().find(goes_there) else { return Ok(None) };
     match &credential.source {
         SecretSource::Kept(reference) => {
@@ -76,6 +73,16 @@ pub(crate) fn token(
         // Minted for the sandbox, and only by the gateway.
         SecretSource::GitHubApp => Ok(None),
     }
+}
+
+/// Whom an address of https is at. A user in front of the host is a credential of its own.
+fn host_and_port(url: &str) -> Option<(HostName, u16)> {
+    let authority = url.strip_prefix("https://")?.split(['/', '?', '#']).next()?;
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (authority, 443),
+    };
+    Some((host.parse().ok()?, port))
 }
 
 fn unreadable(error: SecretError) -> SandboxError {
@@ -91,5 +98,56 @@ impl Forge for Http<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         runtime.block_on(post_json(url, body, token.reveal(), self.trust))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_gateway::Secret;
+    use belljar_spec::egress::{PortRange, RequestFilter};
+    use belljar_spec::secret::{Bodies, Carrier, CredentialPlace};
+    use std::sync::Arc;
+
+    struct One;
+
+    impl SecretStore for One {
+        fn read(&self, _: &SecretRef) -> Result<Secret, SecretError> {
+            Ok(Secret::new(b"0123456789".to_vec()))
+        }
+    }
+
+    fn bound_to(host: &str, port: u16) -> Credential {
+        Credential {
+            name: "git".parse().unwrap(),
+            source: SecretSource::Kept("secret:git".parse().unwrap()),
+            places: vec![CredentialPlace {
+                host: host.parse().unwrap(),
+                ports: PortRange::only(port).unwrap(),
+                requests: RequestFilter::default(),
+                carriers: vec![Carrier::Bearer],
+            }],
+            variables: Vec::new(),
+            bodies: Bodies::Watched,
+        }
+    }
+
+    #[test]
+    fn a_token_goes_where_it_is_bound_and_nowhere_else() {
+        for (host, port, url, goes) in [
+            ("=git.example.com", 443, "https://git.example.com/a/b", true),
+            ("=git.example.com", 443, "https://git.example.com:443/a/b", true),
+            ("=git.example.com", 443, "https://git.example.com:8443/a/b", false),
+            ("=git.example.com", 8443, "https://git.example.com:8443/a/b", true),
+            ("=git.example.com", 8443, "https://git.example.com/a/b", false),
+            ("=git.example.com", 443, "https://git.example.org/a/b", false),
+            ("=git.example.com", 443, "https://x.git.example.com/a/b", false),
+            ("=git.example.com", 443, "http://git.example.com/a/b", false),
+            ("=git.example.com", 443, "https://me@git.example.com/a/b", false),
+            ("=git.example.com", 443, "https://git.example.com:x/a/b", false),
+        ] {
+            let token = token(url, &[bound_to(host, port)], || Arc::new(One)).unwrap();
+            assert_eq!(token.is_some(), goes, "{host}:{port} {url}");
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! Profiles: named choices of a sandbox, built in or configured, and which of them work on this machine.
 //!
-//! A profile is the base of a request, and the request fills in or replaces what it says, with three exceptions: the wall that a
-//! profile names, the weakest one that it takes, and the width of its egress can be made stricter and never wider; and what it
-//! says of `nested` is not the request's to undo. Lists are joined.
+//! A profile is the base of a request, and the request fills in or replaces what it says, with some exceptions: the wall and
+//! the root that a profile names, the weakest wall that it takes, and the width of its egress can be made stricter and never wider; and
+//! what it says of `nested` and `inspect` is not the request's to undo. Lists are joined.
 
 use belljar_api::{EgressRequest, LimitsRequest, ProfileInfo, SandboxRequest, WorkspaceRequest};
 use belljar_engine::WallReport;
 use belljar_engine::config::{self, nearest};
-use belljar_spec::egress::Mode;
+use belljar_spec::egress::{Mode, Protocol, Rule, RuleSource};
 use belljar_spec::{Assurance, BackendChoice, BackendName, SandboxError};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -244,6 +244,14 @@ impl Profile {
             && understood::<Mode>("egress.mode", asked)? > understood::<Mode>("egress.mode", base)?
         {
             return Err(self.wider("egress.mode", asked, base));
+        }
+        let unseen = |word: &&String| {
+            let rule = Rule::allow(word, RuleSource::Program);
+            let passes_tcp = |rule: Rule| rule.openings.iter().any(|to| to.protocols.contains(Protocol::Tcp));
+            rule.is_ok_and(passes_tcp) && !base.allow.contains(word)
+        };
+        if let Some(unseen) = asked.allow.iter().find(|word| base.inspect && unseen(word)) {
+            return Err(self.wider("egress.allow", unseen, "`inspect`, and nobody looks into tcp"));
         }
         Ok(EgressRequest {
             mode: asked.mode.or(base.mode),

@@ -43,6 +43,10 @@ pub(crate) fn carry_out(
     for step in steps {
         building.carry_out(step).map_err(|errno| fault(describe(step), errno))?;
     }
+    if building.network.is_some() {
+        // Whether it was entered at all has not been asked.
+        return Err(fault("enter a network that no step is about", Errno::INVAL));
+    }
     umask(Mode::from_raw_mode(0o022));
     Ok(building.intake)
 }
@@ -576,7 +580,7 @@ fn describe(step: &Step) -> String {
         Step::ReadOnlyRoot => "make the root read-only".into(),
         Step::Hostname { .. } => "set the host name".into(),
         Step::BecomeUser { .. } => "become the sandbox's user".into(),
-        Step::EnterNetwork { .. } => "make a network namespace".into(),
+        Step::EnterNetwork { .. } => "make the network".into(),
         Step::OpenIntake(_) | Step::RelayIntake(_) => "open the way out of the network namespace".into(),
         Step::Write { target, .. } => format!("write /{target}"),
         Step::Subreaper => "become the reaper".into(),

@@ -15,12 +15,14 @@ pub struct Home {
 }
 
 impl Home {
-    /// With this belljar.toml.
+    /// With this belljar.toml, or none if there is nothing to say.
     pub fn new(config: &str) -> Home {
         let home =
             Home { folder: tempfile::tempdir().expect("a temporary folder can be made"), env: Vec::new() };
         fs::create_dir(home.path("work")).expect("the folder is ours");
-        home.write("config/belljar/belljar.toml", config);
+        if !config.is_empty() {
+            home.user(config);
+        }
         home
     }
 
@@ -28,6 +30,11 @@ impl Home {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Home {
         self.env.push((name.into(), value.as_ref().into()));
         self
+    }
+
+    /// Its belljar.toml says this from now on.
+    pub fn user(&self, config: &str) {
+        self.write("config/belljar/belljar.toml", config);
     }
 
     /// On a machine whose operator says this. Only root can make that.
@@ -55,34 +62,26 @@ impl Home {
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
 
-    /// Runs belljar; its home is called `[home]` in what it says.
+    /// Runs belljar; its home is called `[home]` in what it says, and itself `[belljar]`.
     pub fn run(&self, args: &[&str]) -> Run {
         self.run_with_input(args, "")
     }
 
     /// The same, with something on standard input.
     pub fn run_with_input(&self, args: &[&str], input: &str) -> Run {
-        let mut child = self
-            .belljar()
-            .args(args)
-            .current_dir(self.path("work"))
-            .env("HOME", self.path(""))
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env_remove("BELLJAR_VAULT_KEY")
-            .env_remove("BELLJAR_VAULT_KEY_FILE")
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("belljar starts");
+        let mut command = self.belljar(args);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("belljar starts");
         // A command that does not read is no error here.
         let _ = child.stdin.take().expect("stdin is a pipe").write_all(input.as_bytes());
         let Output { status, stdout, stderr } = child.wait_with_output().expect("belljar ends");
         let home = self.path("");
         let home = home.to_str().expect("a plain path").trim_end_matches('/');
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(home, "[home]");
+        let program = belljar();
+        let program = program.canonicalize().unwrap_or(program);
+        let program = program.to_str().expect("a plain path");
+        let text = |bytes: &[u8]| {
+            String::from_utf8_lossy(bytes).replace(home, "[home]").replace(program, "[belljar]")
+        };
         Run { code: status.code().unwrap_or(-1), stdout: text(&stdout), stderr: text(&stderr) }
     }
 
@@ -92,7 +91,27 @@ impl Home {
         format!("{stdout}---\n{stderr}--- {code}\n")
     }
 
-    fn belljar(&self) -> Command {
+    /// belljar with these arguments, still to be started.
+    pub fn belljar(&self, args: &[&str]) -> Command {
+        let mut command = self.on_its_machine();
+        command
+            .args(args)
+            .current_dir(self.path("work"))
+            .env("HOME", self.path(""))
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for name in ["BELLJAR_SOCKET", "BELLJAR_VAULT_KEY", "BELLJAR_VAULT_KEY_FILE", "DOCKER_CONFIG"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn on_its_machine(&self) -> Command {
         let etc = self.path("etc");
         if !etc.exists() {
             return Command::new(belljar());

@@ -2,105 +2,64 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use belljar_tests_cli::belljar;
+use belljar_tests_cli::{Home, Run};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-struct Home(tempfile::TempDir);
+fn what_agents_see(home: &Home, flags: &[&str]) -> String {
+    let run = home.run(&[&["run"], flags, &["--", "cat", "AGENTS.md"]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    run.stdout
+}
 
-impl Home {
-    fn new() -> Home {
-        let home = Home(tempfile::tempdir().unwrap());
-        fs::create_dir_all(home.path("work")).unwrap();
-        home
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, content).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    }
-
-    fn belljar(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(belljar());
-        command
-            .args(args)
-            .current_dir(self.path("work"))
-            .env("HOME", self.path("."))
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("XDG_STATE_HOME", self.path("state"))
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn said(&self, args: &[&str]) -> (i32, String, String) {
-        let done = self.belljar(args).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
-    }
-
-    /// What agents see.
-    fn seen(&self, flags: &[&str]) -> String {
-        let (code, stdout, stderr) = self.said(&[&["run"], flags, &["--", "cat", "AGENTS.md"]].concat());
-        assert_eq!(code, 0, "{stderr}");
-        stdout
-    }
-
-    fn in_work(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(self.path("work"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+fn in_work(home: &Home) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(home.path("work"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
 }
 
 #[test]
 fn the_user_the_repository_and_the_run_add_up() {
-    let home = Home::new();
+    let home = Home::new("");
     let user = home.path("user");
-    home.write("config/belljar/belljar.toml", &format!("[agent]\ncontext = \"{}\"\n", user.display()));
+    home.user(&format!("[agent]\ncontext = \"{}\"\n", user.display()));
     home.write("user/a.md", "THE USER\n");
     home.write("work/.belljar/config.toml", "[workspace]\nprotect = [\"x\"]\n");
     home.write("work/.belljar/agent-context/a.md", "THE REPOSITORY\n");
     home.write("flag/a.md", "THE RUN\n");
     let flag = home.path("flag");
     let flags = ["--agent-context", flag.to_str().unwrap()];
-    let seen = home.seen(&flags);
+    let seen = what_agents_see(&home, &flags);
     assert!(seen.contains("THE USER") && seen.contains("THE RUN"), "{seen}");
     assert!(!seen.contains("THE REPOSITORY"), "nobody trusted it: {seen}");
-    let (code, _, stderr) = home.said(&["trust", "--yes"]);
+    let Run { code, stderr, .. } = home.run(&["trust", "--yes"]);
     assert_eq!(code, 0, "{stderr}");
-    let seen = home.seen(&flags);
+    let seen = what_agents_see(&home, &flags);
     let order = ["THE USER", "THE REPOSITORY", "THE RUN"].map(|what| seen.find(what).unwrap_or(usize::MAX));
     assert!(order.is_sorted() && order[2] != usize::MAX, "{seen}");
-    assert_eq!(home.in_work(), [".belljar"]);
+    assert_eq!(in_work(&home), [".belljar"]);
 }
 
 #[test]
 fn a_repository_does_not_say_where_context_is() {
-    let home = Home::new();
+    let home = Home::new("");
     home.write("work/.belljar/config.toml", "[agent]\ncontext = \"/etc\"\n");
-    home.said(&["trust", "--yes"]);
-    let (code, _, stderr) = home.said(&["run", "--", "true"]);
+    home.run(&["trust", "--yes"]);
+    let Run { code, stderr, .. } = home.run(&["run", "--", "true"]);
     assert!(code == 0 || stderr.contains("`agent` is not for a repository to say"), "{stderr}");
-    let (code, _, stderr) = home.said(&["policy", "check", "--as", "repository", ".belljar/config.toml"]);
+    let Run { code, stderr, .. } =
+        home.run(&["policy", "check", "--as", "repository", ".belljar/config.toml"]);
     assert!(code != 0 && stderr.contains("`agent`"), "{stderr}");
 }
 
 #[test]
 fn what_cannot_be_is_said() {
-    let home = Home::new();
+    let home = Home::new("");
     home.write("context/a.md", "x\n");
     let context = home.path("context");
     let flag = ["run", "--agent-context", context.to_str().unwrap()];
@@ -108,12 +67,12 @@ fn what_cannot_be_is_said() {
         (&["run", "--agent-context", "/no/such/place"][..], &["--", "true"][..], 126, "/no/such/place"),
         (&flag, &["--backend", "host", "--", "true"], 125, "without a wall"),
     ] {
-        let (found, _, stderr) = home.said(&[before, after].concat());
+        let Run { code: found, stderr, .. } = home.run(&[before, after].concat());
         assert!(found == code && stderr.contains(word) && stderr.contains("hint"), "{found}: {stderr}");
     }
     // A link of the repository is no way to files of this machine.
     std::os::unix::fs::symlink("/etc/passwd", home.path("work/AGENTS.md")).unwrap();
-    let (code, stdout, stderr) = home.said(&[&flag[..], &["--", "cat", "AGENTS.md"]].concat());
+    let Run { code, stdout, stderr } = home.run(&[&flag[..], &["--", "cat", "AGENTS.md"]].concat());
     assert!(
         code == 126 && stderr.contains("leads elsewhere") && !stdout.contains("root:"),
         "{stdout}{stderr}"
@@ -122,7 +81,7 @@ fn what_cannot_be_is_said() {
 
 #[test]
 fn a_killed_belljar_leaves_no_file() {
-    let home = Home::new();
+    let home = Home::new("");
     home.write("context/a.md", "x\n");
     let context = home.path("context");
     let script = "test -s AGENTS.md && echo > started; while sleep 1; do :; done";
@@ -138,5 +97,5 @@ fn a_killed_belljar_leaves_no_file() {
     assert_eq!(fs::metadata(home.path("work/AGENTS.md")).map(|found| found.len()).unwrap_or(0), 0);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(soon(&|| home.in_work() == ["started"]), "{:?}", home.in_work());
+    assert!(soon(&|| in_work(&home) == ["started"]), "{:?}", in_work(&home));
 }

@@ -1,67 +1,18 @@
 //! `belljar config`, `policy`, `trust`: what a person sees of files and rules.
 
-use belljar_tests_cli::{Run, belljar};
+use belljar_tests_cli::Home;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-/// A home with nothing in it, and a folder to work in.
-struct Home(tempfile::TempDir);
+/// A home with nothing in it, and a repository to work in.
+fn home() -> Home {
+    let home = Home::new("");
+    fs::create_dir(home.path("work/.belljar")).expect("the folder is ours");
+    home
+}
 
-impl Home {
-    fn new() -> Home {
-        let home = Home(tempfile::tempdir().expect("a temporary folder can be made"));
-        fs::create_dir_all(home.path("work/.belljar")).expect("a folder can be made");
-        home
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().expect("the folder is there").join(name)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("it lies in a folder")).expect("a folder can be made");
-        fs::write(&path, content).expect("a file can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
-    }
-
-    fn user(&self, content: &str) {
-        self.write("config/belljar/belljar.toml", content);
-    }
-
-    fn repository(&self, content: &str) {
-        self.write("work/.belljar/config.toml", content);
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(belljar())
-            .args(args)
-            .current_dir(self.path("work"))
-            .env("HOME", self.path("."))
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("XDG_STATE_HOME", self.path("state"))
-            .stdin(Stdio::null())
-            .output()
-            .expect("belljar starts");
-        let text = |bytes: &[u8]| {
-            let home = self.path("");
-            let home = home.to_str().expect("a plain path").trim_end_matches('/');
-            String::from_utf8_lossy(bytes).replace(home, "[home]")
-        };
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
-    }
-
-    /// What is said on both streams, and the exit code.
-    fn said(&self, args: &[&str]) -> String {
-        let Run { code, stdout, stderr } = self.run(args);
-        format!("{stdout}---\n{stderr}--- {code}\n")
-    }
+fn repository(home: &Home, content: &str) {
+    home.write("work/.belljar/config.toml", content);
 }
 
 const USER: &str = r#"[egress]
@@ -82,7 +33,7 @@ reason = "the build farm"
 
 #[test]
 fn help_stays_as_it_is() {
-    let home = Home::new();
+    let home = home();
     for (name, args) in [
         ("trust", &["trust", "--help"][..]),
         ("config", &["config", "--help"]),
@@ -95,10 +46,10 @@ fn help_stays_as_it_is() {
 
 #[test]
 fn what_holds_is_shown_with_where_it_comes_from() {
-    let home = Home::new();
+    let home = home();
     insta::assert_snapshot!("show_nothing", home.said(&["config", "show"]));
     home.user(USER);
-    home.repository("[egress]\nmode = \"none\"\n");
+    repository(&home, "[egress]\nmode = \"none\"\n");
     let flags = ["config", "show", "--allow", "x.com/ssh", "--egress", "strict"];
     insta::assert_snapshot!("show", home.said(&flags));
     let shown = home.run(&["config", "show", "--json"]);
@@ -111,16 +62,16 @@ fn what_holds_is_shown_with_where_it_comes_from() {
 
 #[test]
 fn the_schema_is_json() {
-    let schema = Home::new().run(&["config", "schema"]);
+    let schema = home().run(&["config", "schema"]);
     let json: serde_json::Value = serde_json::from_str(&schema.stdout).expect("one JSON object");
     assert!(json["properties"]["egress"]["properties"]["allow"].is_object());
 }
 
 #[test]
 fn a_repositorys_file_is_shown_before_it_is_trusted() {
-    let home = Home::new();
+    let home = home();
     insta::assert_snapshot!("trust_nothing", home.said(&["trust"]));
-    home.repository(USER);
+    repository(&home, USER);
     insta::assert_snapshot!("trust_without_a_terminal", home.said(&["trust"]));
     insta::assert_snapshot!(
         "trust_untrusted",
@@ -132,7 +83,7 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
         home.said(&["policy", "explain", "--no-resolve", "example.com"])
     );
     assert_eq!(home.run(&["trust"]).code, 0, "nobody has to be asked twice");
-    home.repository(&USER.replace("example.com", "example.org"));
+    repository(&home, &USER.replace("example.com", "example.org"));
     insta::assert_snapshot!(
         "trust_changed",
         home.said(&["policy", "explain", "--no-resolve", "example.com"])
@@ -146,8 +97,9 @@ fn a_repositorys_file_is_shown_before_it_is_trusted() {
 
 #[test]
 fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
-    let home = Home::new();
-    home.repository(
+    let home = home();
+    repository(
+        &home,
         "[sandbox]\nports = [3000]\nprofile = \"web\"\nvolumes = { cache = \"/volumes/cache\" }\nenv = { CI = \"1\" }\n",
     );
     insta::assert_snapshot!("trust_sandbox", home.said(&["trust", "--yes"]));
@@ -165,7 +117,7 @@ fn what_a_repositorys_sandboxes_need_is_shown_before_it_is_trusted() {
 
 #[test]
 fn a_file_is_checked_and_counted() {
-    let home = Home::new();
+    let home = home();
     home.write("work/team.toml", USER);
     insta::assert_snapshot!("check_fine", home.said(&["policy", "check", "team.toml"]));
     let wrong = [
@@ -190,7 +142,7 @@ fn a_file_is_checked_and_counted() {
 
 #[test]
 fn a_name_is_explained() {
-    let home = Home::new();
+    let home = home();
     home.user(USER);
     for (name, args) in [
         ("name", &["api.github.com"][..]),
@@ -224,7 +176,7 @@ fn an_explanation_says_where_a_name_leads_and_whether_it_may() {
         "private.test" => vec!["10.0.0.5".parse().expect("an address")],
         _ => Vec::new(),
     });
-    let home = Home::new();
+    let home = home();
     home.user(&format!("[egress]\nresolvers = [\"{}\"]\nallow = [\"test\"]\n", dns.address()));
     for (name, says) in [
         ("public.test:443", "93.184.216.34"),
@@ -238,7 +190,7 @@ fn an_explanation_says_where_a_name_leads_and_whether_it_may() {
 
 #[test]
 fn words_that_are_no_rules_are_refused_with_the_fix() {
-    let home = Home::new();
+    let home = home();
     for (args, says) in [
         (["--allow", "*.x.com"], "write `x.com`"),
         (["--allow", "10.0.0.1"], "is an address"),
@@ -254,7 +206,7 @@ fn words_that_are_no_rules_are_refused_with_the_fix() {
 
 #[test]
 fn a_run_stops_at_a_file_that_makes_no_sense() {
-    let home = Home::new();
+    let home = home();
     home.user("[egress]\nalow = []\n");
     let result = home.run(&["run", "--", "true"]);
     assert_eq!(result.code, 126);

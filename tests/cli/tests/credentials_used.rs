@@ -6,6 +6,7 @@ use belljar_sys::rustix::process::geteuid;
 use belljar_tests_cli::Home;
 use belljar_tests_hosts::{Authority, Dns, HttpServer, Request, Response};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Hosts that the credentials belong to, and one that has nothing to do with them.
 const HOSTS: [&str; 12] = [
@@ -126,20 +127,25 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
             let (key, wanted) = wanted.split_once(": ").expect("a header");
             assert_eq!(at(request), *url);
             assert_eq!(request.header(key), Some(wanted), "{name}: {url}");
+            let carriers = ["authorization", "x-api-key", "x-subscription-token"];
+            let carried = request.headers.iter().filter(|(name, _)| carriers.contains(&name.as_str()));
+            assert_eq!(carried.count(), 1, "{name}: {url}: {request:?}");
         }
     }
 }
 
-/// The hosts' other pages, and other hosts that the sandbox may reach.
+/// The hosts' other pages, and other hosts that the sandbox may reach: each of them is refused because of what it carries.
 #[test]
 fn none_that_belljar_knows_goes_anywhere_else() {
     let Some(world) = World::start("") else { return };
-    for (name, flags, variable, elsewhere) in [
-        ("anthropic", &["--secret", "anthropic"][..], "ANTHROPIC_API_KEY", "api.anthropic.com/api/telemetry"),
-        ("openai", &["--secret", "openai"], "OPENAI_API_KEY", "api.openai.com/dashboard"),
-        ("openrouter", &["--secret", "openrouter"], "OPENROUTER_API_KEY", "openrouter.ai/settings"),
-        ("github", &["--secret", "github"], "GITHUB_TOKEN", "github.com/a/b/settings"),
-        ("tavily", &["--web-search=tavily"], "TAVILY_API_KEY", "api.exa.ai/search"),
+    for (name, flag, variable, elsewhere) in [
+        ("anthropic", "--secret=anthropic", "ANTHROPIC_API_KEY", "api.anthropic.com/api/telemetry"),
+        ("openai", "--secret=openai", "OPENAI_API_KEY", "api.openai.com/dashboard"),
+        ("openrouter", "--secret=openrouter", "OPENROUTER_API_KEY", "openrouter.ai/settings"),
+        ("github", "--secret=github", "GITHUB_TOKEN", "github.com/a/b/settings"),
+        ("tavily", "--web-search=tavily", "TAVILY_API_KEY", "api.exa.ai/search"),
+        ("exa", "--web-search=exa", "EXA_API_KEY", "api.tavily.com/search"),
+        ("brave", "--web-search=brave", "BRAVE_API_KEY", "api.exa.ai/search"),
     ] {
         let value = world.keep(name);
         let mut script = String::new();
@@ -151,12 +157,13 @@ fn none_that_belljar_knows_goes_anywhere_else() {
                 "-d \"$KEY\"",
             ] {
                 let option = option.replace("KEY", variable);
-                script += &format!("curl -sS -o /dev/null {option} 'https://{url}'; ");
+                script += &format!("curl -sS -o /dev/null -w '%{{http_code}} ' {option} 'https://{url}'; ");
             }
         }
         script += "curl -sS https://other.example.com/plain";
-        let said = world.run(&[flags, &["--inspect", "--allow", "other.example.com"]].concat(), &script);
-        assert_eq!(said, "ok", "{name}");
+        let host = elsewhere.split('/').next().expect("a host");
+        let said = world.run(&[flag, "--inspect", "--allow", "other.example.com", "--allow", host], &script);
+        assert_eq!(said, format!("{}ok", "403 ".repeat(8)), "{name}");
         let arrived = world.arrived();
         assert_eq!(arrived.iter().map(at).collect::<Vec<_>>(), ["other.example.com/plain"], "{name}");
         assert!(!format!("{arrived:?}").contains(&value));
@@ -187,6 +194,9 @@ fn one_of_a_file_arrives_at_its_places_alone() {
     );
 }
 
+/// How many there are in this process, and one.
+static WORLDS: AtomicU8 = AtomicU8::new(1);
+
 /// A machine on which all these names lead to one server, at port 443 of an address that is this test's alone.
 struct World {
     home: Home,
@@ -202,7 +212,8 @@ impl World {
             return None;
         }
         let [_, _, high, low] = std::process::id().to_be_bytes();
-        let own = IpAddr::from(Ipv4Addr::new(127, high | 128, low, 1));
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let own = IpAddr::from(Ipv4Addr::new(127, high | 128, low, number));
         let dns = Dns::start(
             move |query| if HOSTS.contains(&query.name.as_str()) { vec![own] } else { Vec::new() },
         );

@@ -1,59 +1,12 @@
 //! `belljar serve`, `service`, `grants`, `profiles`, `sweep`: what a person sees of the daemon and of who may ask it.
 
-use belljar_tests_cli::{Run, belljar};
+use belljar_tests_cli::Home;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-/// A home with nothing in it, where no daemon runs.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new() -> Home {
-        Home(tempfile::tempdir().expect("a temporary folder can be made"))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(belljar())
-            .args(args)
-            .current_dir(self.0.path())
-            .env("HOME", self.0.path())
-            .env_remove("BELLJAR_SOCKET")
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env("XDG_RUNTIME_DIR", self.path("run"))
-            .stdin(Stdio::null())
-            .output()
-            .expect("belljar starts");
-        let home = self.0.path().to_str().expect("a plain path");
-        let program = belljar();
-        let program = program.canonicalize().unwrap_or(program);
-        let text = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).replace(home, "[home]");
-            text.replace(program.to_str().expect("a plain path"), "[belljar]")
-        };
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
-    }
-
-    /// What is said on both streams, and the exit code.
-    fn said(&self, args: &[&str]) -> String {
-        let Run { code, stdout, stderr } = self.run(args);
-        format!("exit code: {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
-    }
-}
 
 #[test]
 fn help_stays_as_it_is() {
-    let home = Home::new();
+    let home = Home::new("");
     for (name, args) in [
         ("serve", &["serve", "--help"][..]),
         ("service_install", &["service", "install", "--help"]),
@@ -68,7 +21,7 @@ fn help_stays_as_it_is() {
 
 #[test]
 fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
-    let home = Home::new();
+    let home = Home::new("");
     insta::assert_snapshot!("grants_none", home.said(&["grants", "list"]));
     let made = home.run(&["grants", "create", "ci", "--key", "ci/*", "--memory", "1g", "--sandboxes", "2"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
@@ -88,7 +41,7 @@ fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
 
 #[test]
 fn units_say_where_belljar_is_and_are_written_where_systemd_looks() {
-    let home = Home::new();
+    let home = Home::new("");
     insta::assert_snapshot!("service_print_user", home.said(&["service", "install", "--print", "--user"]));
     insta::assert_snapshot!(
         "service_print_system",
@@ -102,28 +55,24 @@ fn units_say_where_belljar_is_and_are_written_where_systemd_looks() {
 
 #[test]
 fn what_is_not_encrypted_stays_on_this_machine() {
-    let home = Home::new();
+    let home = Home::new("");
     insta::assert_snapshot!("serve_plain", home.said(&["serve", "--listen", "0.0.0.0:0"]));
 }
 
 #[test]
 fn there_is_nothing_to_sweep_where_nothing_was() {
-    insta::assert_snapshot!("sweep_nothing", Home::new().said(&["sweep", "--dry-run"]));
+    insta::assert_snapshot!("sweep_nothing", Home::new("").said(&["sweep", "--dry-run"]));
 }
 
 #[test]
 fn profiles_of_files_are_offered_and_checked() {
-    let home = Home::new();
-    let config = home.path("config/belljar/belljar.toml");
-    fs::create_dir_all(config.parent().expect("a folder")).expect("room");
-    fs::write(
-        &config,
+    let home = Home::new("");
+    home.user(
         "[profile.no-way-out]\ndescription = \"reaches nothing\"\negress = \"none\"\nbackend = \"host\"\n",
-    )
-    .expect("room");
+    );
     let list = home.run(&["profiles", "--json"]).stdout;
     assert!(list.contains("\"no-way-out\"") && list.contains("belljar.toml"), "{list}");
-    fs::write(&config, "[profile.host]\nbackend = \"host\"\n").expect("room");
+    home.user("[profile.host]\nbackend = \"host\"\n");
     let twice = home.run(&["profiles"]);
     assert!(twice.code != 0 && twice.stderr.contains("there are two profiles `host`"), "{}", twice.stderr);
 }

@@ -1,54 +1,26 @@
 //! `belljar images`: what a person sees of images.
 
-use belljar_tests_cli::{Run, belljar};
+use belljar_tests_cli::Home;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new() -> Home {
-        Home(tempfile::tempdir().expect("a temporary folder can be made"))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn run(&self, args: &[&str]) -> Run {
-        let output = Command::new(belljar())
-            .arg("images")
-            .args(args)
-            .env("HOME", self.0.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env_remove("DOCKER_CONFIG")
-            .output()
-            .expect("belljar can be started");
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    /// What `docker save` would write of an image with one file in one layer, made by tar itself.
-    fn saved(&self) -> String {
-        let folder = self.path("image");
-        fs::create_dir_all(folder.join("layer/etc")).expect("a folder can be made");
-        fs::write(folder.join("layer/etc/hello"), "hello").expect("a file can be written");
-        tar(&folder.join("layer"), &folder.join("layer.tar"), &["--mtime=@0", "."]);
-        let sum = Command::new("sha256sum").arg(folder.join("layer.tar")).output().expect("sha256sum runs");
-        let sum = String::from_utf8(sum.stdout).expect("digits are text");
-        let digits = &sum[..64];
-        let config = format!(r#"{{"os":"linux","config":{{}},"rootfs":{{"diff_ids":["sha256:{digits}"]}}}}"#);
-        fs::write(folder.join("config.json"), config).expect("a file can be written");
-        let manifest = r#"[{"Config":"config.json","RepoTags":null,"Layers":["layer.tar"]}]"#;
-        fs::write(folder.join("manifest.json"), manifest).expect("a file can be written");
-        let file = self.path("image.tar");
-        tar(&folder, &file, &["manifest.json", "config.json", "layer.tar"]);
-        file.to_str().expect("a path of ours is text").to_string()
-    }
+/// What `docker save` would write of an image with one file in one layer, made by tar itself.
+fn saved(home: &Home) -> String {
+    let folder = home.path("image");
+    fs::create_dir_all(folder.join("layer/etc")).expect("a folder can be made");
+    fs::write(folder.join("layer/etc/hello"), "hello").expect("a file can be written");
+    tar(&folder.join("layer"), &folder.join("layer.tar"), &["--mtime=@0", "."]);
+    let sum = Command::new("sha256sum").arg(folder.join("layer.tar")).output().expect("sha256sum runs");
+    let sum = String::from_utf8(sum.stdout).expect("digits are text");
+    let digits = &sum[..64];
+    let config = format!(r#"{{"os":"linux","config":{{}},"rootfs":{{"diff_ids":["sha256:{digits}"]}}}}"#);
+    fs::write(folder.join("config.json"), config).expect("a file can be written");
+    let manifest = r#"[{"Config":"config.json","RepoTags":null,"Layers":["layer.tar"]}]"#;
+    fs::write(folder.join("manifest.json"), manifest).expect("a file can be written");
+    let file = home.path("image.tar");
+    tar(&folder, &file, &["manifest.json", "config.json", "layer.tar"]);
+    file.to_str().expect("a path of ours is text").to_string()
 }
 
 fn tar(folder: &Path, file: &Path, what: &[&str]) {
@@ -58,8 +30,8 @@ fn tar(folder: &Path, file: &Path, what: &[&str]) {
 
 #[test]
 fn an_image_comes_from_a_file_is_listed_and_goes() {
-    let home = Home::new();
-    let none = home.run(&[]);
+    let home = Home::new("");
+    let none = home.run(&["images"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, ""));
     assert!(
         none.stderr.contains("there is no image here") && none.stderr.contains("hint:"),
@@ -67,61 +39,63 @@ fn an_image_comes_from_a_file_is_listed_and_goes() {
         none.stderr
     );
 
-    let imported = home.run(&["import", &home.saved(), "local/hello:1"]);
+    let imported = home.run(&["images", "import", &saved(&home), "local/hello:1"]);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     assert!(imported.stdout.starts_with("local/hello:1@sha256:"), "{}", imported.stdout);
     assert_eq!(imported.stderr, "", "nothing is drawn where there is no terminal");
 
-    let listed = home.run(&[]);
+    let listed = home.run(&["images"]);
     assert!(
         listed.stdout.contains("docker.io/local/hello:1") && listed.stdout.contains("5 B"),
         "{}",
         listed.stdout
     );
     let json: serde_json::Value =
-        serde_json::from_str(&home.run(&["--json"]).stdout).expect("one JSON array");
+        serde_json::from_str(&home.run(&["images", "--json"]).stdout).expect("one JSON array");
     assert_eq!(json[0]["name"], "docker.io/local/hello:1");
     assert_eq!(
         (&json[0]["bytes"], &json[0]["whole"], &json[0]["in_use"]),
         (&5.into(), &true.into(), &false.into())
     );
 
-    assert_eq!(home.run(&["rm", "local/hello:1"]).code, 0);
-    let again = home.run(&["rm", "local/hello:1"]);
+    assert_eq!(home.run(&["images", "rm", "local/hello:1"]).code, 0);
+    let again = home.run(&["images", "rm", "local/hello:1"]);
     assert_eq!(again.code, 125);
     assert!(again.stderr.contains("the image `local/hello:1` is not here"), "{}", again.stderr);
-    let young = home.run(&["gc", "--dry-run", "--unused", "30d"]);
+    let young = home.run(&["images", "gc", "--dry-run", "--unused", "30d"]);
     assert_eq!(young.code, 0, "{}", young.stderr);
-    assert_eq!(home.run(&["gc", "--unused", "30"]).code, 125, "thirty of what?");
-    let would = home.run(&["gc", "--dry-run"]);
+    assert_eq!(home.run(&["images", "gc", "--unused", "30"]).code, 125, "thirty of what?");
+    let would = home.run(&["images", "gc", "--dry-run"]);
     assert!(would.stderr.contains("would remove 1 layers with 5 B"), "{}", would.stderr);
-    let gone = home.run(&["gc"]);
+    let gone = home.run(&["images", "gc"]);
     assert!(gone.stderr.contains("removed 1 layers with 5 B"), "{}", gone.stderr);
-    let left: serde_json::Value = serde_json::from_str(&home.run(&["gc", "--json"]).stdout).expect("JSON");
+    let left: serde_json::Value =
+        serde_json::from_str(&home.run(&["images", "gc", "--json"]).stdout).expect("JSON");
     assert_eq!(left["layers"], serde_json::json!([]));
 }
 
 #[test]
 fn what_cannot_be_had_is_said_with_what_to_do() {
-    let home = Home::new();
+    let home = Home::new("");
     // Nothing listens there.
-    let refused = home.run(&["pull", "127.0.0.1:1/x:1"]);
+    let refused = home.run(&["images", "pull", "127.0.0.1:1/x:1"]);
     assert_eq!(refused.code, 125);
     assert!(refused.stderr.contains("the registry `127.0.0.1:1` cannot be reached"), "{}", refused.stderr);
     assert!(refused.stderr.contains("hint:"), "{}", refused.stderr);
     let json: serde_json::Value =
-        serde_json::from_str(&home.run(&["pull", "--json", "127.0.0.1:1/x:1"]).stdout).expect("JSON");
+        serde_json::from_str(&home.run(&["images", "pull", "--json", "127.0.0.1:1/x:1"]).stdout)
+            .expect("JSON");
     assert_eq!(json["error"]["code"], "registry_unreachable", "{json}");
-    let floating = home.run(&["pull", "alpine"]);
+    let floating = home.run(&["images", "pull", "alpine"]);
     assert!(
         floating.code != 0 && floating.stderr.contains("neither a digest nor a tag"),
         "{}",
         floating.stderr
     );
-    let missing = home.run(&["import", "/nowhere.tar", "x:1"]);
+    let missing = home.run(&["images", "import", "/nowhere.tar", "x:1"]);
     assert!(missing.stderr.contains("cannot open `/nowhere.tar`"), "{}", missing.stderr);
     let file = home.path("no.tar");
     fs::write(&file, "hello").expect("a file can be written");
-    let none = home.run(&["import", file.to_str().expect("text"), "x:1"]);
+    let none = home.run(&["images", "import", file.to_str().expect("text"), "x:1"]);
     assert!(none.stderr.contains("is no archive of an image"), "{}", none.stderr);
 }

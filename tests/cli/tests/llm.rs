@@ -67,20 +67,36 @@ fn a_key_of_the_vault_opens_the_model() {
     let model = model();
     let home = home("");
     home.keep("model", "sk-kept-0123456789");
-    let look = "env; cat /proc/[0-9]*/environ; grep -r sk-kept ~ /etc /run /tmp /workspace";
-    let script = format!("{ASK}; ({look}) 2>/dev/null | grep -c sk-kept");
-    let run =
-        home.run(&["run", "--llm", &model.url(), "--llm-key", "secret:model", "--", "sh", "-c", &script]);
-    assert_eq!((run.code, run.stdout.as_str()), (1, "200\n0\n"), "{}", run.stderr);
+    // A decoy shows that the eyes are open.
+    let look = "cat /proc/[0-9]*/environ | tr '\\0' '\\n'; grep -rah sk-kept ~ /etc /run /tmp /workspace";
+    let script = format!(
+        "{ASK}; echo $DECOY > /tmp/decoy; ({look}) 2>/dev/null | grep -ao 'sk-kept[-0-9a-z]*' | sort -u"
+    );
+    let run = home.run(&[
+        "run",
+        "--env",
+        "DECOY=sk-kept-decoy",
+        "--llm",
+        &model.url(),
+        "--llm-key",
+        "secret:model",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "200\nsk-kept-decoy\n"), "{}", run.stderr);
     let asked = model.requests();
     assert!(asked.iter().all(|request| request.header("authorization") == Some("Bearer sk-kept-0123456789")));
     assert!(!asked.is_empty());
-    assert_eq!(files_with(&home, "sk-kept"), "");
+    assert_eq!(files_with(&home, "sk-kept-0"), "");
+    assert_ne!(files_with(&home, "sandbox_started"), "", "what belljar wrote was looked through");
 }
 
 /// The files of a home that have this in them.
 fn files_with(home: &Home, text: &str) -> String {
     let output = Command::new("grep").args(["-rlF", text]).arg(home.path("")).output().expect("grep starts");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

@@ -46,6 +46,14 @@ pub(super) fn say_of(changes: &Changes) {
             for commit in &collected.commits {
                 eprintln!("  {} {}", &commit.hash.as_str()[..10], commit.subject);
             }
+            if !collected.others.is_empty() {
+                let names: Vec<&str> = collected.others.iter().map(|branch| branch.as_str()).collect();
+                eprintln!("belljar: what is on other branches stays in the clone: {}", names.join(", "));
+                eprintln!("  hint: only commits on {} are taken over and can be published", collected.branch);
+            }
+            if let Some(commit) = collected.left_at() {
+                eprintln!("belljar: it was left at {} and on no branch", &commit.as_str()[..10]);
+            }
             if !collected.uncommitted.is_empty() {
                 let files = counted_as(collected.uncommitted.len() as u64, "file");
                 eprintln!("belljar: {files} changed and not committed; only commits leave a clone");

@@ -108,10 +108,11 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
     assert_eq!(lower.at_least.as_deref(), Some("container"), "the stricter one counts");
     let narrower = apply(|asked| asked.egress.mode = Some("none".into())).unwrap();
     assert_eq!(narrower.egress.mode.as_deref(), Some("none"));
-    let widenings: [fn(&mut SandboxRequest); 3] = [
+    let widenings: [fn(&mut SandboxRequest); 4] = [
         |asked| asked.backend = Some("host".into()),
         |asked| asked.egress.mode = Some("open".into()),
         |asked| asked.nested = true,
+        |asked| asked.egress.allow = vec!["example.org:443/tcp".into()],
     ];
     for change in widenings {
         assert_eq!(apply(change).unwrap_err().code, "profile_narrower");

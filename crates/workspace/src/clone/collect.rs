@@ -32,6 +32,14 @@ pub struct Collected {
 }
 
 impl Collected {
+    /// The commit that was left checked out on no branch at all.
+    pub fn left_at(&self) -> Option<&ObjectId> {
+        match &self.elsewhere {
+            Some(Head::Detached(commit)) => Some(commit),
+            Some(Head::Branch(_)) | None => None,
+        }
+    }
+
     /// Is there nothing that would be lost with the clone?
     pub fn is_empty(&self) -> bool {
         let beside = self.uncommitted.is_empty() && self.others.is_empty() && self.elsewhere.is_none();

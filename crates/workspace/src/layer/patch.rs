@@ -32,7 +32,7 @@ impl Patch {
         Ok(Patch { upper, host })
     }
 
-    /// One change. Directories, which git does not know, are nothing.
+    /// One change. Directories and attributes, which git does not know, are nothing.
     pub fn write(&self, change: &Change, out: &mut dyn Write) -> io::Result<()> {
         let side = |stat: Option<Stat>| stat.filter(|stat| stat.kind != Kind::Directory);
         let (old, new) = (side(change.old), side(change.new));
@@ -69,15 +69,15 @@ impl Patch {
     ) -> io::Result<()> {
         let from = change.from.as_ref().unwrap_or(&change.path);
         let (a, b) = (quote::prefixed("a/", from.as_bytes()), quote::prefixed("b/", change.path.as_bytes()));
-        line(out, &[b"diff --git ", &a, b" ", &b])?;
+        let mut said = Vec::new();
         let final_mode = change.mode();
         let mode = |stat: &Stat| match stat.kind {
             Kind::Link => 0o120000,
             _ => 0o100000 | if stat.mode & 0o100 != 0 { 0o755 } else { 0o644 },
         };
         match (&old, &new) {
-            (None, Some(new)) => writeln!(out, "new file mode {:o}", mode(new))?,
-            (Some(old), None) => writeln!(out, "deleted file mode {:o}", mode(old))?,
+            (None, Some(new)) => writeln!(said, "new file mode {:o}", mode(new))?,
+            (Some(old), None) => writeln!(said, "deleted file mode {:o}", mode(old))?,
             (Some(old), Some(new)) if old.kind == Kind::File && Some(old.permissions()) != final_mode => {
                 // git knows two modes of a file; where both are one to it, the whole is said, and git takes that too.
                 let (before, after) = match (mode(old), mode(new)) {
@@ -85,14 +85,21 @@ impl Patch {
                     _ => (0o100000 | old.permissions(), 0o100000 | new.permissions()),
                 };
                 if before != after {
-                    writeln!(out, "old mode {before:o}\nnew mode {after:o}")?;
+                    writeln!(said, "old mode {before:o}\nnew mode {after:o}")?;
                 }
             }
             _ => {}
         }
         if change.from.is_some() {
-            writeln!(out, "similarity index 100%\nrename from {from}\nrename to {}", change.path)?;
+            writeln!(said, "similarity index 100%\nrename from {from}\nrename to {}", change.path)?;
         }
+        let stays = old.is_some() && new.is_some() && !change.content;
+        // git refuses a whole patch for a file of which nothing is said.
+        if stays && said.is_empty() {
+            return Ok(());
+        }
+        line(out, &[b"diff --git ", &a, b" ", &b])?;
+        out.write_all(&said)?;
         let empty = |stat: &Option<Stat>| stat.is_none_or(|stat| stat.kind == Kind::File && stat.size == 0);
         if empty(&old) && empty(&new) {
             // A file with nothing in it has no hunks. patch(1) needs this line to believe that it is one.
@@ -104,7 +111,7 @@ impl Patch {
             };
         }
         // What becomes a directory says nothing of its content, and goes with all of it.
-        if !change.content && old.is_some() && new.is_some() {
+        if stays {
             return Ok(());
         }
         let nowhere = b"/dev/null".to_vec();

@@ -1,7 +1,7 @@
 //! Work beside the host's repository, from end to end: what comes back, what does not, and what an agent that worked in the folder
 //! before has prepared. Judged by the host's refs and files.
 
-use belljar_engine::{Changes, Engine, ExecResult};
+use belljar_engine::{Changes, Engine, ExecResult, Sandbox};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
 use belljar_tests_containment::folders::{Found, everything};
@@ -142,6 +142,64 @@ END_OF_PROGRAM
 echo END
 "#;
 
+/// The repositories that belljar itself keeps for them are the host's too: its git works in them.
+#[test]
+fn what_git_obeys_in_a_shelf_or_a_clone_cannot_be_changed() {
+    for wall in walls() {
+        let place = Place::new();
+        for mode in [shelf("agent/x"), clone(&place.path("repo"))] {
+            let sandbox = place.start(*wall, mode.clone()).unwrap();
+            let obeyed = || {
+                let mut all = everything(&place.path("state"));
+                all.retain(|path, _| {
+                    // In a worktree's own part of the git directory, git looks only for these.
+                    let is_own = path.iter().any(|part| part == "worktrees");
+                    let of_own = ["config.worktree", "commondir"].iter().any(|name| path.ends_with(name));
+                    let path = path.to_string_lossy();
+                    if is_own { of_own } else { OBEYED.iter().any(|name| path.contains(name)) }
+                });
+                all
+            };
+            let before = obeyed();
+            assert!(before.keys().any(|path| path.ends_with("config")), "{wall} {mode:?}: {before:?}");
+            let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", OBEY]).unwrap())).unwrap();
+            let said = text(&result.stdout) + &text(&result.stderr);
+            assert!(said.contains("committed"), "{wall} {mode:?}: {said}");
+            assert_eq!(obeyed(), before, "{wall} {mode:?}: {said}");
+            sandbox.dispose_blocking();
+        }
+    }
+}
+
+const OBEYED: [&str; 6] = ["/hooks", "/config", "/info/attributes", "/.husky", "/.belljar", "/objects/info"];
+const OBEY: &str = r#"
+own=$(git rev-parse --absolute-git-dir); common=$(cd "$own" && cd "$(git rev-parse --git-common-dir)" && pwd)
+for dir in "$own" "$common"; do
+  printf '[core]\n\tfsmonitor = /tmp/x\n' >> $dir/config; printf x > $dir/config.worktree; git config core.fsmonitor /tmp/x
+  mv $dir/config $dir/aside; rm -f $dir/config; ln -sf /tmp/x $dir/config
+  mkdir -p $dir/hooks; printf '#!/bin/sh\n' > $dir/hooks/post-checkout; chmod 755 $dir/hooks/post-checkout
+  mv $dir/hooks $dir/aside; rm -rf $dir/hooks; ln -s /tmp $dir/hooks
+  test -e $dir/commondir && { echo /tmp > $dir/commondir; rm -f $dir/commondir; mv $dir/commondir $dir/else; }
+  mkdir -p $dir/info; echo '* filter=x' > $dir/info/attributes; echo /tmp > $dir/objects/info/alternates
+done
+mkdir -p .husky; echo x > .husky/pre-commit; rm -rf .husky; mv .husky aside; echo x > .belljar/config.toml; rm -rf .belljar
+echo x > x; git add x; git commit -q -m inside && echo committed
+"#;
+
+#[test]
+fn only_branches_that_policy_names_are_pushed_to() {
+    for wall in walls() {
+        let place = Place::new();
+        let mut spec = place.spec(*wall, shelf("agent/x"));
+        spec.pushes.branches = vec!["agent/*".parse().unwrap()];
+        let script = "git commit -q --allow-empty -m inside; \
+            /usr/bin/git push host HEAD:agent/y 2>&1; /usr/bin/git push host HEAD:other 2>&1; true";
+        let (result, _) = place.run_as(&spec, script).unwrap();
+        assert_eq!(place.git("log -1 --format=%s agent/y"), "inside", "{wall}: {}", text(&result.stdout));
+        assert_eq!(place.git("branch --list other"), "", "{wall}: {}", text(&result.stdout));
+    }
+}
+
 #[test]
 fn a_branch_that_follows_another_remote_still_works_in_an_overlay() {
     for wall in walls() {
@@ -203,6 +261,9 @@ fn nothing_that_happened_in_a_clone_is_thrown_away() {
         }
         // What cannot be cloned is an empty workspace, of which nothing stays.
         let place = Place::new();
+        let unmade = place.start(*wall, clone(&place.path("none"))).unwrap();
+        assert!(unmade.warning().is_some_and(|said| said.contains("could not be cloned")), "{wall}");
+        drop(unmade);
         let (result, changes) = place.run(*wall, clone(&place.path("none")), "cat a").unwrap();
         assert_eq!((result.exit_code, changes), (Some(1), Changes::None), "{wall}");
         assert_eq!(clones(&place), 0, "{wall}");
@@ -277,6 +338,20 @@ impl Place {
         }
     }
 
+    fn spec(&self, wall: BackendName, mode: WorkspaceMode) -> SandboxSpec {
+        let is_clone = matches!(mode, WorkspaceMode::Clone(_));
+        SandboxSpec {
+            backend: BackendChoice::Named(wall),
+            workspace: (!is_clone).then(|| self.path("repo")),
+            mode,
+            ..SandboxSpec::default()
+        }
+    }
+
+    fn start(&self, wall: BackendName, mode: WorkspaceMode) -> Result<Sandbox, SandboxError> {
+        Engine::new().with_state(self.path("state")).create_blocking(&self.spec(wall, mode))
+    }
+
     /// Runs a script in a sandbox to its end, and gives what became of the workspace.
     fn run(
         &self,
@@ -284,14 +359,11 @@ impl Place {
         mode: WorkspaceMode,
         script: &str,
     ) -> Result<(ExecResult, Changes), SandboxError> {
-        let is_clone = matches!(mode, WorkspaceMode::Clone(_));
-        let spec = SandboxSpec {
-            backend: BackendChoice::Named(wall),
-            workspace: (!is_clone).then(|| self.path("repo")),
-            mode,
-            ..SandboxSpec::default()
-        };
-        let sandbox = Engine::new().with_state(self.path("state")).create_blocking(&spec)?;
+        self.run_as(&self.spec(wall, mode), script)
+    }
+
+    fn run_as(&self, spec: &SandboxSpec, script: &str) -> Result<(ExecResult, Changes), SandboxError> {
+        let sandbox = Engine::new().with_state(self.path("state")).create_blocking(spec)?;
         let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap()))?;
         sandbox.dispose_blocking();
         Ok((result, sandbox.changes().unwrap()?))

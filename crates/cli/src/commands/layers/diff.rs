@@ -153,6 +153,7 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
             "old_kind": change.old.map(|stat| stat.kind),
             "old_mode": mode(change.old),
             "new_mode": mode(change.new),
+            "attributes": change.attributes,
             "old_size": change.old.map(|stat| stat.size),
             "new_size": change.new.map(|stat| stat.size),
         });

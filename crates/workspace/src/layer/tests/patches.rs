@@ -65,7 +65,11 @@ fn git_and_patch_take_what_we_write() {
         ("mode-and-more", "m\n"),
         ("old-name", "to be moved\n"),
         ("sub/na me", "spaces\n"),
+        ("marked", "as it was\n"),
     ]);
+    bench.copied("marked", "as it was\n");
+    let marked = fs::File::open(bench.upper().join("marked")).unwrap();
+    sys::fsetxattr(marked, "user.mine", b"1", sys::XattrFlags::empty()).unwrap();
     bench.copied("long", &lines(0, 61, &[3, 9, 10, 30, 60]));
     bench.copied("no-newline", "a\nc");
     bench.copied("to-newline", "a\nb\n");

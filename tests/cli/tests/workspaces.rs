@@ -1,0 +1,105 @@
+//! Folders, layers and clones from end to end, as a person uses them.
+
+use belljar_tests_cli::{Home, Run};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+#[test]
+fn what_is_changed_in_an_overlay_is_shown_and_taken_over() {
+    let home = Home::new("");
+    for (name, content) in [("edited", "old\n"), ("gone", "x\n"), ("before", "moved\n"), ("sub/deep", "y\n")]
+    {
+        home.write(&format!("work/{name}"), content);
+    }
+    symlink("nowhere", home.path("work/link")).expect("the folder is ours");
+    let script = "echo new > edited; rm gone; mv before after; ln -sf edited link; rm -r sub; mkdir sub; echo z > sub/other; \
+        printf 'a\\000b' > binary; chmod 755 edited";
+    let run = home.run(&["run", "--overlay", "--", "sh", "-c", script]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(fs::read_to_string(home.path("work/edited")).expect("it is there"), "old\n");
+    let layers: serde_json::Value =
+        serde_json::from_str(&home.run(&["layers", "--json"]).stdout).expect("one array");
+    let id = layers[0]["id"].as_str().expect("an id").to_string();
+    assert!(run.stderr.contains(&format!("belljar apply {id}")), "{}", run.stderr);
+    let names = home.run(&["diff", &id, "--names"]);
+    let mut names: Vec<&str> = names.stdout.lines().collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["A binary", "A sub/other", "D gone", "D sub/deep", "M edited", "M link", "R before -> after"]
+    );
+    let applied = home.run(&["apply", &id]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    let content = |name: &str| fs::read(home.path("work").join(name)).ok();
+    assert_eq!(content("edited"), Some(b"new\n".to_vec()));
+    assert_eq!(content("after"), Some(b"moved\n".to_vec()));
+    assert_eq!(content("sub/other"), Some(b"z\n".to_vec()));
+    assert_eq!(content("binary"), Some(b"a\0b".to_vec()));
+    assert_eq!(fs::read_link(home.path("work/link")).expect("a link"), std::path::Path::new("edited"));
+    assert_eq!((content("gone"), content("before"), content("sub/deep")), (None, None, None));
+    assert_eq!(home.run(&["layers", "--json"]).stdout.trim(), "[]", "what was taken is gone");
+}
+
+#[test]
+fn what_a_file_or_a_flag_protects_stays_as_it_is() {
+    let home = Home::new("[workspace]\nprotect = [\"Makefile\", \"ci/run\"]\n");
+    home.write("work/Makefile", "all:\n");
+    let script = "for path in Makefile ci/run deploy; do mkdir -p $(dirname $path); echo x > $path; rm -f $path; done 2>/dev/null; \
+        mv Makefile other 2>/dev/null; echo x > free";
+    let run = home.run(&["run", "--protect", "deploy", "--", "sh", "-c", script]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert_eq!(fs::read_to_string(home.path("work/Makefile")).expect("it is there"), "all:\n");
+    assert_eq!(fs::read_to_string(home.path("work/free")).expect("what is not protected"), "x\n");
+    for name in ["ci/run", "deploy", "other"] {
+        assert!(!home.path("work").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_clone_is_worked_in_and_published_when_somebody_says_so() {
+    let home = Home::new("");
+    fs::create_dir(home.path("repo")).expect("the folder is ours");
+    for line in ["init -q -b main", "commit -q --allow-empty -m first"] {
+        git(&home, line);
+    }
+    let repo = home.path("repo");
+    let repo = repo.to_str().expect("a plain path");
+    let commit = "git config --global user.name A; git config --global user.email a@example.org; \
+        git commit -q --allow-empty -m inside; git checkout -q -b aside; git commit -q --allow-empty -m beside";
+    let run = home.run(&["run", "--clone", repo, "--branch", "fix", "--", "sh", "-c", commit]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("1 commit on branch fix"), "{}", run.stderr);
+    assert!(run.stderr.contains("what is on other branches stays in the clone: aside"), "{}", run.stderr);
+    assert_eq!(git(&home, "branch --list --format=%(refname:short)"), "main\n", "nothing was pushed");
+    let layers: serde_json::Value =
+        serde_json::from_str(&home.run(&["layers", "--json"]).stdout).expect("one array");
+    let id = layers[0]["id"].as_str().expect("an id").to_string();
+    let Run { code, stderr, .. } = home.run(&["publish", &id]);
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(git(&home, "branch --list --format=%(refname:short)"), "fix\nmain\n");
+    assert_eq!(git(&home, "log -1 --format=%s fix"), "inside\n");
+}
+
+#[test]
+fn a_repository_that_cannot_be_cloned_is_said_and_the_run_goes_on() {
+    let home = Home::new("");
+    let url = "https://me:s3cr3t-token@127.0.0.1:1/none.git";
+    let run = home.run(&["run", "--clone", url, "--", "sh", "-c", "ls -A | wc -l"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("could not be cloned") && !run.stderr.contains("s3cr3t"), "{}", run.stderr);
+}
+
+/// The host's git, in `repo`.
+fn git(home: &Home, line: &str) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=T", "-c", "user.email=t@example.org"])
+        .args(line.split(' '))
+        .current_dir(home.path("repo"))
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .expect("git starts");
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -216,6 +216,10 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
         ("fetch everything", on().args(["fetch", "--all"]), b""),
         ("fetch a foreign one", on().args(["fetch", "foreign"]), b""),
         ("fetch by address", on().args(["fetch", "https://127.0.0.1:1/x"]), b""),
+        ("fetch by ssh", on().args(["fetch", "ssh://127.0.0.1:1/x"]), b""),
+        ("fetch by git's own", on().args(["fetch", "git://127.0.0.1:1/x"]), b""),
+        ("ask for a password", on().args(["credential", "fill"]), ASKED),
+        ("update submodules", on().args(["submodule", "update", "--init"]), b""),
         ("push", on().args(["push", "origin", "HEAD:refs/heads/x"]), b""),
         ("collect", on().args(["gc", "--auto"]), b""),
         ("maintain", on().args(["maintenance", "run", "--auto"]), b""),
@@ -227,6 +231,8 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
         assert_eq!(trap.sprung(), [""; 0], "{what}");
     }
 }
+
+const ASKED: &[u8] = b"protocol=https\nhost=example.com\n\n";
 
 #[test]
 fn a_repository_that_bites_can_be_fetched_from() {
@@ -310,9 +316,21 @@ fn the_trap_is_one() {
         &["evil"],
         &["update-ref", "refs/heads/x", "HEAD"],
         &["log", "--ext-diff", "-p", "-1", &trap.last],
+        &["cat-file", "--filters", "--path=file", "HEAD:file.txt"],
     ] {
         git(folder, words);
     }
+    let mut asking = std::process::Command::new("git")
+        .args(["credential", "fill"])
+        .current_dir(folder)
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut asking.stdin.take().unwrap(), ASKED).unwrap();
+    asking.wait().unwrap();
     fs::write(folder.join(".gitattributes"), "").unwrap();
     fs::write(trap.repository.git_directory().join("info/attributes"), "").unwrap();
     git(folder, &["diff"]);
@@ -321,7 +339,9 @@ fn the_trap_is_one() {
         "hook",
         "corefsmonitor",
         "filterevilclean",
+        "filterevilsmudge",
         "filterprocessprocess",
+        "credentialhelper",
         "diffexternal",
         "aliasevil",
         "coregitProxy",

@@ -36,6 +36,17 @@ fn a_day_with_a_sandbox() {
 }
 
 #[test]
+fn the_list_tells_of_what_is_kept_beside_folders() {
+    let home = Home::ready();
+    assert!(!home.run(&["list"]).stderr.contains("belljar layers"));
+    for _ in 0..2 {
+        home.run(&["run", "--overlay", "--", "sh", "-c", "echo x > x"]);
+    }
+    let said = home.run(&["list"]).stderr;
+    assert!(said.contains("what 2 sandboxes changed is kept beside their folders"), "{said}");
+}
+
+#[test]
 fn a_sandbox_is_found_by_folder_name_beginning_and_key() {
     let home = Home::ready();
     let name = home.run(&["start"]).stdout.trim().to_string();

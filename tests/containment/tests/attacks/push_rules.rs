@@ -354,6 +354,20 @@ fn workflow_files_stay_as_they_are() {
     }
 }
 
+#[test]
+fn workflow_files_change_where_policy_lets_them() {
+    let forge = Forge::old();
+    for wall in walls().iter().copied() {
+        let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
+        let script = format!(
+            "git checkout -q -b x-{wall} && echo 'on: push' > .github/workflows/ci.yml && git commit -q -a -m meant && git push origin HEAD"
+        );
+        let said = inside(&cage, &script);
+        assert!(said.ends_with("code 0\n"), "{wall}: {said}");
+        assert_eq!(forge.subject(&format!("x-{wall}")), "meant\n");
+    }
+}
+
 /// A commit on `main` that would be a fast-forward, in a pack, sent in every way but git's.
 #[test]
 fn no_hand_written_push_moves_main() {

@@ -3,13 +3,16 @@
 
 use belljar_engine::Engine;
 use belljar_spec::egress::{PortRange, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
+use belljar_spec::secret::{
+    Bodies, Carrier, Credential, CredentialPlace, GitHubApp, GitHubGrant, GitHubProfile, SecretRef,
+    SecretSource,
+};
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::looking::*;
 use belljar_tests_containment::*;
-use belljar_tests_hosts::{Authority, Dns, HttpServer, Response};
+use belljar_tests_hosts::{Authority, Dns, GitHub, HttpServer, Response};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -128,6 +131,49 @@ fn a_real_value_is_nowhere_in_a_sandbox_nor_in_its_record() {
         assert!(fs::read_dir(records.path()).unwrap().count() > 0, "{wall}: there is no record");
         assert_eq!(found_in_folder(records.path(), &value), Vec::<PathBuf>::new(), "{wall}");
         assert_eq!(found_in_folder(jail.workspace.path(), &value), Vec::<PathBuf>::new(), "{wall}");
+    }
+}
+
+/// A token that nobody kept anywhere, and the key that it was asked for with.
+#[test]
+fn a_minted_token_and_the_apps_key_are_nowhere() {
+    for wall in walls() {
+        let place = Place::start();
+        let (home, records, workspace) = (folder(), folder(), folder());
+        let github = GitHub::start(3600);
+        let mut spec = place.spec(*wall, workspace.path(), PathBuf::new());
+        spec.credentials[0].source = SecretSource::GitHubApp;
+        spec.github = Some(GitHubGrant {
+            app: GitHubApp {
+                app: GitHub::APP,
+                installation: GitHub::INSTALLATION,
+                key: SecretRef::File(keep(home.path(), github.key_pem())),
+                api: github.url(),
+                host: "github.com".parse().unwrap(),
+            },
+            profile: GitHubProfile::RepoWrite,
+            repositories: vec!["acme/widgets".parse().unwrap()],
+            danger_forward_key: false,
+        });
+        let engine = Engine::new().with_records(records.path());
+        let jail = Jail { sandbox: engine.create_blocking(&spec).unwrap(), workspace };
+        let token = github.tokens().pop().unwrap().text;
+        jail.sh(&place.use_it());
+        assert!(place.got(&token), "{wall}: {:?}", place.server.requests());
+        let held = HeldCommand::run(&jail, &canary("held"), "sleep 1000");
+        // As much of its middle as a line of PEM usually has.
+        let line = github.key_pem().lines().nth(1).unwrap()[100..164].to_string();
+        for value in [&token, &line] {
+            assert_eq!(found_inside(&jail, value), Vec::<String>::new(), "{wall}");
+            assert_eq!(found_from_outside(&held, value), Vec::<String>::new(), "{wall}");
+        }
+        drop(held);
+        jail.sandbox.dispose_blocking();
+        for value in [&token, &line] {
+            assert_eq!(found_in_folder(records.path(), value), Vec::<PathBuf>::new(), "{wall}");
+            assert_eq!(found_in_folder(jail.workspace.path(), value), Vec::<PathBuf>::new(), "{wall}");
+        }
+        assert!(github.tokens().pop().unwrap().revoked, "{wall}");
     }
 }
 

@@ -186,6 +186,27 @@ mkdir -p .husky; echo x > .husky/pre-commit; rm -rf .husky; mv .husky aside; ech
 echo x > x; git add x; git commit -q -m inside && echo committed
 "#;
 
+/// Sandboxes of two repositories at the same time, each with the same address inside: each has its own, and the host has none.
+#[test]
+fn the_hosts_repository_is_served_inside_of_its_sandbox_alone() {
+    for wall in walls() {
+        let (one, other) = (Place::new(), Place::new());
+        other.git("branch secret");
+        let sandboxes = [&one, &other].map(|place| place.start(*wall, shelf("agent/x")).unwrap());
+        let refs = sandboxes.each_ref().map(|sandbox| {
+            let command = Command::new(["/usr/bin/git", "ls-remote", "host"]).unwrap();
+            text(&wait_for(sandbox.exec(&command)).unwrap().stdout)
+        });
+        assert!(refs[0].contains("refs/heads/main") && !refs[0].contains("secret"), "{wall}: {refs:?}");
+        assert!(refs[1].contains("refs/heads/secret"), "{wall}: {refs:?}");
+        assert!(std::net::TcpStream::connect(("127.0.0.1", RELAY)).is_err(), "{wall}");
+        sandboxes.iter().for_each(Sandbox::dispose_blocking);
+    }
+}
+
+/// Where the remote `host` is, inside.
+const RELAY: u16 = 9418;
+
 #[test]
 fn only_branches_that_policy_names_are_pushed_to() {
     for wall in walls() {

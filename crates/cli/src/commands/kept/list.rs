@@ -4,7 +4,7 @@ use super::daemon::client;
 use super::print_json;
 use crate::args::KeptListArgs;
 use crate::commands::table::{age, since, table};
-use crate::commands::{block_on, print};
+use crate::commands::{block_on, layers, print};
 use crate::failure::of_client;
 use belljar_api::{SandboxInfo, State};
 use belljar_client::SandboxFilter;
@@ -15,11 +15,18 @@ pub(crate) fn list(options: &KeptListArgs) -> Result<u8, SandboxError> {
     if options.json {
         return print_json(&all);
     }
+    match layers::list::count() {
+        0 => {}
+        1 => {
+            eprintln!("belljar: what a sandbox changed is kept beside its folder: `belljar layers` shows it")
+        }
+        more => eprintln!(
+            "belljar: what {more} sandboxes changed is kept beside their folders: `belljar layers` lists it"
+        ),
+    }
     if all.is_empty() {
         eprintln!("belljar: no sandbox is kept");
-        eprintln!(
-            "  hint: `belljar start` makes one of the current folder; `belljar layers` shows what sandboxes changed beside folders"
-        );
+        eprintln!("  hint: `belljar start` makes one of the current folder");
         return Ok(0);
     }
     let rows: Vec<[String; 6]> = all.iter().map(row).collect();

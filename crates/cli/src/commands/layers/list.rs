@@ -27,6 +27,12 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
     print(as_table(&rows).as_bytes())
 }
 
+/// How many there are; what cannot be read is for `belljar layers` to say.
+pub(crate) fn count() -> usize {
+    let layers = layers().and_then(|layers| Ok(layers.list()?.len())).unwrap_or(0);
+    layers + Beside::all().map_or(0, |beside| beside.len())
+}
+
 /// One thing that is kept.
 #[derive(Serialize)]
 struct Row {

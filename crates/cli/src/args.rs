@@ -61,7 +61,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "belljar", version, max_term_width = 100)]
 #[command(
-    after_help = "Without a command, `belljar` opens a shell in the sandbox of the current folder, if it has one.\n\
+    after_help = "Without a command, at a terminal, `belljar` is `belljar shell`.\n\
     Exit codes: the command's own; 124 it ran too long; 125 belljar failed; 126 refused, or not executable;\n127 not found inside."
 )]
 pub(crate) struct Args {

@@ -22,12 +22,10 @@ pub(crate) fn shell(options: ShellArgs) -> Result<u8, SandboxError> {
     alone(place)
 }
 
-/// `belljar` and nothing else: a shell where there is a sandbox to join, else what there is to say.
+/// `belljar` and nothing else: at a terminal a shell, else what there is to say.
 pub(crate) fn without_words() -> Result<u8, SandboxError> {
-    if terminal_size().is_some()
-        && let Some(join) = kept::shell::joins(None, None)
-    {
-        return join();
+    if terminal_size().is_some() {
+        return shell(ShellArgs::default());
     }
     let help = Args::command().render_help().to_string();
     print(help.as_bytes())

@@ -20,14 +20,16 @@ fn a_shell_joins_the_folders_sandbox_and_remembers() {
 }
 
 #[test]
-fn belljar_alone_opens_a_shell_where_there_is_a_sandbox_and_helps_elsewhere() {
+fn belljar_alone_is_a_shell_at_a_terminal_and_help_elsewhere() {
     let home = Home::new();
-    let (code, shown) = home.at_terminal(&[]).ends();
-    assert!(code == 0 && shown.contains("Usage: belljar") && home.daemon().is_none(), "{shown}");
-    assert!(home.run(&[]).stdout.contains("Usage: belljar"));
+    let mut person = home.at_terminal(&[]);
+    person.sees("you are inside").sees("(belljar)").types("test -e /volumes || echo al''one; exit 5\r").sees("alone");
+    assert_eq!(person.ends().0, 5);
+    assert!(home.daemon().is_none(), "a sandbox of its own needs nobody who keeps it");
+    assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");
     assert_eq!(home.run(&["init"]).code, 0);
     let mut person = home.at_terminal(&[]);
-    person.sees("(belljar)").types("exit 4\r");
+    person.sees("(belljar)").types("test -e /volumes && echo ke''pt; exit 4\r").sees("kept");
     assert_eq!(person.ends().0, 4);
     assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");
 }

@@ -160,6 +160,8 @@ pub enum Event {
         detail: Printable,
         times: u64,
     },
+    /// There are so many lines about these by now that there will be no more: from here on they are only counted.
+    RecordsStopped { of: Printable },
     /// There was more of the same than is worth writing.
     RecordsSuppressed { count: u64 },
     /// Records that could not be written (a full disk); the log writes this itself as soon as it can write again.
@@ -190,7 +192,7 @@ pub enum Event {
 
 impl Event {
     /// What there is, as it is written.
-    pub const KINDS: [&str; 26] = [
+    pub const KINDS: [&str; 27] = [
         "sandbox_started",
         "name_refused",
         "connection_opened",
@@ -210,6 +212,7 @@ impl Event {
         "token_revoked",
         "push_sent",
         "push_refused",
+        "records_stopped",
         "records_suppressed",
         "records_lost",
         "host_fetched",
@@ -503,6 +506,7 @@ mod tests {
                 },
                 r#"{"kind":"model_refused","model":null,"path":"/x","reason":"request_not_allowed","detail":null,"times":1}"#,
             ),
+            (Event::RecordsStopped { of: "names".into() }, r#"{"kind":"records_stopped","of":"names"}"#),
             (Event::RecordsSuppressed { count: 4 }, r#"{"kind":"records_suppressed","count":4}"#),
             (Event::RecordsLost { count: 5 }, r#"{"kind":"records_lost","count":5}"#),
             (Event::HostFetched { sent: 7 }, r#"{"kind":"host_fetched","sent":7}"#),

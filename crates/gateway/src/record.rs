@@ -1,45 +1,28 @@
 //! What becomes of every decision: a line in the audit log, and a summary for whoever runs the sandbox.
 //!
 //! A program that knocks a million times does not fill the host's disk: the same refusal is written the first time,
-//! the tenth, the hundredth and so on, and a log has only so many lines.
+//! the tenth, the hundredth and so on, and a log has only so many lines of each kind. That there are no more of one is a
+//! line as well, written at that moment: whoever kills belljar afterwards does not hide it.
 
 use crate::decide::Permit;
 use crate::relay::Counts;
+use crate::tally::{Many, Refused, Summary, Tally, is_power_of_ten, key};
 use belljar_audit::{Ending, Event, Log};
 use belljar_spec::egress::{Destination, HostName, Printable, Reason, Refusal};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Keeps the record of one sandbox.
 pub struct Recorder {
     log: Option<Log>,
-    refusals: Mutex<Refusals>,
-    /// How often each request to a model, or each push, was refused.
-    requests: Mutex<BTreeMap<String, u64>>,
-    next_connection: AtomicU64,
+    summary: Mutex<Summary>,
     /// For each of [`Many`].
-    lines: [AtomicU64; 4],
+    tallies: [Mutex<Tally>; Many::ALL.len()],
+    next_connection: AtomicU64,
     suppressed: AtomicU64,
     ended: AtomicBool,
-}
-
-/// Something that was refused, so many times.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    pub refusal: Refusal,
-    pub times: u64,
-}
-
-/// Of what there may be very many. Each has lines of its own: who knocks until there are no more hides nothing else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Many {
-    Refusals,
-    Uses,
-    Incidents,
-    Relayed,
 }
 
 /// A ref that was not pushed.
@@ -52,22 +35,14 @@ pub(crate) struct PushRefused {
     pub(crate) detail: Printable,
 }
 
-#[derive(Default)]
-struct Refusals {
-    seen: BTreeMap<String, Refused>,
-    /// In the order in which they came.
-    order: Vec<String>,
-}
-
 impl Recorder {
     /// Writes to this log; without one it only remembers refusals.
     pub fn new(log: Option<Log>) -> Recorder {
         Recorder {
             log,
-            refusals: Mutex::default(),
-            requests: Mutex::default(),
+            summary: Mutex::default(),
+            tallies: Default::default(),
             next_connection: AtomicU64::new(1),
-            lines: Default::default(),
             suppressed: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         }
@@ -83,7 +58,7 @@ impl Recorder {
 
     /// What happened at a route that is not the gateway's, of which there may be very many.
     pub fn write_relayed(&self, event: &Event) {
-        self.write_some(Many::Relayed, 1, || event.clone());
+        self.write_line(Many::Relayed, &mut self.tally(Many::Relayed), event);
     }
 
     /// The last line. Doing it twice is fine.
@@ -103,19 +78,19 @@ impl Recorder {
 
     /// What was refused so far, in the order in which it came.
     pub fn refused(&self) -> Vec<Refused> {
-        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.order.iter().filter_map(|key| refusals.seen.get(key)).cloned().collect()
+        self.summary().all().to_vec()
     }
 
     pub(crate) fn connection_refused(&self, refusal: &Refusal) {
-        let times = self.remember(refusal);
-        self.write_some(Many::Refusals, times, || Event::refused(refusal, times));
+        let of = Many::of(refusal);
+        self.summary().remember(of, refusal);
+        self.write_some(of, &key(refusal), |times| Event::refused(refusal, times));
     }
 
     pub(crate) fn name_refused(&self, destination: Destination, record_type: &str, reason: Reason) {
         let refusal = Refusal::new(destination, None, reason);
-        let times = self.remember(&refusal);
-        self.write_some(Many::Refusals, times, || Event::NameRefused {
+        self.summary().remember(Many::Names, &refusal);
+        self.write_some(Many::Names, &key(&refusal), |times| Event::NameRefused {
             name: refusal.destination.clone(),
             record_type: record_type.into(),
             reason,
@@ -124,8 +99,8 @@ impl Recorder {
     }
 
     pub(crate) fn fetch_refused(&self, refusal: &Refusal, method: &str) {
-        let times = self.remember(refusal);
-        self.write_some(Many::Refusals, times, || Event::fetch_refused(refusal, method));
+        self.summary().remember(Many::Fetches, refusal);
+        self.write_some(Many::Fetches, &key(refusal), |_| Event::fetch_refused(refusal, method));
     }
 
     pub(crate) fn model_refused(
@@ -135,18 +110,24 @@ impl Recorder {
         reason: Reason,
         detail: &str,
     ) {
-        let times = self.count(format!("model {model:?} {path} {}", reason.code()));
         let detail = (!detail.is_empty()).then(|| detail.into());
-        self.write_some(Many::Refusals, times, || Event::ModelRefused { model, path, reason, detail, times });
+        let key = format!("{model:?} {path} {}", reason.code());
+        self.write_some(Many::Models, &key, |times| Event::ModelRefused {
+            model,
+            path,
+            reason,
+            detail,
+            times,
+        });
     }
 
     /// A push that did not leave: said once in the summary, and of each ref why.
     pub(crate) fn push_refused(&self, refusal: &Refusal, events: Vec<PushRefused>) {
-        self.remember(refusal);
+        self.summary().remember(Many::Pushes, refusal);
         for PushRefused { name, port, repository, reference, reason, detail } in events {
-            let times = self.count(format!("push {name}:{port} {repository} {reference} {reason}"));
+            let key = format!("{name}:{port} {repository} {reference} {reason}");
             let reason = reason.into();
-            self.write_some(Many::Refusals, times, || Event::PushRefused {
+            self.write_some(Many::Pushes, &key, |times| Event::PushRefused {
                 name,
                 port,
                 repository,
@@ -182,42 +163,40 @@ impl Recorder {
         })
     }
 
-    fn remember(&self, refusal: &Refusal) -> u64 {
-        let Refusal { destination, port, reason, request, .. } = refusal;
-        let request = request.as_ref().map(|request| (&request.method, &request.path));
-        let key = format!("{destination:?} {port:?} {} {request:?}", reason.code());
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = refusals.seen.get_mut(&key) {
-            known.times += 1;
-            return known.times;
+    /// Counts something of which there may be very many, and writes it where it is worth a line. `key` tells it from others.
+    pub(crate) fn write_some(&self, of: Many, key: &str, event: impl FnOnce(u64) -> Event) {
+        let mut tally = self.tally(of);
+        match tally.count(key) {
+            Some(times) if is_power_of_ten(times) => self.write_line(of, &mut tally, &event(times)),
+            Some(_) => drop(self.suppressed.fetch_add(1, Ordering::Relaxed)),
+            None => self.suppress(of, &mut tally),
         }
-        if refusals.order.len() < REMEMBERED {
-            refusals.order.push(key.clone());
-            refusals.seen.insert(key, Refused { refusal: refusal.clone(), times: 1 });
-        }
-        1
     }
 
-    /// How often this was counted, with this time.
-    fn count(&self, key: String) -> u64 {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if requests.len() >= REMEMBERED && !requests.contains_key(&key) {
-            return 1;
+    fn write_line(&self, of: Many, tally: &mut Tally, event: &Event) {
+        if !tally.has_room() {
+            return self.suppress(of, tally);
         }
-        let times = requests.entry(key).or_default();
-        *times += 1;
-        *times
+        match self.write(event) {
+            Ok(()) => tally.lines += 1,
+            Err(NotRecorded) => drop(self.suppressed.fetch_add(1, Ordering::Relaxed)),
+        }
     }
 
-    /// Writes an event of which there may be very many.
-    pub(crate) fn write_some(&self, of: Many, times: u64, event: impl FnOnce() -> Event) {
-        let lines = &self.lines[of as usize];
-        let worth_a_line = is_power_of_ten(times) && lines.load(Ordering::Relaxed) < LINES;
-        if worth_a_line && self.write(&event()).is_ok() {
-            lines.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.suppressed.fetch_add(1, Ordering::Relaxed);
+    /// There are no more lines. The log says so once.
+    fn suppress(&self, of: Many, tally: &mut Tally) {
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
+        if !tally.stopped {
+            tally.stopped = self.write(&Event::RecordsStopped { of: of.word().into() }).is_ok();
         }
+    }
+
+    fn tally(&self, of: Many) -> MutexGuard<'_, Tally> {
+        self.tallies[of as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn summary(&self) -> MutexGuard<'_, Summary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,21 +225,11 @@ impl Drop for OpenRecord {
     }
 }
 
-fn is_power_of_ten(mut number: u64) -> bool {
-    while number > 1 && number.is_multiple_of(10) {
-        number /= 10;
-    }
-    number == 1
-}
-
-/// Different refusals that are told apart.
-const REMEMBERED: usize = 1000;
-/// Lines about each of [`Many`] in one log.
-const LINES: u64 = 20_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tally::{LINES, REMEMBERED};
+    use belljar_spec::SandboxId;
 
     fn refusal(name: &str) -> Refusal {
         let name: HostName = name.parse().expect("a name");
@@ -287,15 +256,81 @@ mod tests {
         assert_eq!(recorder.refused().len(), REMEMBERED);
     }
 
+    /// What a recorder writes, line by line, while it has not ended.
+    fn written(work: impl FnOnce(&Recorder)) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let log = Log::create(folder.path(), SandboxId::from_random([7; 8])).expect("a log");
+        let path = log.path().to_path_buf();
+        let recorder = Recorder::new(Some(log));
+        work(&recorder);
+        let text = std::fs::read_to_string(path).expect("the log");
+        text.lines().map(str::to_string).collect()
+    }
+
+    fn asked(recorder: &Recorder, number: u64) {
+        let name: HostName = format!("n{number}.example").parse().expect("a name");
+        recorder.name_refused(name.into(), "A", Reason::NameNotAllowed);
+    }
+
+    fn dialled(recorder: &Recorder, address: [u8; 4], port: u16) {
+        let refusal = Refusal::new(IpAddr::from(address), Some(port), Reason::DirectAddress);
+        recorder.connection_refused(&refusal);
+    }
+
+    #[test]
+    fn a_flood_of_refused_names_hides_no_refused_connection() {
+        let mut refused = Vec::new();
+        let lines = written(|recorder| {
+            (0..=LINES).for_each(|number| asked(recorder, number));
+            dialled(recorder, [192, 0, 2, 1], 80);
+            refused = recorder.refused();
+        });
+        let last = lines.last().expect("a line");
+        assert!(last.contains("connection_refused") && last.contains("192.0.2.1"), "{last}");
+        let last = &refused.last().expect("a refusal").refusal;
+        assert_eq!(last.destination, Destination::Address(IpAddr::from([192, 0, 2, 1])));
+    }
+
+    #[test]
+    fn a_flood_of_dialled_addresses_hides_no_dialled_metadata() {
+        let lines = written(|recorder| {
+            (0..=LINES).for_each(|number| dialled(recorder, [10, 0, 0, 1], number as u16));
+            dialled(recorder, [169, 254, 169, 254], 80);
+        });
+        let last = lines.last().expect("a line");
+        assert!(last.contains("169.254.169.254"), "{last}");
+    }
+
+    #[test]
+    fn that_lines_are_left_out_is_written_when_it_begins() {
+        let lines = written(|recorder| (0..LINES + 10).for_each(|number| asked(recorder, number)));
+        assert_eq!(lines.len() as u64, LINES + 1);
+        assert!(
+            lines[LINES as usize].contains(r#"{"kind":"records_stopped","of":"names"}"#),
+            "{:?}",
+            lines.last()
+        );
+    }
+
+    #[test]
+    fn the_same_refusal_is_counted_after_thousands_of_others() {
+        let lines = written(|recorder| {
+            (0..3000).for_each(|number| asked(recorder, number));
+            (0..99).for_each(|_| asked(recorder, 2999));
+        });
+        assert_eq!(lines.len(), 3002);
+        assert!(lines[3001].contains(r#""times":100"#), "{}", lines[3001]);
+    }
+
     #[test]
     fn a_flood_of_refusals_hides_no_secret_that_was_used() {
         let recorder = Recorder::new(None);
         for number in 0..2 * LINES {
             recorder.connection_refused(&refusal(&format!("n{number}.example")));
         }
-        for (of, expected) in [(Many::Refusals, 0), (Many::Uses, 1), (Many::Incidents, 1)] {
+        for (of, expected) in [(Many::Connections, 0), (Many::Uses, 1), (Many::Incidents, 1)] {
             let mut written = 0;
-            recorder.write_some(of, 1, || {
+            recorder.write_some(of, "something", |_| {
                 written += 1;
                 Event::SandboxEnded {}
             });

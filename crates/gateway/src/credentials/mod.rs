@@ -27,7 +27,8 @@ pub(crate) use redact::Redact;
 pub(crate) use watch::Watch;
 
 use crate::github::Tokens;
-use crate::record::{Many, Recorder};
+use crate::record::Recorder;
+use crate::tally::Many;
 use crate::{Secret, SecretError, SecretStore};
 use belljar_audit::Event;
 use belljar_spec::EnvName;
@@ -35,7 +36,6 @@ use belljar_spec::egress::HostName;
 use belljar_spec::secret::{Credential, SecretName, SecretSource};
 use bound::Bound;
 use hyper::http::request::Parts;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What one sandbox may use without holding it.
@@ -47,8 +47,6 @@ pub struct Credentials {
     recorder: OnceLock<Arc<Recorder>>,
     /// What happened before there was a record.
     waiting: Mutex<Vec<Event>>,
-    /// How often something happened that is recorded only now and then.
-    times: Mutex<BTreeMap<String, u64>>,
 }
 
 /// Where a request goes.
@@ -121,7 +119,6 @@ impl Credentials {
             tokens: None,
             recorder: OnceLock::new(),
             waiting: Mutex::default(),
-            times: Mutex::default(),
         }
     }
 
@@ -202,8 +199,8 @@ impl Credentials {
     }
 
     fn used(&self, credential: &SecretName, to: &Origin, head: &Parts) {
-        let times = self.count(format!("used {credential} {}:{}", to.name, to.port));
-        self.write(Many::Uses, times, || Event::CredentialUsed {
+        let key = format!("{credential} {}:{}", to.name, to.port);
+        self.write(Many::Uses, &key, |times| Event::CredentialUsed {
             credential: credential.clone(),
             name: to.name.clone(),
             port: to.port,
@@ -214,8 +211,8 @@ impl Credentials {
     }
 
     fn placeholder_elsewhere(&self, to: &Origin, credential: &SecretName, part: &'static str) {
-        let times = self.count(format!("elsewhere {credential} {}:{} {part}", to.name, to.port));
-        self.write(Many::Incidents, times, || Event::PlaceholderElsewhere {
+        let key = format!("{credential} {}:{} {part}", to.name, to.port);
+        self.write(Many::Incidents, &key, |times| Event::PlaceholderElsewhere {
             credential: credential.clone(),
             destination: to.name.clone().into(),
             port: to.port,
@@ -224,17 +221,9 @@ impl Credentials {
         });
     }
 
-    fn count(&self, key: String) -> u64 {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = times.len() >= REMEMBERED && !times.contains_key(&key);
-        let times = times.entry(if is_full { OTHERS.into() } else { key }).or_default();
-        *times += 1;
-        *times
-    }
-
-    fn write(&self, of: Many, times: u64, event: impl FnOnce() -> Event) {
+    fn write(&self, of: Many, key: &str, event: impl FnOnce(u64) -> Event) {
         if let Some(recorder) = self.recorder.get() {
-            recorder.write_some(of, times, event);
+            recorder.write_some(of, key, event);
         }
     }
 }
@@ -245,7 +234,3 @@ fn no_app(credential: &Credential) -> SecretError {
         hint: "name one under [github] in belljar.toml".into(),
     }
 }
-
-/// Different things that are counted; a sandbox with very many names to speak to makes more, which are counted together.
-const REMEMBERED: usize = 1000;
-const OTHERS: &str = "others";

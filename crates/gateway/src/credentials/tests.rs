@@ -5,6 +5,7 @@ use belljar_spec::egress::{PortRange, Reason, Refusal, RequestFilter};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretRef};
 use hyper::Request;
 use hyper::body::Bytes;
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -294,7 +295,6 @@ fn no_flood_of_refusals_hides_what_became_of_a_credential() {
     }
     let key = held(&credentials, "model").to_string();
     screen(&credentials, &api(), &mut request("GET", "/v1/x", &[("x-api-key", &key)])).ok().unwrap();
-    // Elsewhere, by more names than are told apart.
     for number in 0..3000 {
         let other = origin(&format!("n{number}.example"), 443, true);
         assert!(screen(&credentials, &other, &mut request("GET", "/", &[("x-api-key", &key)])).is_err());
@@ -303,9 +303,5 @@ fn no_flood_of_refusals_hides_what_became_of_a_credential() {
     let text = std::fs::read_to_string(path).unwrap();
     let lines = |kind: &str| text.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count();
     assert_eq!(lines("credential_used"), 1);
-    assert_eq!(
-        lines("placeholder_elsewhere"),
-        REMEMBERED - 1 + 4,
-        "those beyond: the 1st, 10th, 100th, 1000th"
-    );
+    assert_eq!(lines("placeholder_elsewhere"), 3000);
 }

@@ -21,6 +21,11 @@ pub fn special_purpose(address: IpAddr) -> Option<&'static str> {
     row(address).or_else(|| carried_row(address)).map(|row| row.name)
 }
 
+/// Whether a cloud keeps credentials there.
+pub fn is_metadata(address: IpAddr) -> bool {
+    row(address).or_else(|| carried_row(address)).is_some_and(|row| row.lift == Lift::Itself)
+}
+
 /// May it be dialled, given the ranges that the operator named? They lift what they hold as it is written; an address
 /// that is carried inside another is lifted by nothing.
 pub fn judge(address: IpAddr, private: &[IpNet]) -> Result<(), Below> {

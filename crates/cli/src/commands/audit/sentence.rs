@@ -157,6 +157,7 @@ impl Event<'_> {
                 let sentence = format!("push of {}: {}", self.pushed(), self.text("detail"));
                 ("refused", sentence, vec![])
             }
+            "records_stopped" => ("stopped", format!("no more lines about {}", self.text("of")), vec![]),
             "records_suppressed" => {
                 ("suppressed", format!("{} more of the same", self.text("count")), vec![])
             }

@@ -175,7 +175,7 @@ impl Arrival {
     }
 
     /// TLS must say whom it wants, in the clear, and that must be the name that was asked for. PostgreSQL's clients
-    /// may begin with TLS too, and say so (sslnegotiation=direct).
+    /// may begin with TLS too, and say so (sslnegotiation=direct): nothing else, or the server could choose that.
     async fn tls(
         &self,
         inside: &TcpStream,
@@ -191,7 +191,7 @@ impl Arrival {
         if hello.server_name.is_none() {
             return Err(self.refusal(Reason::ServerNameMissing).protocol(Protocol::Tls));
         }
-        let postgres = !protocols.contains(Protocol::Tls) && hello.alpn.contains(b"postgresql");
+        let postgres = !protocols.contains(Protocol::Tls) && hello.alpn.is_only(POSTGRESQL);
         Ok(if postgres { Protocol::Postgres } else { Protocol::Tls })
     }
 
@@ -306,5 +306,7 @@ const PIECE: usize = 2048;
 pub(crate) const CLIENT_BEGINS: Duration = Duration::from_secs(10);
 /// Where the server may begin: after this it is the server's turn.
 const SERVER_BEGINS: Duration = Duration::from_millis(300);
+/// What PostgreSQL is called in a hello (IANA, TLS ALPN protocol ids).
+pub(crate) const POSTGRESQL: &[u8] = b"postgresql";
 /// A TLS alert, fatal, access_denied (RFC 8446, 6.2).
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];

@@ -4,7 +4,7 @@
 //! Called by `connection`; everything that passes here is paid for and counted as in the relay.
 
 use crate::begin_again::{self, Answer};
-use crate::connection::{Arrival, CLIENT_BEGINS, more};
+use crate::connection::{Arrival, CLIENT_BEGINS, POSTGRESQL, more};
 use crate::first_bytes::{PostgresStart, Start, classify};
 use crate::hello::{self, ClientHello, Hello, MAX};
 use crate::relay::{self, Counts, Stop, silence};
@@ -73,6 +73,11 @@ impl Dialogue<'_> {
                     let detail = format!("{wanted}, when asked again");
                     return Err(self.refusal(Reason::ServerNameDiffers, protocol).detail(&detail));
                 }
+                // What it may speak was judged by the first one.
+                Hello::Complete(second) if protocol == Protocol::Postgres && second.alpn != first.alpn => {
+                    let detail = "another protocol, when asked again";
+                    return Err(self.refusal(Reason::ProtocolNotAllowed, Protocol::Tls).detail(detail));
+                }
                 Hello::Complete(_) => return Ok(()),
                 Hello::Malformed(why) => {
                     return Err(self.refusal(Reason::MalformedStart, protocol).detail(why));
@@ -140,6 +145,9 @@ impl Dialogue<'_> {
                 (PostgresStart::TlsRequest, b'S') => {
                     let hello = self.arrival.hello(self.inside, self.ahead, deadline).await.map_err(Some)?;
                     self.arrival.same_name(&hello).map_err(Some)?;
+                    if !hello.alpn.is_empty() && !hello.alpn.is_only(POSTGRESQL) {
+                        return Err(Some(self.refusal(Reason::ProtocolNotAllowed, Protocol::Tls)));
+                    }
                     return self.tls(Protocol::Postgres).await;
                 }
                 // Encrypted by GSSAPI: nothing more can be seen, and it is the server that was allowed.

@@ -48,6 +48,17 @@ impl ProtocolNames {
     pub fn contains(&self, name: &[u8]) -> bool {
         self.iter().any(|offered| offered == name)
     }
+
+    /// Whether the client named this protocol and no other, so that the server cannot choose one.
+    pub fn is_only(&self, name: &[u8]) -> bool {
+        let mut offered = self.iter();
+        offered.next() == Some(name) && offered.all(|again| again == name)
+    }
+
+    /// Whether the client left it open what it will speak.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Reads a hello from all bytes that have arrived since the connection began.

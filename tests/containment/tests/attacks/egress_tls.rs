@@ -93,14 +93,7 @@ CHANGE, EARLY = record(b'\1', kind=20), record(b'x' * 50, kind=23)
 fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&heard);
-    let again: Vec<u8> = {
-        let random = [
-            0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
-            0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
-        ];
-        let tail = [0, 0x13, 1, 0, 0, 12, 0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d];
-        [&[22, 3, 3, 0, 56, 2, 0, 0, 52, 3, 3][..], &random, &tail].concat()
-    };
+    let again = again();
     let server = Server::start(at("127.66.4.1"), move |mut stream: TcpStream| {
         let mut buffer = [0; 65536];
         if !prelude.is_empty() {
@@ -120,6 +113,16 @@ fn asking_again(prelude: &'static [u8]) -> (Server, Arc<Mutex<Vec<u8>>>) {
         }
     });
     (server, heard)
+}
+
+/// A server's wish to have another hello (RFC 8446 §4.1.4): its own, with the number that says so.
+fn again() -> Vec<u8> {
+    let random = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
+        0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+    ];
+    let tail = [0, 0x13, 1, 0, 0, 12, 0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d];
+    [&[22, 3, 3, 0, 56, 2, 0, 0, 52, 3, 3][..], &random, &tail].concat()
 }
 
 #[test]
@@ -238,15 +241,16 @@ for name in (b'good.test', b'evil.test'):
 fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
     let dns = names();
     for wall in walls() {
-        // Says yes to TLS, as many do, and keeps what it hears.
+        // Says yes to TLS, as many do, has every client begin again, and keeps what it hears.
         let heard = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&heard);
         let server = Server::start(at("127.66.4.1"), move |mut stream| {
             let mut buffer = [0; 4096];
-            let Ok(8) = stream.read(&mut buffer) else { return };
-            let _ = stream.write_all(b"S");
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                kept.lock().unwrap().extend_from_slice(&buffer[..length]);
+                let said = &buffer[..length];
+                kept.lock().unwrap().extend_from_slice(said);
+                let answer = if said[0] == 0x16 { &again()[..] } else { &b"S"[..] };
+                let _ = stream.write_all(answer);
             }
         });
         let port = server.port().to_string();
@@ -255,6 +259,39 @@ fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
             r#"
 ASK = b'\0\0\0\x08\x04\xd2\x16\x2f'
 EVIL = record(hello(sni(b'evil.test')))
+def offer(mark, *names):
+    return record(hello(sni(b'good.test'), ext(16, vec(2, b''.join(vec(1, name) for name in names))), ext(0xffaa, mark)))
+def ask():
+    s = dial('good.test', sys.argv[1])
+    s.sendall(ASK)
+    s.recv(1)
+    return s
+# As PostgreSQL's own clients do it: these arrive.
+s = ask()
+s.sendall(offer(b'after asking', b'postgresql'))
+s.recv(1)
+s = dial('good.test', sys.argv[1])
+s.sendall(offer(b'at once', b'postgresql'))
+s.recv(1)
+s.sendall(offer(b'and again', b'postgresql'))
+s.recv(1)
+# Another protocol beside it, which the server might choose.
+for names in ((b'h2', b'http/1.1', b'postgresql'), (b'postgresql', b'h2'), (b'h2',), (b'postgresql', b'postgresql2')):
+    send('good.test', sys.argv[1], offer(b'evil.test', *names), timeout=0.3)
+    s = ask()
+    try:
+        s.sendall(offer(b'evil.test', *names))
+        reply(s, 0.3)
+    except OSError:
+        pass
+    s = dial('good.test', sys.argv[1])
+    s.sendall(offer(b'', b'postgresql'))
+    s.recv(1)
+    try:
+        s.sendall(offer(b'evil.test', *names))
+        reply(s, 0.3)
+    except OSError:
+        pass
 for behind in (EVIL, record(hello(sni(b'good.test'), ext(0xfe0d, b'x'))), b'evil.test in the clear', b'\0\0\0\x29\0\x03\0\0user\0evil.test',
         record(hello(sni(b'good.test', b'evil.test'))), record(hello(sni(b'evil.test'), sni(b'good.test')))):
     s = dial('good.test', sys.argv[1])
@@ -276,6 +313,9 @@ send('good.test', sys.argv[1], record(hello(sni(b'good.test'), ext(16, vec(2, b'
             &[&port],
         );
         let arrived = text(&heard.lock().unwrap());
+        for control in ["after asking", "at once", "and again"] {
+            assert!(arrived.contains(control), "{wall}: {control}: {arrived}");
+        }
         assert!(!arrived.contains("evil.test"), "{wall}: {arrived}");
     }
 }

@@ -235,16 +235,14 @@ impl Arrival {
 
 /// Dials what was permitted, and records it.
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
-    let failed = |reason: Reason, detail: &str| {
-        Refusal::new(permit.name(), Some(permit.port()), reason).protocol(permit.protocol()).detail(detail)
-    };
     let (outside, address) =
-        dial(permit).await.map_err(|error| failed(Reason::DialFailed, &error.to_string()))?;
+        dial(permit, &serving.policy).await.map_err(|undialled| undialled.refusal(permit))?;
     serving.fit(&outside);
-    let record = serving
-        .recorder
-        .opened(permit, address.ip())
-        .map_err(|_| failed(Reason::NotRecorded, "the audit log cannot be written"))?;
+    let record = serving.recorder.opened(permit, address.ip()).map_err(|_| {
+        Refusal::new(permit.name(), Some(permit.port()), Reason::NotRecorded)
+            .protocol(permit.protocol())
+            .detail("the audit log cannot be written")
+    })?;
     Ok((outside, record))
 }
 

@@ -1,6 +1,7 @@
 //! Connecting to where a permit says, and nowhere else.
 
 use crate::decide::Permit;
+use belljar_spec::egress::{EgressPolicy, Reason, Refusal};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,36 +10,99 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Undialled {
+    /// The next address to dial is one of this machine's.
+    Own(IpAddr),
+    Failed(io::Error),
+}
+
+impl Undialled {
+    /// For whoever wanted it.
+    pub(crate) fn refusal(&self, permit: &Permit) -> Refusal {
+        let refused = |reason: Reason, detail: &str| {
+            Refusal::new(permit.name(), Some(permit.port()), reason)
+                .protocol(permit.protocol())
+                .detail(detail)
+        };
+        match self {
+            Undialled::Own(address) => {
+                refused(Reason::PrivateAddress, &format!("{address}: this machine")).lift((*address).into())
+            }
+            Undialled::Failed(error) => refused(Reason::DialFailed, &error.to_string()),
+        }
+    }
+}
+
 /// Connects to one of the permit's addresses: the very ones that were judged. The first has a head start, then the
 /// next one is tried beside it (RFC 8305), so that one dead address costs a moment and not a timeout.
-pub(crate) async fn dial(permit: &Permit) -> io::Result<(TcpStream, SocketAddr)> {
+pub(crate) async fn dial(
+    permit: &Permit,
+    policy: &EgressPolicy,
+) -> Result<(TcpStream, SocketAddr), Undialled> {
+    let elsewhere = |address: SocketAddr| elsewhere(policy, address.ip());
     let attempt = async {
         match permit.addresses() {
-            [only] => connect(*only).await,
-            several => first_of(several).await,
+            [only] => {
+                elsewhere(*only)?;
+                connect(*only).await.map_err(Undialled::Failed)
+            }
+            several => first_of(several, elsewhere).await,
         }
     };
-    let (stream, address) =
-        timeout(CONNECT, attempt).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    let (stream, address) = timeout(CONNECT, attempt)
+        .await
+        .map_err(|_| Undialled::Failed(io::Error::from(io::ErrorKind::TimedOut)))??;
     // Small writes of a program inside are not ours to delay.
-    stream.set_nodelay(true)?;
+    stream.set_nodelay(true).map_err(Undialled::Failed)?;
     Ok((stream, address))
+}
+
+/// What the first attempt of a connection by this permit would be refused for. For explanations.
+pub fn judge_first(policy: &EgressPolicy, permit: &Permit) -> Result<(), Refusal> {
+    let first = permit.addresses().first().map_or(Ok(()), |address| elsewhere(policy, address.ip()));
+    first.map_err(|undialled| undialled.refusal(permit))
+}
+
+/// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
+/// Asked of each address that is dialled, and of no other: it takes a socket, and a name may have many addresses.
+fn elsewhere(policy: &EgressPolicy, address: IpAddr) -> Result<(), Undialled> {
+    if policy.private.iter().any(|range| range.contains(&address)) {
+        return Ok(());
+    }
+    match is_own(address, |address| UdpSocket::bind((address, 0))) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Undialled::Own(address)),
+        // Whose it is cannot be told, and so it is not dialled.
+        Err(error) => Err(Undialled::Failed(error)),
+    }
 }
 
 async fn connect(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((TcpStream::connect(address).await?, address))
 }
 
-async fn first_of(addresses: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
+async fn first_of(
+    addresses: &[SocketAddr],
+    elsewhere: impl Fn(SocketAddr) -> Result<(), Undialled>,
+) -> Result<(TcpStream, SocketAddr), Undialled> {
     let mut waiting = in_turns(addresses).into_iter();
     let mut attempts = JoinSet::new();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
-        if let Some(address) = waiting.next() {
-            attempts.spawn(connect(address));
+        for address in waiting.by_ref() {
+            match elsewhere(address) {
+                Ok(()) => {
+                    attempts.spawn(connect(address));
+                    break;
+                }
+                Err(Undialled::Failed(error)) => failure = error,
+                Err(own @ Undialled::Own(_)) => return Err(own),
+            }
         }
         if attempts.is_empty() {
-            return Err(failure);
+            return Err(Undialled::Failed(failure));
         }
         // Whoever answers for a name says how many addresses it has; each attempt is a socket of ours.
         let more = waiting.len() > 0 && attempts.len() < AT_ONCE;
@@ -67,23 +131,27 @@ fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 }
 
 /// Whether an address is one of this machine's: then a socket can be bound to it. Where an administrator lets sockets be
-/// bound to any address (ip_nonlocal_bind), it is one if the kernel would send from it what is meant for it.
-pub(crate) fn is_own(address: IpAddr) -> bool {
-    let bound = |address: IpAddr| UdpSocket::bind((address, 0)).ok();
+/// bound to any address (ip_nonlocal_bind), it is one if the kernel would send from it what is meant for it. Only one error says
+/// that it is not; any other (no descriptor left) says nothing.
+fn is_own(address: IpAddr, bind: impl Fn(IpAddr) -> io::Result<UdpSocket>) -> io::Result<bool> {
+    let can_bind = |address: IpAddr| match bind(address) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(false),
+        Err(error) => Err(error),
+    };
     let nobodys = if address.is_ipv4() { IpAddr::V4(RESERVED) } else { IpAddr::V6(DISCARD) };
-    let Some(socket) = bound(address) else { return false };
-    drop(socket);
-    if bound(nobodys).is_none() {
-        return true;
+    if !can_bind(address)? {
+        return Ok(false);
+    }
+    if !can_bind(nobodys)? {
+        return Ok(true);
     }
     let any =
         if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = bind(any)?;
     // Connecting a socket of datagrams sends none.
-    let source = bound(any).and_then(|socket| {
-        socket.connect((address, ANY_PORT)).ok()?;
-        socket.local_addr().ok()
-    });
-    source.is_some_and(|source| source.ip() == address)
+    socket.connect((address, ANY_PORT))?;
+    Ok(socket.local_addr()?.ip() == address)
 }
 
 /// Longer than any server that is there takes; shorter than a program's own patience.
@@ -133,7 +201,7 @@ mod tests {
                 }
                 most
             };
-            tokio::select! { most = most => most, _ = first_of(&addresses) => 0 }
+            tokio::select! { most = most => most, _ = first_of(&addresses, |_| Ok(())) => 0 }
         });
         assert_eq!(outcome, AT_ONCE);
     }
@@ -146,9 +214,54 @@ mod tests {
         words.filter(|words| words[2].ends_with(&port) && words[3] == "02").count()
     }
 
+    fn bound(address: IpAddr) -> io::Result<UdpSocket> {
+        UdpSocket::bind((address, 0))
+    }
+
     #[test]
     fn loopback_is_ours_and_documentation_is_not() {
-        assert!(is_own(Ipv4Addr::LOCALHOST.into()));
-        assert!(!is_own(Ipv4Addr::new(203, 0, 113, 7).into()));
+        assert!(is_own(Ipv4Addr::LOCALHOST.into(), bound).expect("it can be told"));
+        assert!(!is_own(Ipv4Addr::new(203, 0, 113, 7).into(), bound).expect("it can be told"));
     }
+
+    #[test]
+    fn an_error_does_not_mean_that_an_address_is_somebody_elses() {
+        for code in [EMFILE, ENFILE, ENOBUFS, EACCES] {
+            let fails = |_| Err(io::Error::from_raw_os_error(code));
+            is_own(Ipv4Addr::LOCALHOST.into(), fails).expect_err("it cannot be told");
+            // Also if only a later question fails.
+            let fails_later = |address: IpAddr| match address {
+                IpAddr::V4(Ipv4Addr::LOCALHOST) => bound(address),
+                _ => Err(io::Error::from_raw_os_error(code)),
+            };
+            is_own(Ipv4Addr::LOCALHOST.into(), fails_later).expect_err("it cannot be told");
+        }
+    }
+
+    #[test]
+    fn nobody_is_dialled_whose_address_cannot_be_judged() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let there = listener.local_addr().expect("it is bound");
+        let (other, own) = (at("127.0.0.2:9"), at("127.0.0.3:9"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let dialled = |addresses: &[SocketAddr]| {
+            let judge = |address: SocketAddr| match address {
+                _ if address == there => Ok(()),
+                _ if address == own => Err(Undialled::Own(address.ip())),
+                _ => Err(Undialled::Failed(io::Error::from_raw_os_error(EMFILE))),
+            };
+            runtime.block_on(first_of(addresses, judge)).map(|(_, address)| address)
+        };
+        assert_eq!(dialled(&[other, there]).expect("the next one"), there);
+        assert_eq!(dialled(&[there, own]).expect("what is not dialled is not asked about"), there);
+        let failed = dialled(&[other, other]).expect_err("nobody is left");
+        assert!(matches!(failed, Undialled::Failed(error) if error.raw_os_error() == Some(EMFILE)));
+        let refused = dialled(&[own, there]).expect_err("it is this machine");
+        assert!(matches!(refused, Undialled::Own(address) if address == own.ip()));
+    }
+
+    const EACCES: i32 = 13;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
 }

@@ -47,6 +47,7 @@ pub mod vault;
 
 pub use authority::{Authority, AuthorityError};
 pub use credentials::{Credentials, danger_forward, for_the_host};
+pub use dial::judge_first;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;

@@ -3,7 +3,6 @@
 use crate::authority::Authority;
 use crate::credentials::Credentials;
 use crate::decide::{self, Allowed, Permit};
-use crate::dial;
 use crate::gateway::Terms;
 use crate::names::{Addresses, Names};
 use crate::places::{Arrival, Crowd, Places, Seat, Table};
@@ -14,7 +13,6 @@ use crate::trust::{self, TrustError};
 use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
@@ -55,29 +53,10 @@ impl Serving {
     pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
         let resolver = self.resolver.get_or_init(|| Resolver::new(&self.policy.resolvers));
         match resolver.addresses(allowed.name()).await {
-            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses)
-                .and_then(|permit| self.elsewhere(permit)),
+            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses),
             Err(why) => {
                 let refusal = Refusal::new(allowed.name(), Some(allowed.port()), Reason::NotResolved);
                 Err(refusal.protocol(protocol).detail(&why))
-            }
-        }
-    }
-
-    /// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
-    fn elsewhere(&self, permit: Permit) -> Result<Permit, Refusal> {
-        let named = |address: &IpAddr| self.policy.private.iter().any(|range| range.contains(address));
-        let own = permit
-            .addresses()
-            .iter()
-            .map(SocketAddr::ip)
-            .find(|address| !named(address) && dial::is_own(*address));
-        match own {
-            None => Ok(permit),
-            Some(address) => {
-                let refusal = Refusal::new(permit.name(), Some(permit.port()), Reason::PrivateAddress);
-                let detail = format!("{address}: this machine");
-                Err(refusal.protocol(permit.protocol()).detail(&detail).lift(address.into()))
             }
         }
     }

@@ -77,6 +77,10 @@ pub fn addresses(
     if addresses.is_empty() {
         return Err(refuse(Reason::NotResolved));
     }
+    if addresses.len() > MOST_ADDRESSES {
+        let detail = format!("{}; at most {MOST_ADDRESSES}", addresses.len());
+        return Err(refuse(Reason::TooManyAddresses).detail(&detail));
+    }
     for address in addresses {
         if let Err(below) = floor::judge(*address, &policy.private) {
             let refusal = refuse(Reason::PrivateAddress).detail(&format!("{address}: {}", below.name));
@@ -91,6 +95,10 @@ pub fn addresses(
         addresses: addresses.iter().map(|address| SocketAddr::new(*address, port)).collect(),
     })
 }
+
+/// Many times what any service has. Each is judged for every connection, and whoever answers for a name says how many there
+/// are: an answer of 64 KiB has thousands.
+const MOST_ADDRESSES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -149,5 +157,20 @@ mod tests {
         for found in ["10.0.1.5", "::ffff:10.0.0.5", "64:ff9b::10.0.0.5", "2002:a00:5::", "127.0.0.1"] {
             assert!(judge(&policy, 443, Protocol::Tls, &["10.0.0.5", found]).is_err(), "{found}");
         }
+    }
+
+    #[test]
+    fn a_name_with_too_many_addresses_is_refused_and_all_of_many_are_judged() {
+        let policy = EgressPolicy::open();
+        let mut found = vec!["93.184.216.34"; MOST_ADDRESSES];
+        assert!(judge(&policy, 443, Protocol::Tls, &found).is_ok());
+        found[MOST_ADDRESSES - 1] = "10.0.0.5";
+        let refused = judge(&policy, 443, Protocol::Tls, &found).expect_err("the last one is private");
+        assert!(refused.contains("10.0.0.5: Private-Use"), "{refused}");
+        found = vec!["93.184.216.34"; MOST_ADDRESSES + 1];
+        assert_eq!(
+            judge(&policy, 443, Protocol::Tls, &found),
+            Err("x.com:443: the name has too many addresses (257; at most 256)".into())
+        );
     }
 }

@@ -39,6 +39,8 @@ pub enum Reason {
     PrivateAddress,
     /// No address.
     NotResolved,
+    /// More addresses than are judged.
+    TooManyAddresses,
     /// Nobody answered there.
     DialFailed,
     /// Too many at once.
@@ -87,7 +89,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 38] = [
+    pub const ALL: [Reason; 39] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
         Reason::NameDenied,
@@ -104,6 +106,7 @@ impl Reason {
         Reason::SilentClient,
         Reason::PrivateAddress,
         Reason::NotResolved,
+        Reason::TooManyAddresses,
         Reason::DialFailed,
         Reason::TooManyConnections,
         Reason::ByteLimit,
@@ -164,6 +167,7 @@ impl Reason {
             }
             Reason::PrivateAddress => ("private_address", "the name leads to an address that is not public"),
             Reason::NotResolved => ("not_resolved", "the name has no address"),
+            Reason::TooManyAddresses => ("too_many_addresses", "the name has too many addresses"),
             Reason::DialFailed => ("dial_failed", "the host could not be reached"),
             Reason::TooManyConnections => ("too_many_connections", "too many connections are open"),
             Reason::ByteLimit => ("byte_limit", "the sandbox has used up its bytes"),

@@ -132,6 +132,7 @@ impl Refusal {
             | Reason::MalformedStart
             | Reason::SilentClient
             | Reason::NotResolved
+            | Reason::TooManyAddresses
             | Reason::DialFailed
             | Reason::TooManyConnections
             | Reason::ByteLimit

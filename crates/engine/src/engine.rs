@@ -306,13 +306,15 @@ impl Engine {
         // The state directory is there by now. Once a process: the next one starts sooner.
         static KEPT: OnceLock<()> = OnceLock::new();
         KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
+        let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
+        let relay = Mutex::new(relay);
         Sandbox::new(
             id,
             backend.name(),
             guest,
             &plan,
             limits,
-            Outside { served, way_out, recorder, route, relay: Mutex::new(relay), _root: root },
+            Outside { served, way_out, unreached, recorder, route, relay, _root: root },
         )
     }
 

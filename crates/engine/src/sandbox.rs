@@ -45,6 +45,8 @@ pub(crate) struct Outside {
     /// Its way out, if it has one.
     pub(crate) served: Option<Served>,
     pub(crate) way_out: WayOut,
+    /// What its policy allows and this way out does not lead to, in words.
+    pub(crate) unreached: Option<String>,
     /// Its record.
     pub(crate) recorder: Arc<Recorder>,
     /// Its route to a model, if it has one.
@@ -83,8 +85,16 @@ impl Sandbox {
         *self.files() = Files::Open(Box::new(workspace));
     }
 
-    /// What a person should know of its workspace before anything runs in it.
+    /// What a person should know before anything runs in it.
     pub fn warning(&self) -> Option<String> {
+        match (self.workspace_warning(), self.outside.unreached.clone()) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The same, of its workspace alone.
+    pub fn workspace_warning(&self) -> Option<String> {
         match &*self.files() {
             Files::Open(workspace) => workspace.warning(),
             Files::Closed | Files::Done(_) => None,

@@ -64,6 +64,27 @@ pub enum WayOut {
     SomePorts,
 }
 
+/// What a person should know of a way out through which not everything is reached that its policy allows.
+pub(crate) fn warning(way_out: WayOut, policy: &EgressPolicy) -> Option<String> {
+    if way_out != WayOut::SomePorts {
+        return None;
+    }
+    if policy.mode == Mode::Open {
+        let ports = gateway::ports(policy).iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+        return Some(format!(
+            "the sandbox's kernel has no nf_tables: of all ports, only these are open: {ports}"
+        ));
+    }
+    let left_out = gateway::left_out(policy);
+    if left_out.is_empty() {
+        return None;
+    }
+    let ports = left_out.iter().map(|range| range.to_string()).collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "the sandbox's kernel has no nf_tables, and rules name more ports than it has room for: not reachable are {ports}"
+    ))
+}
+
 /// What serves a sandbox's sockets.
 pub(crate) struct Open {
     /// The gateway's part; `None` where it has none.
@@ -140,5 +161,17 @@ mod tests {
         let relay = plan(&none, None, Some(9418)).expect("a way out");
         assert_eq!(relay.intake, message::Intake { catch: None, routes: vec![9418] });
         assert_eq!(relay.resolver, None, "names are still asked nowhere");
+    }
+
+    #[test]
+    fn ports_that_are_lost_are_told() {
+        let wide = EgressPolicy::strict().allow("a.test:1-100/tcp".parse().expect("a rule"));
+        assert_eq!(warning(WayOut::EveryPort, &wide), None);
+        let told = warning(WayOut::SomePorts, &wide).expect("a warning");
+        assert!(told.ends_with("not reachable are 60-79, 81-100"), "{told}");
+        let few = EgressPolicy::strict().allow("a.test".parse().expect("a rule"));
+        assert_eq!(warning(WayOut::SomePorts, &few), None);
+        let told = warning(WayOut::SomePorts, &EgressPolicy::open()).expect("a warning");
+        assert!(told.ends_with("only these are open: 22, 53, 80, 443"), "{told}");
     }
 }

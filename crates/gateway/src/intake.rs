@@ -2,7 +2,7 @@
 
 use crate::names::Addresses;
 use crate::places::Arrival;
-use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::egress::{EgressPolicy, Mode, PortRange};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::net::sockopt;
 use belljar_sys::{arrivals, net};
@@ -117,14 +117,46 @@ impl Intake {
     }
 }
 
-/// The ports that a policy opens, for a kernel that cannot lead all of them to one. Ranges and the open mode have too
-/// many; what they would add is not reachable there.
+/// The ports that a policy opens, for a kernel that cannot lead all of them to one. There is room for few: those that a rule
+/// names one by one come first, then what is usual, then wider and wider ranges from their beginning. What is left out
+/// is not reachable there, and [`left_out`] says what that is.
 pub fn ports(policy: &EgressPolicy) -> Vec<u16> {
-    let ranges = policy.allow.iter().flat_map(|rule| rule.openings.iter().map(|opening| opening.ports));
-    let named = ranges.flat_map(|range| (range.first()..=range.last()).take(MOST_PORTS));
-    let usual: &[u16] = if policy.mode == Mode::Open { &[80, 443, 22] } else { &[] };
-    let ports: BTreeSet<u16> = [53].into_iter().chain(usual.iter().copied()).chain(named).collect();
-    ports.into_iter().take(MOST_PORTS).collect()
+    let mut ranges = named(policy);
+    ranges.sort_by_key(|range| (range.last() - range.first(), *range));
+    let single = ranges.iter().filter(|range| range.first() == range.last()).map(|range| range.first());
+    let is_named = |port: &u16| ranges.iter().any(|range| range.contains(*port));
+    let usual = USUAL.into_iter().filter(is_named);
+    let open: &[u16] = if policy.mode == Mode::Open { &OPEN } else { &[] };
+    let wide = ranges.iter().flat_map(|range| (range.first()..=range.last()).take(MOST_PORTS));
+    let mut ports = BTreeSet::from([DNS]);
+    for port in open.iter().copied().chain(single).chain(usual).chain(wide) {
+        if ports.len() == MOST_PORTS {
+            break;
+        }
+        ports.insert(port);
+    }
+    ports.into_iter().collect()
+}
+
+/// The ports that rules name and [`ports`] has no room for.
+pub fn left_out(policy: &EgressPolicy) -> Vec<PortRange> {
+    let (open, ranges) = (ports(policy), named(policy));
+    let is_left_out =
+        |port: &u16| open.binary_search(port).is_err() && ranges.iter().any(|range| range.contains(*port));
+    let mut left: Vec<PortRange> = Vec::new();
+    for port in (1..=u16::MAX).filter(is_left_out) {
+        match left.last_mut() {
+            Some(before) if before.last() + 1 == port => {
+                *before = PortRange::new(before.first(), port).unwrap_or(*before);
+            }
+            _ => left.extend(PortRange::only(port)),
+        }
+    }
+    left
+}
+
+fn named(policy: &EgressPolicy) -> Vec<PortRange> {
+    policy.allow.iter().flat_map(|rule| rule.openings.iter().map(|opening| opening.ports)).collect()
 }
 
 /// The sandbox's own IPv4 address: from a range that is meant for tests of networks, and so nobody's (RFC 2544).
@@ -140,3 +172,53 @@ pub const PORT: u16 = 1;
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Descriptors are passed in one packet, which holds 64.
 const MOST_PORTS: usize = 60;
+/// Where names are asked over TCP.
+const DNS: u16 = 53;
+/// Of the open mode, which has all of them.
+const OPEN: [u16; 3] = [22, 80, 443];
+/// What somebody who names a wide range is likely to mean.
+const USUAL: [u16; 6] = [22, 80, 443, 5432, 8080, 8443];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::group;
+
+    fn policy(rules: &[&str]) -> EgressPolicy {
+        let strict = EgressPolicy::strict();
+        rules.iter().fold(strict, |policy, rule| policy.allow(rule.parse().expect(rule)))
+    }
+
+    fn text(ranges: &[PortRange]) -> String {
+        ranges.iter().map(PortRange::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_wide_range_takes_no_port_from_a_rule_that_names_it() {
+        let wide =
+            policy(&["a.test:1-100/tcp", "b.test:9000"]).allow_group(group("github").expect("a group"));
+        let open = ports(&wide);
+        assert_eq!(open.len(), MOST_PORTS);
+        for port in [1, 22, 53, 80, 443, 9000] {
+            assert!(open.contains(&port), "{port}: {open:?}");
+        }
+        assert_eq!(text(&left_out(&wide)), "58-79 81-100");
+    }
+
+    #[test]
+    fn of_a_wide_range_the_usual_ports_come_first_and_of_two_the_narrower() {
+        let open = ports(&policy(&["a.test:1-65535/tcp", "b.test:7000-7040"]));
+        for port in [22, 80, 443, 5432, 8080, 8443, 7000, 7040] {
+            assert!(open.contains(&port), "{port}: {open:?}");
+        }
+        assert_eq!((open.len(), open.first()), (MOST_PORTS, Some(&1)));
+    }
+
+    #[test]
+    fn where_there_is_room_nothing_is_left_out() {
+        let some = policy(&["a.test", "a.test:8000-8040"]);
+        assert_eq!((ports(&some).len(), text(&left_out(&some))), (44, String::new()));
+        let open = EgressPolicy { mode: Mode::Open, ..some };
+        assert_eq!((ports(&open).len(), text(&left_out(&open))), (45, String::new()));
+    }
+}

@@ -51,7 +51,7 @@ pub use dial::judge_first;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
 pub use host_request::post_json;
-pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, ports};
+pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, left_out, ports};
 pub use pushes::Pushes;
 pub use record::Recorder;
 pub use resolve::resolve;

@@ -14,8 +14,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    PROXY_AUTHORIZATION,
+    ACCEPT, ACCEPT_LANGUAGE, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -37,7 +37,8 @@ pub struct FetchRequest {
     pub method: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Followed, and each judged anew; 0 gives a redirect back as it is.
+    /// Followed, and each judged anew; 0 gives a redirect back as it is. To another origin go no header but `Accept`,
+    /// `Accept-Language` and `User-Agent`, and no body: a redirect that would take it there is given back too.
     pub max_redirects: u32,
     /// Bytes of the response's body.
     pub max_bytes: u64,
@@ -104,6 +105,8 @@ pub(crate) async fn fetch(serving: Arc<Serving>, request: FetchRequest) -> Resul
 
 async fn follow(serving: &Arc<Serving>, request: &FetchRequest) -> Result<FetchResponse, FetchError> {
     let mut step = Step::first(request)?;
+    // One for all of its connections, which come one after the other: each ends when its answer is dropped.
+    let _seat = serving.take_seat().ok_or_else(|| step.refused(Reason::TooManyConnections))?;
     for _ in 0..=request.max_redirects {
         let taken = step.take(serving, request).await?;
         let next = (request.max_redirects > 0).then(|| step.redirected(&taken.response)).flatten();
@@ -269,7 +272,8 @@ impl Step {
         serving.credentials.guard(&to, self.url.as_str().as_bytes(), &self.headers, &self.body)
     }
 
-    /// Where the response sends us, if it does. What belongs to one host is not told another.
+    /// Where the response sends us, if it does. What was meant for one origin is not told another: of the caller's headers only
+    /// those go along that say nothing of it, and a redirect that would take the body elsewhere is the answer.
     fn redirected(&self, response: &Response<Incoming>) -> Option<Result<Step, FetchError>> {
         let status = response.status();
         if !REDIRECTS.contains(&status) {
@@ -280,15 +284,17 @@ impl Step {
             Ok(url) => url,
             Err(error) => return Some(Err(FetchError::Failed(format!("redirected to no URL: {error}")))),
         };
+        let keeps_all = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status)
+            || self.method == Method::HEAD;
         let mut headers = self.headers.clone();
         if url.origin() != self.url.origin() {
-            headers.remove(AUTHORIZATION);
-            headers.remove(COOKIE);
-            headers.remove(PROXY_AUTHORIZATION);
+            if keeps_all && !self.body.is_empty() {
+                return None;
+            }
+            let told = headers.iter().filter(|(name, _)| TOLD_ELSEWHERE.contains(name));
+            headers = told.map(|(name, value)| (name.clone(), value.clone())).collect();
         }
-        let keeps_method =
-            status == StatusCode::TEMPORARY_REDIRECT || status == StatusCode::PERMANENT_REDIRECT;
-        let (method, body) = if keeps_method || self.method == Method::HEAD {
+        let (method, body) = if keeps_all {
             (self.method.clone(), self.body.clone())
         } else {
             headers.remove(CONTENT_TYPE);
@@ -369,6 +375,8 @@ fn tls(more: &[u8]) -> Result<Arc<ClientConfig>, FetchError> {
 }
 
 const OURS: [&str; 6] = ["host", "connection", "content-length", "transfer-encoding", "upgrade", "te"];
+/// Headers that are nobody's secret: a token may be in any other, whatever it is called.
+const TOLD_ELSEWHERE: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, USER_AGENT];
 const REDIRECTS: [StatusCode; 5] = [
     StatusCode::MOVED_PERMANENTLY,
     StatusCode::FOUND,

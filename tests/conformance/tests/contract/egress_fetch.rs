@@ -19,6 +19,8 @@ for_every_wall![
     redirects_end_somewhere,
     a_redirect_can_be_left_alone,
     secrets_for_one_host_are_not_told_another,
+    a_body_for_one_host_is_not_sent_to_another,
+    a_fetch_takes_the_place_of_a_connection,
     a_post_that_is_redirected_becomes_a_get,
     a_body_that_is_too_large_is_refused,
     an_answer_that_is_too_slow_is_refused,
@@ -165,19 +167,84 @@ async fn secrets_for_one_host_are_not_told_another(backend: BackendName) {
     let web = HttpServer::start(LOOPBACK, move |_| Response::redirect(307, &to));
     let rules = [format!("api.test:{}", web.port()), format!("other.test:{}", target.port())];
     let place = world.place(backend, world.policy(rules)).await;
-    let headers =
-        [("Authorization", "Bearer x"), ("Cookie", "a=b"), ("Proxy-Authorization", "c"), ("X-Y", "z")];
+    let secrets = [
+        ("Authorization", "Bearer x"),
+        ("Cookie", "a=b"),
+        ("Proxy-Authorization", "c"),
+        ("X-Api-Key", "d"),
+        ("Private-Token", "e"),
+        ("X-Y", "z"),
+    ];
+    let told = [("Accept", "text/plain"), ("Accept-Language", "de"), ("User-Agent", "me")];
+    let headers = secrets.iter().chain(&told);
     let request = FetchRequest {
-        headers: headers.map(|(name, value)| (name.to_string(), value.to_string())).into(),
+        headers: headers.map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         ..FetchRequest::get(url(&web, "/"))
     };
     place.fetch(request).await.expect("both are allowed");
-    assert_eq!(web.requests()[0].header("authorization"), Some("Bearer x"));
-    let told = &target.requests()[0];
-    for secret in ["authorization", "cookie", "proxy-authorization"] {
-        assert_eq!(told.header(secret), None, "{secret}");
+    let (first, second) = (&web.requests()[0], &target.requests()[0]);
+    for (name, value) in secrets {
+        assert_eq!(first.header(&name.to_lowercase()), Some(value), "{name}");
+        assert_eq!(second.header(&name.to_lowercase()), None, "{name}");
     }
-    assert_eq!(told.header("x-y"), Some("z"));
+    for (name, value) in told {
+        assert_eq!(second.header(&name.to_lowercase()), Some(value), "{name}");
+    }
+}
+
+async fn a_body_for_one_host_is_not_sent_to_another(backend: BackendName) {
+    let world = World::new([("api.test", "127.0.0.1"), ("other.test", "127.0.0.1")]);
+    let target = HttpServer::start(LOOPBACK, |_| Response::ok("there"));
+    let to = format!("http://other.test:{}/", target.port());
+    let web = HttpServer::start(LOOPBACK, move |request| {
+        Response::redirect(request.target[1..].parse().unwrap_or(500), &to)
+    });
+    let rules = [format!("api.test:{}", web.port()), format!("other.test:{}", target.port())];
+    let place = world.place(backend, world.policy(rules)).await;
+    let post = |path: &str| FetchRequest {
+        method: "POST".into(),
+        body: b"for api.test".to_vec(),
+        headers: vec![("Content-Type".into(), "text/plain".into())],
+        ..FetchRequest::get(url(&web, path))
+    };
+    for status in [307, 308] {
+        let answer = place.fetch(post(&format!("/{status}"))).await.expect("the redirect is the answer");
+        assert_eq!((answer.status, answer.url), (status, url(&web, &format!("/{status}"))));
+    }
+    assert_eq!(target.accepted(), 0);
+    // It goes on without the body where it becomes a GET.
+    assert_eq!(place.fetch(post("/303")).await.expect("both are allowed").body, b"there");
+    let told = &target.requests()[0];
+    assert_eq!((told.method.as_str(), told.body.as_slice()), ("GET", &b""[..]));
+    assert_eq!(told.header("content-type"), None);
+}
+
+async fn a_fetch_takes_the_place_of_a_connection(backend: BackendName) {
+    let silent = Server::start(LOOPBACK, |stream| {
+        let _ = std::io::copy(&mut &stream, &mut std::io::sink());
+    });
+    let web = HttpServer::start(LOOPBACK, |request| match request.target.as_str() {
+        "/" => Response::redirect(302, "/end"),
+        _ => Response::ok("end"),
+    });
+    let world = World::new([("api.test", "127.0.0.1")]);
+    let rules = [format!("api.test:{}", silent.port()), format!("api.test:{}", web.port())];
+    let mut policy = world.policy(rules);
+    policy.limits.connections = 1;
+    let place = world.place(backend, policy).await;
+    // A redirect needs no second one.
+    assert_eq!(get(&place, &url(&web, "/")).await.expect("there is a place").body, b"end");
+    let waiting = format!("http://api.test:{}/", silent.port());
+    let meanwhile = async {
+        while silent.accepted() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        refusal(get(&place, &url(&web, "/end")).await, Reason::TooManyConnections);
+    };
+    tokio::select! {
+        _ = get(&place, &waiting) => panic!("nobody answers it"),
+        () = meanwhile => {}
+    }
 }
 
 async fn a_post_that_is_redirected_becomes_a_get(backend: BackendName) {

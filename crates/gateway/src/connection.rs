@@ -29,15 +29,15 @@ use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<Serving>, alive: Alive) {
-    if dialled.port() == DNS {
-        return dns::serve::over_tcp(inside, &serving).await;
-    }
     let Some(_seat) = serving.take_seat() else {
         let destination =
             serving.names.at(dialled.ip()).map_or(Destination::Address(dialled.ip()), Into::into);
         let refusal = Refusal::new(destination, Some(dialled.port()), Reason::TooManyConnections);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
+    if dialled.port() == DNS {
+        return dns::serve::over_tcp(inside, &serving).await;
+    }
     serving.fit(&inside);
     let arrival = match Arrival::understand(dialled, &serving) {
         Ok(arrival) => arrival,

@@ -30,7 +30,6 @@ pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
 
 /// Answers questions on one connection, each with its length before it (RFC 7766).
 pub(crate) async fn over_tcp(mut stream: TcpStream, serving: &Arc<Serving>) {
-    let Some(_seat) = serving.take_seat() else { return };
     while let Ok(Ok(length)) = timeout(PATIENCE, stream.read_u16()).await {
         // Room that a client may take just by saying so.
         if usize::from(length) > DATAGRAM {

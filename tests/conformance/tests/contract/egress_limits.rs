@@ -57,11 +57,12 @@ async fn connections_for_names_count_too(backend: BackendName) {
 held = [socket.create_connection(('127.0.0.1', 53)) for _ in range(2)]
 time.sleep(0.3)
 try: print(ask('api.test', tcp=True))
-except Exception: print('refused')
+except ConnectionError: print('reset')
 print(ask('api.test')[0])",
         )
         .await;
-    assert_eq!(said, "refused\n0");
+    assert_eq!(said, "reset\n0");
+    assert_eq!(place.refusals(), [("127.0.0.1".into(), Some(53), Reason::TooManyConnections)]);
 }
 
 async fn connections_of_http_count_while_they_are_open(backend: BackendName) {

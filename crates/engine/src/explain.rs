@@ -1,7 +1,10 @@
-//! What a policy says of a name, and by which rule: for people who wonder. Asks `decide` as a connection would, so an
-//! explanation cannot differ from what happens.
+//! What a policy says of a name, and by which rule: for people who wonder. Asks `decide` as a connection would, and of the
+//! address that would be dialled first whose it is. What else may happen on the way (a server that is not there, a limit, a name that
+//! leads elsewhere a moment later) nobody knows before.
 
 use belljar_gateway::decide::{addresses, opening};
+use belljar_gateway::dns::is_localhost;
+use belljar_gateway::judge_first;
 use belljar_spec::egress::{
     EgressPolicy, HostName, Mode, PortRange, Protocol, ProtocolSet, Reason, Refusal, RequestFilter, Rule,
     RuleLabel,
@@ -80,7 +83,8 @@ pub fn explain(
     };
     let judged = opening(policy, name, at)
         .map_err(|reason| Refusal::new(name, port, reason))
-        .and_then(|allowed| addresses(policy, allowed, protocol, &found));
+        .and_then(|allowed| addresses(policy, allowed, protocol, &found))
+        .and_then(|permit| judge_first(policy, &permit));
     if let Err(refusal) = judged {
         explanation.outcome = Outcome::Refused { refusal, by: None };
     }
@@ -93,8 +97,18 @@ fn by_rules(policy: &EgressPolicy, name: &HostName, port: Option<u16>) -> Outcom
         Some(port) => PortRange::only(port).map_or_else(|_| Vec::new(), |ports| grants(policy, name, ports)),
         None => everywhere(policy, name),
     };
+    let refused = |reason: Reason, why: &str| Outcome::Refused {
+        refusal: Refusal::new(name, port, reason).detail(why),
+        by: None,
+    };
+    if !grants.is_empty() && is_localhost(name) {
+        return refused(Reason::PrivateAddress, "inside, this is the sandbox itself");
+    }
     if !grants.is_empty() {
         return Outcome::Allowed(grants);
+    }
+    if port == Some(PortRange::DNS) && opening(policy, name, PortRange::DNS).is_ok() {
+        return refused(Reason::PortNotAllowed, "every connection to port 53 is a question for names");
     }
     let reason = match port {
         Some(port) => opening(policy, name, port).err(),
@@ -156,6 +170,7 @@ fn everywhere(policy: &EgressPolicy, name: &HostName) -> Vec<Grant> {
     if policy.mode == Mode::Open {
         edges.insert(PortRange::ALL.first());
     }
+    edges.extend([PortRange::DNS, PortRange::DNS + 1]);
     let edges: Vec<u16> = edges.into_iter().collect();
     let mut all: Vec<Grant> = Vec::new();
     for (index, first) in edges.iter().enumerate() {
@@ -180,6 +195,9 @@ fn everywhere(policy: &EgressPolicy, name: &HostName) -> Vec<Grant> {
 
 /// What is granted at ports that no rule tells apart, by the rules that are recorded for it.
 fn grants(policy: &EgressPolicy, name: &HostName, ports: PortRange) -> Vec<Grant> {
+    if ports.first() == PortRange::DNS {
+        return Vec::new();
+    }
     let Ok(allowed) = opening(policy, name, ports.first()) else { return Vec::new() };
     let mut grants: Vec<Grant> = Vec::new();
     for protocol in allowed.protocols().iter() {
@@ -240,8 +258,12 @@ mod tests {
         let open = EgressPolicy { mode: Mode::Open, ..policy(&[], &["x.com:25"]) };
         assert_eq!(
             said(&open, "x.com", None),
-            "1-24 tls, http, ssh, postgres, tcp by open mode; 26-65535 tls, http, ssh, postgres, tcp by open mode"
+            "1-24 tls, http, ssh, postgres, tcp by open mode; 26-52 tls, http, ssh, postgres, tcp by open mode; \
+             54-65535 tls, http, ssh, postgres, tcp by open mode"
         );
+        assert_eq!(said(&open, "x.com", Some(53)), "port_not_allowed None", "it is asked for names");
+        assert_eq!(said(&open, "localhost", Some(443)), "private_address None", "it is the sandbox itself");
+        assert_eq!(said(&open, "a.localhost", None), "private_address None");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::relay::{End, relay, reset};
 use crate::serving::{Alive, Serving};
 use crate::{dns, http, plain_http, terminate};
 use belljar_audit::Ending;
-use belljar_spec::egress::{Destination, HostName, Protocol, ProtocolSet, Reason, Refusal};
+use belljar_spec::egress::{Destination, HostName, PortRange, Protocol, ProtocolSet, Reason, Refusal};
 use belljar_sys::rustix::net::{Shutdown, shutdown};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) async fn serve(inside: TcpStream, dialled: SocketAddr, serving: Arc<S
         let refusal = Refusal::new(destination, Some(dialled.port()), Reason::TooManyConnections);
         return refuse(inside, &serving, &refusal, Start::Other);
     };
-    if dialled.port() == DNS {
+    if dialled.port() == PortRange::DNS {
         return dns::serve::over_tcp(inside, &serving).await;
     }
     serving.fit(&inside);
@@ -297,7 +297,6 @@ fn ending(end: End) -> Ending {
     }
 }
 
-const DNS: u16 = 53;
 /// More than most first messages have.
 const PIECE: usize = 2048;
 /// How long a client that has to begin may take. Long enough for a slow program, short enough not to pile up.

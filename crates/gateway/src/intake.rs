@@ -128,7 +128,7 @@ pub fn ports(policy: &EgressPolicy) -> Vec<u16> {
     let usual = USUAL.into_iter().filter(is_named);
     let open: &[u16] = if policy.mode == Mode::Open { &OPEN } else { &[] };
     let wide = ranges.iter().flat_map(|range| (range.first()..=range.last()).take(MOST_PORTS));
-    let mut ports = BTreeSet::from([DNS]);
+    let mut ports = BTreeSet::from([PortRange::DNS]);
     for port in open.iter().copied().chain(single).chain(usual).chain(wide) {
         if ports.len() == MOST_PORTS {
             break;
@@ -172,8 +172,6 @@ pub const PORT: u16 = 1;
 pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Descriptors are passed in one packet, which holds 64.
 const MOST_PORTS: usize = 60;
-/// Where names are asked over TCP.
-const DNS: u16 = 53;
 /// Of the open mode, which has all of them.
 const OPEN: [u16; 3] = [22, 80, 443];
 /// What somebody who names a wide range is likely to mean.

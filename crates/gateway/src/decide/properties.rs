@@ -1,7 +1,7 @@
 //! What holds for every policy and every attempt.
 
 use super::{Attempt, Permit, decide, floor, name, opening};
-use belljar_spec::egress::{EgressPolicy, HostName, Mode, Protocol, Refusal, Rule, RuleSource};
+use belljar_spec::egress::{EgressPolicy, HostName, Mode, PortRange, Protocol, Refusal, Rule, RuleSource};
 use ipnet::IpNet;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -242,7 +242,7 @@ proptest! {
     ) {
         let policy = EgressPolicy { deny: vec![], mode: Mode::Strict, ..policy };
         let host = parsed(&host);
-        if let Err(refusal) = judge(&policy, &host, port, protocol, &[good]) && port > 0 {
+        if let Err(refusal) = judge(&policy, &host, port, protocol, &[good]) && ![0, PortRange::DNS].contains(&port) {
             let remedy = refusal.remedy().expect("a rule would allow it");
             let rule = remedy.strip_prefix("--allow ").expect("a flag").parse().expect("a rule");
             prop_assert!(judge(&policy.allow(rule), &host, port, protocol, &[good]).is_ok(), "{}", remedy);

@@ -3,3 +3,5 @@
 pub mod message;
 mod name;
 pub(crate) mod serve;
+
+pub use serve::is_localhost;

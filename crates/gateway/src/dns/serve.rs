@@ -139,7 +139,8 @@ fn understand(question: &Question, serving: &Serving) -> Known {
     }
 }
 
-fn is_localhost(name: &HostName) -> bool {
+/// Whether a name means the sandbox itself, whatever it leads to outside.
+pub fn is_localhost(name: &HostName) -> bool {
     name.as_str() == "localhost" || name.as_str().ends_with(".localhost")
 }
 

@@ -16,6 +16,9 @@ impl PortRange {
     /// Every port.
     pub const ALL: PortRange = PortRange { first: 1, last: u16::MAX };
 
+    /// Where names are asked. Whatever address is dialled at this port inside, it is the gateway that answers: it leads nowhere else.
+    pub const DNS: u16 = 53;
+
     /// From one to the other, both included.
     pub fn new(first: u16, last: u16) -> Result<PortRange, PortRangeError> {
         match (first, last) {

@@ -1,7 +1,7 @@
 //! A refusal: not an error, but a value that says what did not leave, why, and what would let it.
 
 use super::{
-    HostName, HostNameError, HostPattern, Printable, Protocol, Reason, RequestMethod, RuleLabel,
+    HostName, HostNameError, HostPattern, PortRange, Printable, Protocol, Reason, RequestMethod, RuleLabel,
     spelled_address,
 };
 use ipnet::IpNet;
@@ -99,6 +99,9 @@ impl Refusal {
         let Destination::Name(name) = &self.destination else {
             return None;
         };
+        if self.port == Some(PortRange::DNS) {
+            return None;
+        }
         match self.reason {
             Reason::EgressOff => Some(format!("--egress strict --allow {}", self.rule(name, self.protocol))),
             Reason::NameNotAllowed | Reason::PortNotAllowed | Reason::ProtocolNotAllowed => {
@@ -296,6 +299,7 @@ mod tests {
             ("x.com", Some(443), Some(Tls), Reason::ServerNameDiffers, None),
             ("x.com", Some(443), None, Reason::NameDenied, None),
             ("x.com", Some(443), None, Reason::PrivateAddress, None),
+            ("x.com", Some(53), None, Reason::PortNotAllowed, None),
         ] {
             let refusal = refusal(name, port, protocol, reason);
             assert_eq!(refusal.remedy().as_deref(), expected, "{refusal}");

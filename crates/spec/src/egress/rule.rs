@@ -61,6 +61,12 @@ impl Rule {
     pub fn allow(text: &str, source: RuleSource) -> Result<Rule, RuleError> {
         let written = Written::split(text)?;
         let host: HostPattern = written.host.parse()?;
+        if written
+            .ports
+            .is_some_and(|ports| (ports.first(), ports.last()) == (PortRange::DNS, PortRange::DNS))
+        {
+            return Err(RuleError::NamesAreAskedThere(host));
+        }
         let openings = match (written.ports, written.protocol) {
             (None, None) => vec![usual(443, Protocol::Tls)?, usual(80, Protocol::Http)?],
             (None, Some(protocol)) => match protocol.usual_port() {
@@ -156,6 +162,11 @@ pub enum RuleError {
     /// Anything, at any port, is no rule.
     #[error("`{0}/tcp` has no port: write the one that is needed, as in `{0}:8443/tcp`")]
     TcpWithoutPort(HostPattern),
+    /// A port that never leads to the host.
+    #[error(
+        "`{0}:53` can be reached by no rule: every connection to port 53 is a question for names, which belljar answers itself"
+    )]
+    NamesAreAskedThere(HostPattern),
 }
 
 /// The parts of a line, the host not yet understood.
@@ -309,6 +320,8 @@ mod tests {
             ("=[fe80::1%eth0]:443/tcp", "is an address"),
             ("0x7f.1:80", "is an address"),
             ("co.uk:443", "public suffix"),
+            ("x.com:53", "every connection to port 53 is a question for names"),
+            ("x.com:53/tcp", "every connection to port 53 is a question for names"),
         ] {
             let error = Rule::allow(text, RuleSource::Flag).expect_err(text).to_string();
             assert!(error.contains(fix), "{text}: {error}");

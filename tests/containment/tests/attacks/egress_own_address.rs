@@ -1,6 +1,7 @@
 //! A name may lead to this machine's own public address, where services listen that nobody outside is meant to reach.
 
-use belljar_spec::egress::{EgressPolicy, Mode, Reason};
+use belljar_engine::{Outcome, explain};
+use belljar_spec::egress::{EgressPolicy, HostName, Mode, Reason};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Capture, Dns, have};
@@ -70,9 +71,18 @@ fn in_a_network_with_public_addresses() {
             assert_eq!(cage.refused_for(Reason::PrivateAddress), ["four.test", "six.test"], "{wall}");
         }
     }
+    // Whoever asks why is told the same.
+    let explained = |policy: &EgressPolicy| {
+        let resolved = |_: &HostName| Ok(vec![at(PUBLIC[0])]);
+        explain(policy, &"four.test".parse().unwrap(), Some(capture.port()), Some(&resolved)).outcome
+    };
+    assert!(
+        matches!(explained(&strict), Outcome::Refused { refusal, .. } if refusal.reason == Reason::PrivateAddress)
+    );
     // An operator may say that it is meant.
     let mut meant = strict;
     meant.private = vec![at(PUBLIC[0]).into()];
+    assert!(matches!(explained(&meant), Outcome::Allowed(_)));
     let cage = cage(walls()[0], &meant);
     cage.attack(knock, &[&port]);
     assert_eq!(cage.opened(), 1);

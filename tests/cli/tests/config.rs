@@ -217,3 +217,50 @@ fn a_run_stops_at_a_file_that_makes_no_sense() {
     );
     assert!(Path::new(&home.path("state")).read_dir().is_err(), "nothing was started");
 }
+
+/// What the user's file says counts at the next start: nobody inside may write it, wherever it really lies.
+#[test]
+fn the_users_configuration_is_in_no_sandbox_not_even_behind_a_link() {
+    let home = Home::new("");
+    home.write("work/dots/belljar.toml", "[egress]\nmode = \"strict\"\n");
+    home.write("work/other/file", "");
+    fs::create_dir_all(home.path("config/belljar")).expect("the folder is ours");
+    fs::create_dir_all(home.path("work/middle")).expect("the folder is ours");
+    let link = |to: &str, at: &str| {
+        let _ = fs::remove_file(home.path(at));
+        std::os::unix::fs::symlink(home.path(to), home.path(at)).expect("the folder is ours");
+    };
+    let write = ["run", "--", "sh", "-c", "echo 'mode = \"open\"' > belljar.toml; echo ran"];
+    let run_in = |folder: &str, args: &[&str]| {
+        let mut command = home.belljar(args);
+        let output = command.current_dir(home.path(folder)).output().expect("belljar starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), said)
+    };
+    let refused = |folder: &str, args: &[&str]| {
+        let (code, stdout, said) = run_in(folder, args);
+        assert_eq!((code, stdout.as_str()), (Some(126), ""), "{folder}: {said}");
+        assert!(said.contains("holds what belljar keeps to itself"), "{folder}: {said}");
+    };
+    link("work/dots/belljar.toml", "config/belljar/belljar.toml");
+    refused("work/dots", &write);
+    refused("work", &write);
+    let shared = home.path("work/dots");
+    let shared = ["run", "--rw", shared.to_str().expect("a plain path"), "--", "true"];
+    refused("work/other", &shared);
+    // Over another link, which could be made to lead elsewhere.
+    link("work/dots/belljar.toml", "work/middle/link");
+    link("work/middle/link", "config/belljar/belljar.toml");
+    refused("work/middle", &write);
+    refused("work/dots", &write);
+    // The folder itself, by any name.
+    let folder = home.path("config/belljar");
+    let folder = ["run", "--rw", folder.to_str().expect("a plain path"), "--", "true"];
+    refused("work/other", &folder);
+    refused("config/belljar", &write);
+    let text = fs::read_to_string(home.path("work/dots/belljar.toml")).expect("it is there");
+    assert_eq!(text, "[egress]\nmode = \"strict\"\n");
+    // Elsewhere all is as ever.
+    let (code, stdout, said) = run_in("work/other", &write);
+    assert_eq!((code, stdout.as_str()), (Some(0), "ran\n"), "{said}");
+}

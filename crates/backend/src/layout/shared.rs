@@ -158,23 +158,53 @@ pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), Sa
     for named in own {
         let own = where_it_will_be(named);
         // A link on the way to it could be made to lead elsewhere.
+        let ways = ways_to(named);
         let mut passes = |shared: &Path| {
             let shared = identity(shared);
             named.ancestors().any(|part| {
                 shared.is_some() && *known.entry(part).or_insert_with(|| identity(part)) == shared
             })
         };
-        let is_ours = |path: &&&Path| path.starts_with(&own) || own.starts_with(path) || passes(path);
+        let is_ours = |path: &&&Path| {
+            let is_on_the_way = ways.iter().any(|way| way.starts_with(path));
+            path.starts_with(&own) || own.starts_with(path) || is_on_the_way || passes(path)
+        };
         if let Some(path) = shared.iter().find(is_ours) {
             let message =
                 format!("`{}` holds what belljar keeps to itself, at `{}`", path.display(), named.display());
             return Err(SandboxError::policy("path_is_ours", message).hint(
-                "share a folder below it, or keep that elsewhere: records by XDG_STATE_HOME, the file of a secret in a \
-                 folder that is not shared",
+                "share a folder below it, or keep that elsewhere: records by XDG_STATE_HOME, the file of a secret or a \
+                 belljar.toml in a folder that is not shared",
             ));
         }
     }
     Ok(())
+}
+
+/// Where the links lie that lead to it, each by its real path, and where they lead, whether anything is there or not. Whoever can
+/// change one of them says what it is.
+fn ways_to(path: &Path) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let (mut links, mut real) = (Vec::new(), PathBuf::from("/"));
+    let mut left: Vec<PathBuf> =
+        path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect();
+    while let Some(part) = left.pop() {
+        if part == Path::new("..") {
+            real.pop();
+            continue;
+        }
+        let here = real.join(&part);
+        match fs::read_link(&here) {
+            Ok(target) if links.len() < MOST_LINKS => {
+                links.push(here);
+                // An absolute one begins at the root by itself.
+                left.extend(target.components().rev().map(|part| PathBuf::from(part.as_os_str())));
+            }
+            _ => real = here,
+        }
+    }
+    links.push(real);
+    links
 }
 
 /// Whoever reaches a Docker daemon is root of its machine. Its socket is known by what it is, not by its name: a link to it, a
@@ -227,6 +257,8 @@ fn where_it_will_be(path: &Path) -> PathBuf {
     known.unwrap_or_else(|| path.to_path_buf())
 }
 
+/// As many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: usize = 40;
 /// Devices, kernel switches, and the sockets of services.
 const KERNELS_AND_SERVICES: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];
 
@@ -235,6 +267,30 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn what_leads_to_ours_is_not_shared_either() {
+        let place = tempfile::tempdir().expect("a folder");
+        let place = place.path().canonicalize().expect("real");
+        for folder in ["config/inner", "dots", "middle", "later", "other"] {
+            std::fs::create_dir_all(place.join(folder)).expect("folders");
+        }
+        std::fs::write(place.join("dots/file"), "").expect("a file");
+        symlink("../dots/file", place.join("middle/link")).expect("a link");
+        symlink(place.join("middle/link"), place.join("config/file")).expect("a link");
+        symlink("../../later/file", place.join("config/inner/file")).expect("a link");
+        symlink("config", place.join("around")).expect("a link");
+        let refused = |shared: &str, own: &str| {
+            refuse_our_own(&[&place.join(shared)], &[place.join(own)]).map_err(|error| error.code)
+        };
+        for own in ["config/file", "around/file"] {
+            for shared in ["config", "dots", "dots/file", "middle"] {
+                assert_eq!(refused(shared, own), Err("path_is_ours"), "{shared} {own}");
+            }
+            assert_eq!(refused("other", own), Ok(()));
+        }
+        assert_eq!(refused("later", "config/inner/file"), Err("path_is_ours"), "it can still be made there");
+    }
 
     #[test]
     fn the_socket_of_a_daemon_is_refused_however_it_is_spelled() {

@@ -107,8 +107,14 @@ impl Engine {
         own.extend(belljar_audit::state_directory().ok());
         own.extend(belljar_gateway::vault::named_key_file());
         own.extend(credentials::files(spec));
-        // What the user's file says counts at the next start.
-        own.extend(config::Places::real().user.and_then(|file| file.parent().map(Path::to_path_buf)));
+        // What the user's file says counts at the next start, and so does what a link there leads to.
+        let places = config::Places::real();
+        if let Some(file) = places.user {
+            own.extend(file.parent().map(Path::to_path_buf));
+            own.push(file);
+        }
+        // The operator's folder is the system's; elsewhere it is only by a link.
+        own.extend(Some(places.operator).filter(|file| file.canonicalize().is_ok_and(|real| real != *file)));
         own
     }
 }

@@ -53,8 +53,6 @@ pub enum Reason {
     IdleTimeout,
     /// A DNS record that is not an address.
     RecordTypeRefused,
-    /// UDP other than DNS.
-    DatagramRefused,
     /// Sent on and on.
     TooManyRedirects,
     /// A body over the limit.
@@ -89,7 +87,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every one.
-    pub const ALL: [Reason; 39] = [
+    pub const ALL: [Reason; 38] = [
         Reason::EgressOff,
         Reason::NameNotAllowed,
         Reason::NameDenied,
@@ -113,7 +111,6 @@ impl Reason {
         Reason::TooManyNames,
         Reason::IdleTimeout,
         Reason::RecordTypeRefused,
-        Reason::DatagramRefused,
         Reason::TooManyRedirects,
         Reason::TooLarge,
         Reason::TooSlow,
@@ -174,7 +171,6 @@ impl Reason {
             Reason::TooManyNames => ("too_many_names", "the sandbox has asked for too many names"),
             Reason::IdleTimeout => ("idle_timeout", "nothing was sent for too long"),
             Reason::RecordTypeRefused => ("record_type_refused", "only addresses can be asked for"),
-            Reason::DatagramRefused => ("datagram_refused", "only TCP leaves a sandbox"),
             Reason::TooManyRedirects => ("too_many_redirects", "the response was redirected too often"),
             Reason::TooLarge => ("too_large", "the response is larger than allowed"),
             Reason::TooSlow => ("too_slow", "the response took longer than allowed"),

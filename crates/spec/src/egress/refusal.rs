@@ -142,7 +142,6 @@ impl Refusal {
             | Reason::TooManyNames
             | Reason::IdleTimeout
             | Reason::RecordTypeRefused
-            | Reason::DatagramRefused
             | Reason::TooManyRedirects
             | Reason::TooLarge
             | Reason::TooSlow

@@ -168,8 +168,11 @@ const DISCARD: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::{Attempt, decide};
+    use belljar_spec::egress::{HostName, Protocol};
     use belljar_sys::rustix::net::listen;
     use std::net::TcpListener;
+    use tokio::time::Instant;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -204,6 +207,28 @@ mod tests {
             tokio::select! { most = most => most, _ = first_of(&addresses, |_| Ok(())) => 0 }
         });
         assert_eq!(outcome, AT_ONCE);
+    }
+
+    /// The clock is moved on whenever there is nothing else to do.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_never_answers_is_given_up() {
+        let full = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listen(&full, 0).expect("a short queue");
+        let port = full.local_addr().expect("it is bound").port();
+        let _queued = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the first is taken");
+        let mut policy = EgressPolicy::open();
+        policy.private = vec!["127.0.0.0/8".parse().expect("a range")];
+        let name: HostName = "x.com".parse().expect("a name");
+        for addresses in [&[IpAddr::V4(Ipv4Addr::LOCALHOST)][..], &[Ipv4Addr::LOCALHOST.into(); 7]] {
+            let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
+            let permit = decide(&policy, &attempt).expect("it is allowed");
+            let began = Instant::now();
+            let undialled = dial(&permit, &policy).await.expect_err("nobody answers");
+            assert_eq!(began.elapsed().as_secs(), CONNECT.as_secs());
+            let refusal = undialled.refusal(&permit);
+            assert_eq!(refusal.reason, Reason::DialFailed, "{refusal}");
+            assert!(matches!(undialled, Undialled::Failed(error) if error.kind() == io::ErrorKind::TimedOut));
+        }
     }
 
     /// By the kernel's list: state 2 is SYN_SENT.

@@ -312,3 +312,58 @@ const MOST_WIDE: u32 = 32;
 const PATIENCE: u32 = 64;
 /// Longer than a stream of a model that thinks for ten minutes; looked at once in as long.
 const IDLE: Duration = Duration::from_secs(30 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use tokio::task::spawn_blocking;
+    use tokio::time::sleep;
+
+    /// Both ends of a connection: the gateway's, and that of a program.
+    fn pair() -> (TcpStream, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let theirs =
+            std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("a connection");
+        let (ours, _) = listener.accept().expect("a connection");
+        ours.set_nonblocking(true).expect("a socket");
+        (TcpStream::from_std(ours).expect("an event loop"), theirs)
+    }
+
+    /// The clock stands still but for what is slept, and for a thread that works it stands still altogether.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_quiet_for_minutes_and_goes_on_and_one_that_is_silent_ends() {
+        let ((inside, mut client), (outside, mut server)) = (pair(), pair());
+        let counts = Arc::new(Counts::default());
+        let counted = Arc::clone(&counts);
+        let relayed =
+            tokio::spawn(
+                async move { relay(&inside, &outside, Vec::new(), &counted, &Meter::new(None)).await },
+            );
+        for quiet in [10, 29, 10, 29, 29, 29] {
+            sleep(Duration::from_secs(quiet * 60)).await;
+            (client, server) = spawn_blocking(move || {
+                let mut byte = [0];
+                client.write_all(b"x").expect("the relay goes on");
+                server.read_exact(&mut byte).expect("the relay goes on");
+                (client, server)
+            })
+            .await
+            .expect("said and heard");
+        }
+        let last = Instant::now();
+        assert_eq!(relayed.await.expect("it ends"), End::Refused(Reason::IdleTimeout));
+        assert!((IDLE..=2 * IDLE).contains(&last.elapsed()), "{:?}", last.elapsed());
+        assert_eq!(counts.sent.load(Ordering::Relaxed), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_on_which_nothing_was_ever_said_ends() {
+        let ((inside, _client), (outside, _server)) = (pair(), pair());
+        let began = Instant::now();
+        let end = relay(&inside, &outside, Vec::new(), &Counts::default(), &Meter::new(None)).await;
+        assert_eq!((end, began.elapsed() >= IDLE), (End::Refused(Reason::IdleTimeout), true));
+    }
+}

@@ -105,7 +105,7 @@ pub(crate) type Alive = Sender<()>;
 pub(crate) struct Meter(Option<AtomicU64>);
 
 impl Meter {
-    fn new(limit: Option<u64>) -> Meter {
+    pub(crate) fn new(limit: Option<u64>) -> Meter {
         Meter(limit.map(AtomicU64::new))
     }
 

@@ -254,6 +254,25 @@ fn following_ends_with_the_sandbox() {
 }
 
 #[test]
+fn a_last_line_that_is_not_whole_is_said_and_not_shown() {
+    let state = State::new();
+    // Nobody ends it: whoever wrote it was killed.
+    drop(write(&state, 1));
+    let whole = state.run(&["show"]).stdout;
+    let half = r#"{"seq":4,"time":"2026-11-15T06:00:00.123456Z","sandbox":"0000"#;
+    edit(&state.log(1), |lines| lines.push(half.into()));
+    for args in [&["show"][..], &["tail", "-n", "1000"], &["tail", "-f", "-n", "1000"]] {
+        let Run { code, stdout, stderr } = state.run(args);
+        assert_eq!((code, &stdout), (0, &whole), "{args:?}: {stderr}");
+        let says = format!("the last line is not whole ({} bytes)", half.len());
+        assert!(stderr.contains(&says), "{args:?}: {stderr}");
+    }
+    let Run { code, stdout, stderr } = state.run(&["show", "--json"]);
+    assert!(code == 0 && stdout.lines().all(|line| line.ends_with('}')), "{stdout}");
+    assert!(stderr.contains("is not whole"), "{stderr}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let state = State::new();
     let log = write(&state, 1);

@@ -205,3 +205,25 @@ fn variables_come_from_the_command_line_only() {
     assert!(names.iter().all(|name| known.contains(name) || tools.contains(name)), "{names:?}");
     assert!(result.stdout.contains("A=1\n") && result.stdout.contains("B=x=y\n"));
 }
+
+#[test]
+fn what_was_refused_is_said_in_one_line_with_the_flags_that_allow_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let script = "import socket
+for host in ('a.example', 'b.example', 'a.example'):
+    try: socket.getaddrinfo(host, 443)
+    except OSError: print('no', flush=True)
+try: socket.create_connection(('192.0.2.1', 443), 5).recv(1)
+except OSError: print('no')";
+    let args = ["run", "--backend", "native", "--allow", "c.example", "--", "python3", "-c", script];
+    let result = run(folder.path(), args);
+    assert_eq!((result.code, result.stdout.as_str()), (0, "no\nno\nno\nno\n"), "{}", result.stderr);
+    assert_eq!(
+        result.stderr,
+        "belljar: refused a.example: no rule allows this name; b.example: no rule allows this name; \
+         192.0.2.1:443: an address was dialled; only names can be; to allow: --allow a.example --allow b.example\n"
+    );
+    // Nothing is said where nothing was refused.
+    let args = ["run", "--backend", "native", "--allow", "c.example", "--", "true"];
+    assert_eq!(run(folder.path(), args).stderr, "");
+}

@@ -2,10 +2,13 @@
 
 use belljar_spec::Permission;
 use belljar_spec::egress::Reason;
+use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
-use belljar_tests_hosts::{Capture, Dns};
+use belljar_tests_hosts::{Capture, Dns, Server};
 use std::fs;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
 
 fn names() -> Dns {
     Dns::start(|query| if query.name == "good.test" { vec![at("127.66.7.1")] } else { Vec::new() })
@@ -86,8 +89,14 @@ fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
                 _ => spec.workspace = Some(place.path().to_path_buf()),
             }
             let engine = belljar_engine::Engine::new().with_records(&records);
-            // Refusing to start is an answer too.
-            let Ok(sandbox) = engine.create_blocking(&spec) else { continue };
+            // Refusing to start is an answer too, if that is why.
+            let sandbox = match engine.create_blocking(&spec) {
+                Ok(sandbox) => sandbox,
+                Err(error) => {
+                    assert_eq!(error.code, "path_is_ours", "{wall}: {road}: {error}");
+                    continue;
+                }
+            };
             let jail = Jail { sandbox, workspace: folder() };
             let root =
                 if road == "share" { place.path().display().to_string() } else { "/workspace".to_string() };
@@ -109,4 +118,47 @@ for directory, _, files in os.walk(sys.argv[1]):
             assert!(said.contains("sandbox_started") && !said.contains("forged"), "{wall}: {road}: {said:?}");
         }
     }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_let_out() {
+    // A file at its limit takes no more, as on a full disk; who does not ignore the signal would die of it.
+    let ignoring = ["--core=0", "sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
+    alone("egress_audit::what_cannot_be_recorded_is_not_let_out", &ignoring, || {
+        let (dns, heard) = (names(), Arc::new(Mutex::new(Vec::new())));
+        let kept = Arc::clone(&heard);
+        let server = Server::start(at("127.66.7.1"), move |mut stream| {
+            let mut buffer = [0; 100];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                kept.lock().unwrap().extend_from_slice(&buffer[..length]);
+            }
+        });
+        let port = server.port().to_string();
+        for wall in walls() {
+            let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
+            let say = |word: &str| {
+                cage.attack(
+                    "send('good.test', sys.argv[1], sys.argv[2].encode(), timeout=0.5)",
+                    &[&port, word],
+                );
+            };
+            say("before");
+            assert!(eventually(|| text(&heard.lock().unwrap()).contains("before")), "{wall}");
+            files_grow_to(Some(fs::metadata(cage.record()).unwrap().len()));
+            say("meanwhile");
+            assert_eq!(cage.refused_for(Reason::NotRecorded), ["good.test"], "{wall}");
+            files_grow_to(None);
+            say("after");
+            assert!(eventually(|| text(&heard.lock().unwrap()).contains("after")), "{wall}");
+            assert!(!text(&heard.lock().unwrap()).contains("meanwhile"), "{wall}");
+            assert!(cage.lines().iter().any(|line| line.contains("records_lost")), "{wall}");
+            heard.lock().unwrap().clear();
+        }
+    });
+}
+
+/// No file of this process beyond so many bytes.
+fn files_grow_to(current: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: current.or(maximum), maximum }).unwrap();
 }

@@ -107,7 +107,9 @@ pub(super) fn below_system(binds: &[Bind]) -> Vec<String> {
         // Asking the kernel takes time: only for homes in unusual places.
         .filter(|home| home.is_absolute() && home.components().count() > 2)
         .filter(|home| !home.starts_with("/home") && !home.starts_with("/root"))
-        .filter_map(|home| super::seen_at(&home.canonicalize().ok()?, &system))
+        .filter_map(|home| home.canonicalize().ok())
+        .flat_map(|home| super::seen_at(&home, &system))
+        .filter_map(|(_, place)| super::spelled(place))
         .collect();
     homes.sort();
     homes.dedup();

@@ -97,6 +97,19 @@ pub(crate) struct Bind {
     pub(crate) origin: BindOrigin,
 }
 
+impl Bind {
+    /// Where this shows a path of the host, if it does, without the leading slash.
+    fn shows(&self, path: &Path) -> Option<PathBuf> {
+        match self.origin {
+            BindOrigin::Planted | BindOrigin::Made(_) => None,
+            BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::Held => {
+                let rest = path.strip_prefix(&self.source).ok()?;
+                Some(Path::new(&self.target).components().chain(rest.components()).collect())
+            }
+        }
+    }
+}
+
 /// What may be done through a bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BindKind {
@@ -350,11 +363,21 @@ fn kernel_switches(admin: Admin) -> Option<Bind> {
     (admin == Admin::Root).then_some(Bind { source, target, kind, origin })
 }
 
-/// Where a path of the host is seen inside, if it is: by the last bind that holds it.
-fn seen_at(path: &Path, binds: &[Bind]) -> Option<String> {
-    let (bind, rest) =
-        binds.iter().rev().find_map(|bind| Some((bind, path.strip_prefix(&bind.source).ok()?)))?;
-    Path::new(&bind.target).join(rest).to_str().map(|place| place.trim_end_matches('/').to_string())
+/// Every place where a path of the host is seen inside, and the bind that shows it there. What a later bind lies over is not
+/// seen: that one says what is there.
+fn seen_at<'b>(path: &Path, binds: &'b [Bind]) -> Vec<(&'b Bind, PathBuf)> {
+    let shown = binds.iter().enumerate().filter_map(|(index, bind)| Some((index, bind, bind.shows(path)?)));
+    let is_covered =
+        |index: usize, place: &Path| binds[index + 1..].iter().any(|later| place.starts_with(&later.target));
+    shown
+        .filter(|(index, _, place)| !is_covered(*index, place))
+        .map(|(_, bind, place)| (bind, place))
+        .collect()
+}
+
+/// A place inside, as the guest is told of it.
+fn spelled(place: PathBuf) -> Option<String> {
+    place.into_os_string().into_string().ok()
 }
 
 fn asked_environment(spec: &SandboxSpec) -> Vec<(OsString, OsString)> {
@@ -413,3 +436,37 @@ pub(crate) const USER: &str = "agent";
 pub(crate) const USER_ID: u32 = 1000;
 /// Root's.
 pub(crate) const ROOT_ID: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bind(source: &str, target: &str) -> Bind {
+        let (kind, origin) = (BindKind::ReadWrite, BindOrigin::Named);
+        Bind { source: source.into(), target: target.into(), kind, origin }
+    }
+
+    fn places(path: &str, binds: &[Bind]) -> Vec<String> {
+        seen_at(Path::new(path), binds).into_iter().map(|(_, place)| place.display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_path_is_seen_at_every_place_that_shows_it() {
+        let binds = [bind("/opt", "opt"), bind("/opt/app", "workspace"), bind("/opt/app/x", "opt/app/x")];
+        assert_eq!(places("/opt/app/s", &binds), ["opt/app/s", "workspace/s"]);
+        assert_eq!(places("/opt/app", &binds), ["opt/app", "workspace"]);
+        assert_eq!(places("/opt/app/x/s", &binds), ["workspace/x/s", "opt/app/x/s"]);
+        assert_eq!(places("/opt/application/s", &binds), ["opt/application/s"]);
+        assert_eq!(places("/srv/s", &binds), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_lies_under_something_else_is_not_seen() {
+        let made = Bind { origin: BindOrigin::Made("etc/belljar/file"), ..bind("/w/file", "workspace/file") };
+        let binds = [bind("/w", "workspace"), bind("/other", "workspace/a"), made];
+        assert_eq!(places("/w/a/s", &binds), Vec::<String>::new());
+        assert_eq!(places("/w/b/s", &binds), ["workspace/b/s"]);
+        assert_eq!(places("/other/s", &binds), ["workspace/a/s"]);
+        assert_eq!(places("/w/file", &binds), Vec::<String>::new());
+    }
+}

@@ -1,21 +1,25 @@
 //! Filesystems of the kernel that happen to be mounted inside of what is shared: a chroot's /proc shows every process of
 //! the host, its /dev every device.
 
-use super::{Bind, seen_at};
+use super::{Bind, seen_at, spelled};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The places inside where they would be.
 pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
-    let listed = listed();
+    among(&listed(), binds)
+}
+
+fn among(listed: &str, binds: &[Bind]) -> Vec<String> {
     let mounts = listed.lines().filter_map(mount_point);
     // A bind of such a filesystem itself was meant: a processor's description, for one.
     mounts
         .filter(|point| {
             !binds.iter().any(|bind| bind.source == Path::new(point) || Path::new(point).starts_with("/sys"))
         })
-        .filter_map(|point| seen_at(Path::new(&point), binds))
+        .flat_map(|point| seen_at(Path::new(&point), binds))
+        .filter_map(|(_, place)| spelled(place))
         .collect()
 }
 
@@ -73,11 +77,28 @@ const KERNELS: [&str; 13] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::{BindKind, BindOrigin};
 
     #[test]
     fn mounts_are_read_as_the_kernel_writes_them() {
         let line = "36 35 0:5 / /srv/my\\040root/proc rw,nosuid shared:5 - proc proc rw";
         assert_eq!(mount_point(line).as_deref(), Some("/srv/my root/proc"));
         assert_eq!(mount_point("36 35 8:1 / /srv rw - ext4 /dev/sda1 rw"), None);
+    }
+
+    #[test]
+    fn a_filesystem_of_the_kernel_is_hidden_at_every_place_that_shows_it() {
+        let bind = |source: &str, target: &str| Bind {
+            source: source.into(),
+            target: target.into(),
+            kind: BindKind::ReadOnly,
+            origin: BindOrigin::Named,
+        };
+        let listed = "36 35 0:5 / /srv/root/proc rw,nosuid shared:5 - proc proc rw\n\
+                      37 35 8:1 / /srv/root/home rw - ext4 /dev/sda1 rw\n";
+        let binds = [bind("/srv/root", "workspace"), bind("/srv", "srv")];
+        assert_eq!(among(listed, &binds), ["workspace/proc", "srv/root/proc"]);
+        let meant = [bind("/srv/root", "workspace"), bind("/srv/root/proc", "srv/root/proc")];
+        assert_eq!(among(listed, &meant), Vec::<String>::new());
     }
 }

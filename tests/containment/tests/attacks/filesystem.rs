@@ -568,7 +568,7 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
     for wall in walls() {
         let workspace = folder();
         fs::create_dir(workspace.path().join("proc")).unwrap();
-        fs::write(workspace.path().join("attack"), "for f in proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f | grep -o 'canary-host-process-[-0-9a-f]*'; done | sort -u").unwrap();
+        fs::write(workspace.path().join("attack"), "for f in proc/[0-9]*/cmdline \"$1\"/proc/[0-9]*/cmdline; do tr '\\0' ' ' < $f | grep -o 'canary-host-process-[-0-9a-f]*'; done | sort -u; echo END").unwrap();
         std::os::unix::fs::chown(workspace.path(), Some(1001), Some(1001)).unwrap();
         let marker = canary("host-process");
         let host = HostProgram::start(
@@ -579,13 +579,20 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
         // As an ordinary user: for root, a proc cannot be shown under another user, which is refused.
         let binary = folder();
         fs::copy(belljar(), binary.path().join("belljar")).unwrap();
-        let script = format!(
-            "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME=/home/tester {1}/belljar run --backend {wall} --workspace {0} -- sh attack",
-            workspace.path().display(),
-            binary.path().display(),
-        );
-        let output =
-            std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
-        assert!(host.pid() > 0 && !text(&output.stdout).contains(&marker), "{wall}");
+        // Seen once, and seen twice.
+        for shared in [String::new(), format!("--ro {}", workspace.path().display())] {
+            let script = format!(
+                "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME=/home/tester {1}/belljar run --backend {wall} --workspace {0} {shared} -- sh attack {0}",
+                workspace.path().display(),
+                binary.path().display(),
+            );
+            let output =
+                std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
+            assert!(host.pid() > 0 && !text(&output.stdout).contains(&marker), "{wall} {shared}");
+            if !is_docker(*wall) {
+                let said = text(&output.stderr);
+                assert!(text(&output.stdout).ends_with("END\n"), "{wall} {shared}: {said}");
+            }
+        }
     }
 }

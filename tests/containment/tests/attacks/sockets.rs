@@ -7,6 +7,7 @@ use belljar_spec::{BackendName, Permission};
 use belljar_tests_containment::*;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use tempfile::TempDir;
@@ -195,6 +196,45 @@ fn a_socket_in_a_writable_share_bound_after_the_start_is_out_of_reach() {
     refused_but_for_the_gap(|wall| shared(wall, Some(Permission::Write), Bound::Absolute, When::After));
 }
 
+/// One folder, seen twice: as the workspace, and in a share that holds it or is it.
+#[test]
+fn a_socket_is_out_of_reach_at_every_place_that_shows_it() {
+    refused_everywhere(|wall| {
+        let shared = folder();
+        let app = shared.path().join("app");
+        fs::create_dir(&app).unwrap();
+        let service = Service::bind(Path::new("/"), app.join(NAME).to_str().unwrap());
+        for twice in [shared.path(), &app] {
+            for permission in [Permission::Read, Permission::Write] {
+                let jail = jail_with(wall, |spec, _| {
+                    spec.workspace = Some(app.clone());
+                    spec.shared = vec![share(twice, permission)];
+                });
+                call(&jail, "/workspace", NAME);
+                call(&jail, app.to_str().unwrap(), NAME);
+            }
+        }
+        service.was_reached(&app.join(NAME))
+    });
+}
+
+/// The same where the second place is one of the system's own.
+#[test]
+fn a_socket_in_a_workspace_below_opt_is_out_of_reach_there_too() {
+    if !is_root() {
+        return;
+    }
+    refused_everywhere(|wall| {
+        let place = tempfile::Builder::new().prefix("belljar-test-").tempdir_in("/opt").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let service = Service::bind(Path::new("/"), place.path().join(NAME).to_str().unwrap());
+        let jail = jail_with(wall, |spec, _| spec.workspace = Some(place.path().into()));
+        call(&jail, "/workspace", NAME);
+        call(&jail, place.path().to_str().unwrap(), NAME);
+        service.was_reached(&place.path().join(NAME))
+    });
+}
+
 #[test]
 fn a_socket_that_was_moved_into_the_workspace_is_out_of_reach() {
     refused_but_for_the_gap(|wall| {
@@ -256,7 +296,7 @@ fn datagrams_to_a_socket_in_the_workspace_do_not_arrive() {
             let socket = UnixDatagram::bind(&path).unwrap();
             socket.set_nonblocking(true).unwrap();
             receiver = Some(socket);
-            let _ = fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777));
+            let _ = fs::set_permissions(&path, PermissionsExt::from_mode(0o777));
         });
         jail.successes(
             r#"

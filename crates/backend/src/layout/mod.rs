@@ -263,7 +263,7 @@ impl Layout {
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
         masks.extend(home::below_system(&binds));
         masks.extend(mounts::of_the_kernel(&binds));
-        masks.extend(sockets::below(&binds));
+        masks.extend(sockets::below(&binds)?);
 
         let environment = {
             let tools = [variables, trust, git].concat();

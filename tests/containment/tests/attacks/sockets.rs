@@ -21,11 +21,17 @@ struct Service {
 impl Service {
     /// Binds `name` as seen from `directory`.
     fn bind(directory: &Path, name: &str) -> Service {
+        Service::bind_in(0, directory, name)
+    }
+
+    /// The same in namespaces of its own, by their flags.
+    fn bind_in(namespaces: u32, directory: &Path, name: &str) -> Service {
         let book = folder();
         let program = HostProgram::start(
             directory,
             r#"
-import os, socket, sys
+import ctypes, os, socket, sys
+assert ctypes.CDLL(None).unshare(int(sys.argv[3])) == 0
 s = socket.socket(socket.AF_UNIX)
 s.bind(sys.argv[1])
 os.chmod(sys.argv[1], 0o777)
@@ -38,7 +44,7 @@ while True:
         book.write(said + b'\n')
     c.close()
 "#,
-            &[name, book.path().join("book").to_str().unwrap()],
+            &[name, book.path().join("book").to_str().unwrap(), &namespaces.to_string()],
         );
         Service { _program: program, book }
     }
@@ -97,9 +103,11 @@ attack('moved', by_moved_parent)
 }
 
 const NAME: &str = "service.sock";
+/// linux/sched.h
+const CLONE_NEWNET: u32 = 0x4000_0000;
 
 /// Before version 9 of Landlock the kernel cannot tell our sockets from the host's, and what is bound by a relative path,
-/// or after the start, is not known when the others are hidden: SECURITY.md says so. gVisor has no Landlock at all.
+/// after the start or in another network is not known when the others are hidden: SECURITY.md says so. gVisor has no Landlock at all.
 #[expect(clippy::print_stderr, reason = "who runs the tests is to know what was not tried")]
 fn refused_but_for_the_gap(test: impl Fn(BackendName) -> bool) {
     let sandbox = belljar_engine::Engine::new().create_blocking(&belljar_spec::SandboxSpec::default());
@@ -245,6 +253,38 @@ fn a_socket_that_was_moved_into_the_workspace_is_out_of_reach() {
         });
         call(&jail, "/workspace", NAME);
         service.was_reached(&jail.outside(NAME))
+    });
+}
+
+/// As a service in a container of its own that shares the folder.
+#[test]
+fn a_socket_of_another_network_namespace_is_out_of_reach() {
+    if !is_root() {
+        return;
+    }
+    refused_but_for_the_gap(|wall| {
+        let place = folder();
+        let path = place.path().join(NAME);
+        let service = Service::bind_in(CLONE_NEWNET, Path::new("/"), path.to_str().unwrap());
+        let jail = jail_with(wall, |spec, _| spec.workspace = Some(place.path().into()));
+        call(&jail, "/workspace", NAME);
+        service.was_reached(&path)
+    });
+}
+
+/// Bound under a name that leads over a link, and so listed under a path that nothing inside has.
+#[test]
+fn a_socket_that_was_bound_over_a_link_is_out_of_reach() {
+    refused_everywhere(|wall| {
+        let place = folder();
+        let real = place.path().join("data");
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, place.path().join("home")).unwrap();
+        let path = place.path().join("home").join(NAME);
+        let service = Service::bind(Path::new("/"), path.to_str().unwrap());
+        let jail = jail_with(wall, |spec, _| spec.workspace = Some(real.clone()));
+        call(&jail, "/workspace", NAME);
+        service.was_reached(&path)
     });
 }
 

@@ -8,15 +8,21 @@ use belljar_sys::rustix::net::{
 };
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// The absolute paths of sockets that can be connected to.
-pub(super) fn bound() -> Vec<PathBuf> {
-    asked().unwrap_or_else(|_| match fs::read_to_string("/proc/net/unix") {
-        Ok(listed) => spelled_out(&listed).map(PathBuf::from).collect(),
-        Err(_) => Vec::new(),
-    })
+pub(super) fn bound() -> io::Result<Vec<PathBuf>> {
+    either(asked(), || fs::read("/proc/net/unix"))
+}
+
+/// What the kernel answered, or what it writes in /proc. Neither is an error, and never an empty list.
+fn either(
+    answer: Result<Vec<PathBuf>, Errno>,
+    written: impl FnOnce() -> io::Result<Vec<u8>>,
+) -> io::Result<Vec<PathBuf>> {
+    answer.or_else(|_| written().map(|listed| spelled_out(&listed).collect()))
 }
 
 fn asked() -> Result<Vec<PathBuf>, Errno> {
@@ -93,13 +99,15 @@ fn name(message: &[u8]) -> Option<PathBuf> {
 }
 
 /// The absolute paths in /proc/net/unix: what follows seven columns. Abstract names begin with `@` there.
-fn spelled_out(listed: &str) -> impl Iterator<Item = &str> {
-    listed.lines().skip(1).filter_map(|line| {
-        let mut rest = line.trim_start();
+/// Names are bytes: one that is no text hides no other.
+fn spelled_out(listed: &[u8]) -> impl Iterator<Item = PathBuf> {
+    listed.split(|byte| *byte == b'\n').skip(1).filter_map(|line| {
+        let mut rest = line.trim_ascii_start();
         for _ in 0..7 {
-            rest = rest.split_once(' ')?.1.trim_start();
+            let end = rest.iter().position(|byte| *byte == b' ')?;
+            rest = rest[end..].trim_ascii_start();
         }
-        rest.starts_with('/').then_some(rest)
+        rest.starts_with(b"/").then(|| OsStr::from_bytes(rest).into())
     })
 }
 
@@ -124,13 +132,24 @@ mod tests {
 
     #[test]
     fn the_list_in_proc_is_read_as_the_kernel_writes_it() {
-        let listed = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+        let listed = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
                       0000: 00000002 00000000 00010000 0001 01 16163 /run/docker.sock\n\
                       0000: 00000003 00000000 00000000 0001 03 16288\n\
                       0000: 00000002 00000000 00010000 0001 01 1 @abstract /not/one\n\
+                      0000: 00000002 00000000 00010000 0001 01 23 /srv/app/no text \xff.sock\n\
                       0000: 00000002 00000000 00010000 0001 01 22 /srv/app/tmp/with space.sock\n";
         let paths: Vec<_> = spelled_out(listed).collect();
-        assert_eq!(paths, ["/run/docker.sock", "/srv/app/tmp/with space.sock"]);
+        let no_text = OsStr::from_bytes(b"/srv/app/no text \xff.sock");
+        assert_eq!(paths, ["/run/docker.sock".as_ref(), no_text, "/srv/app/tmp/with space.sock".as_ref()]);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_is_no_empty_one() {
+        let written = || Ok(b"Num\n0: 1 2 3 4 5 6 /a\xff\n0: 1 2 3 4 5 6 /b\n".to_vec());
+        assert_eq!(either(Err(Errno::PROTONOSUPPORT), written).unwrap().len(), 2);
+        assert_eq!(either(Ok(vec!["/c".into()]), written).unwrap(), [PathBuf::from("/c")]);
+        let unreadable = || Err(io::ErrorKind::PermissionDenied.into());
+        assert!(either(Err(Errno::PERM), unreadable).is_err());
     }
 
     #[test]

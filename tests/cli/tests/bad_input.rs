@@ -1,6 +1,6 @@
 //! Bad input: what happened, to what, what to do next, the right exit code; and nothing left behind.
 
-use belljar_tests_cli::run;
+use belljar_tests_cli::{Home, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -90,6 +90,34 @@ fn paths_that_cannot_be_shared() {
         (&["run", "--ro", "/run", "--", "true"], 126, &["belongs to the running system"]),
         (&["run", "--ro", "/dev/null", "--", "true"], 126, &["belongs to the running system"]),
     ]);
+}
+
+/// Whoever belljar's user says to be by HOME: root's home is root's, and a folder that is somebody's home is theirs.
+#[test]
+fn the_home_of_somebody_else_cannot_be_shared() {
+    // What only root can read, or mount, is refused or not there for others already.
+    if fs::read_dir("/root").is_err() {
+        return;
+    }
+    let home = Home::new("");
+    for way in ["--ro", "--rw", "--workspace"] {
+        let result = home.run(&["run", way, "/root", "--", "true"]);
+        assert_eq!(result.code, 126, "{way}: {}", result.stderr);
+        assert!(result.stderr.contains("`/root` holds a whole home"), "{way}: {}", result.stderr);
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let elsewhere = elsewhere.path().canonicalize().unwrap();
+    fs::create_dir_all(elsewhere.join("homes/ada/project")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.join("homes/ada"), elsewhere.join("ada")).unwrap();
+    std::os::unix::fs::chown(elsewhere.join("homes/ada"), Some(1000), Some(1000)).unwrap();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap();
+    let ada = format!("{passwd}ada:x:1000:1000::{}:/bin/sh\n", elsewhere.join("ada").display());
+    home.write("etc/passwd", &ada);
+    for (folder, code) in [("homes/ada", 126), ("ada", 126), ("homes", 126), ("homes/ada/project", 0)] {
+        let folder = elsewhere.join(folder);
+        let result = home.run(&["run", "--ro", folder.to_str().unwrap(), "--", "true"]);
+        assert_eq!(result.code, code, "{}: {}", folder.display(), result.stderr);
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Programs under a home: the directories of PATH, and what they need next door. Nothing else of a home exists.
+//! Homes. Programs under one, the directories of PATH, are seen with what they need next door; nothing else of a home is, and
+//! none as a whole.
 
 use super::etc::rows;
 use super::{Bind, BindKind, BindOrigin};
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 pub(super) struct Visible {
@@ -12,22 +14,18 @@ pub(super) struct Visible {
     pub(super) path: Vec<PathBuf>,
     /// Variables that name where a tool's programs are.
     pub(super) variables: Vec<(OsString, OsString)>,
-    home: Option<PathBuf>,
+    homes: Homes,
 }
 
 pub(super) fn visible() -> Visible {
-    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = own();
     let path = env::var_os("PATH").unwrap_or_default();
     from(home.as_deref(), env::split_paths(&path).collect())
 }
 
 fn from(home: Option<&Path>, path: Vec<PathBuf>) -> Visible {
-    let mut visible = Visible {
-        binds: Vec::new(),
-        path: Vec::new(),
-        variables: Vec::new(),
-        home: home.map(Path::to_path_buf),
-    };
+    let mut visible =
+        Visible { binds: Vec::new(), path: Vec::new(), variables: Vec::new(), homes: Homes::with(home) };
     for entry in path {
         let plain = entry.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !plain || !entry.is_absolute() || visible.path.contains(&entry) {
@@ -55,7 +53,7 @@ impl Visible {
     fn add(&mut self, directory: &Path) -> bool {
         let (Ok(source), Some(target)) = (directory.canonicalize(), directory.to_str()) else { return false };
         // A link may lead anywhere, to a whole home too.
-        if !source.is_dir() || is_wide(&source, self.home.as_deref()) {
+        if !source.is_dir() || self.homes.are_in(&source) {
             return false;
         }
         let target = super::relative(target).to_string();
@@ -83,29 +81,60 @@ impl Visible {
     }
 }
 
-/// Whether a folder is a home, or holds one.
-fn is_wide(folder: &Path, home: Option<&Path>) -> bool {
-    let home = home.and_then(|home| home.canonicalize().ok());
-    home.is_some_and(|home| home.starts_with(folder))
-        || Path::new("/root").starts_with(folder)
-        || folder.parent() == Some(Path::new("/home"))
+/// Every home of this machine that we know of, by its real path.
+pub(super) struct Homes {
+    /// Ours, root's, and those of the people in /etc/passwd; and the folder in which every folder is one.
+    known: Vec<PathBuf>,
+    all: PathBuf,
+}
+
+impl Homes {
+    pub(super) fn here() -> Homes {
+        Homes::with(own().as_deref())
+    }
+
+    fn with(own: Option<&Path>) -> Homes {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let all = real(Path::new("/home"));
+        let mut known: Vec<PathBuf> = own.into_iter().chain([Path::new("/root")]).map(real).collect();
+        // A folder that is somebody else's is written there for who has none.
+        let is_theirs = |uid: u32, home: &Path| home.metadata().is_ok_and(|found| found.uid() == uid);
+        let theirs = people().into_iter().filter(|(uid, home)| is_theirs(*uid, home));
+        known.extend(theirs.map(|(_, home)| real(&home)));
+        known.push(all.clone());
+        Homes { known, all }
+    }
+
+    /// Whether a folder, by its real path, is a home or holds one.
+    pub(super) fn are_in(&self, folder: &Path) -> bool {
+        self.known.iter().any(|home| home.starts_with(folder)) || folder.parent() == Some(&self.all)
+    }
+}
+
+fn own() -> Option<PathBuf> {
+    env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
+/// The people in /etc/passwd, and their homes. A name that is no text hides no other.
+fn people() -> Vec<(u32, PathBuf)> {
+    let listed = std::fs::read("/etc/passwd").unwrap_or_default();
+    let person = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let uid = fields.get(2)?.parse().ok().filter(|uid| *uid == 0 || (1000..65534).contains(uid))?;
+        Some((uid, PathBuf::from(fields.get(5)?)))
+    };
+    let people = String::from_utf8_lossy(&listed).lines().filter_map(person).collect::<Vec<_>>();
+    people.into_iter().filter(|(_, home)| home.is_absolute()).collect()
 }
 
 /// Homes that lie in what everybody sees, as below /opt: hidden there. Ours, and those of the people in /etc/passwd.
 pub(super) fn below_system(binds: &[Bind]) -> Vec<String> {
-    let people = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let theirs = people.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let is_person =
-            fields.get(2)?.parse::<u32>().is_ok_and(|uid| uid == 0 || (1000..65534).contains(&uid));
-        is_person.then(|| PathBuf::from(fields.get(5).copied().unwrap_or_default()))
-    });
-    let own = env::var_os("HOME").map(PathBuf::from);
     let system: Vec<Bind> = binds.iter().filter(|bind| bind.origin == BindOrigin::System).cloned().collect();
+    let theirs = people().into_iter().map(|(_, home)| home);
     let mut homes: Vec<String> = theirs
-        .chain(own)
+        .chain(own())
         // Asking the kernel takes time: only for homes in unusual places.
-        .filter(|home| home.is_absolute() && home.components().count() > 2)
+        .filter(|home| home.components().count() > 2)
         .filter(|home| !home.starts_with("/home") && !home.starts_with("/root"))
         .filter_map(|home| home.canonicalize().ok())
         .flat_map(|home| super::seen_at(&home, &system))
@@ -150,6 +179,38 @@ mod tests {
             let visible = from(Some(home), vec![PathBuf::from(entry)]);
             assert_eq!(visible.binds, [], "{entry}");
         }
+    }
+
+    #[test]
+    fn a_home_is_one_whoevers_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        for directory in ["data/ada/project", "data/bob", "root/project"] {
+            std::fs::create_dir_all(place.join(directory)).unwrap();
+        }
+        let (all, known) = (place.join("data"), vec![place.join("root"), place.join("data")]);
+        let homes = Homes { known, all };
+        for (folder, is_wide) in [
+            ("", true),
+            ("root", true),
+            ("root/project", false),
+            ("data", true),
+            ("data/ada", true),
+            ("data/bob", true),
+            ("data/ada/project", false),
+        ] {
+            let folder = place.join(folder);
+            let folder: PathBuf = folder.components().collect();
+            assert_eq!(homes.are_in(&folder), is_wide, "{}", folder.display());
+        }
+    }
+
+    #[test]
+    fn root_has_a_home_whoever_we_are() {
+        let homes = Homes::with(Some(Path::new("/home/ada")));
+        assert!(homes.are_in(Path::new("/root")) && homes.are_in(Path::new("/")));
+        assert!(!homes.are_in(Path::new("/root/project")));
+        assert!(!Homes::with(Some(Path::new("/root"))).are_in(Path::new("/root/project")));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The workspace and the paths that a caller names: what may be shared at all.
 
+use super::home::Homes;
 use super::{Bind, BindKind, BindOrigin, text};
 use belljar_spec::{Permission, SandboxError, SharedPath};
 use std::collections::HashMap;
-use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -22,7 +22,7 @@ pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
     if fs::read_dir(&real).is_err() {
         return Err(unreadable(path, "workspace"));
     }
-    refuse_whole_worlds(&real, "workspace")?;
+    refuse_whole_worlds(&real, "workspace", &Homes::here())?;
     Ok(real)
 }
 
@@ -37,7 +37,7 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
     if !real.is_dir() || fs::read_dir(&real).is_err() {
         return Err(unreadable(path, "root"));
     }
-    refuse_whole_worlds(&real, "root")?;
+    refuse_whole_worlds(&real, "root", &Homes::here())?;
     refuse_our_own(&[&real], own)?;
     if !["bin", "usr", "nix"].iter().any(|name| real.join(name).symlink_metadata().is_ok()) {
         let message =
@@ -51,6 +51,10 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
 /// The paths that were named, parents first.
 pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<Vec<Bind>, SandboxError> {
     let mut binds = Vec::new();
+    if shared.is_empty() {
+        return Ok(binds);
+    }
+    let homes = Homes::here();
     for SharedPath { path, permission } in shared {
         let real = resolve(path, "path")?;
         refuse_planted_links(path, &real, workspace)?;
@@ -67,7 +71,7 @@ pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<V
         if fs::File::open(&real).is_err() {
             return Err(unreadable(path, "path"));
         }
-        refuse_whole_worlds(&real, "path")?;
+        refuse_whole_worlds(&real, "path", &homes)?;
         let kind = match permission {
             Permission::Read => BindKind::ReadOnly,
             Permission::Write => BindKind::ReadWrite,
@@ -134,11 +138,8 @@ fn unreadable(path: &Path, what: &str) -> SandboxError {
 }
 
 /// Sharing these would undo what the root is for.
-fn refuse_whole_worlds(real: &Path, what: &str) -> Result<(), SandboxError> {
-    let home = env::var_os("HOME").map(PathBuf::from).and_then(|home| home.canonicalize().ok());
-    let holds_home = real == Path::new("/home") || home.is_some_and(|home| home.starts_with(real));
-    let is_someones = real.parent() == Some(Path::new("/home"));
-    if real == Path::new("/") || holds_home || is_someones {
+fn refuse_whole_worlds(real: &Path, what: &str, homes: &Homes) -> Result<(), SandboxError> {
+    if homes.are_in(real) {
         let message =
             format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
         return Err(SandboxError::policy("path_too_wide", message)

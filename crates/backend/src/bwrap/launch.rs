@@ -4,7 +4,7 @@ use super::args::{STAGE, STAGED_DEVICES, args};
 use super::check::program;
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, NOT_READY, Process, SetupFailure, not_ready};
-use crate::layout::{BindOrigin, Layout};
+use crate::layout::{Bind, BindOrigin, Layout};
 use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
@@ -103,13 +103,22 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             let _ = File::from(complaints).take(4096).read_to_string(&mut text);
             let reason =
                 text.lines().next().unwrap_or("it ended without a word").trim_start_matches("bwrap: ");
-            Err(SandboxError::unavailable(
-                "bwrap_failed",
-                format!("bubblewrap could not build the wall: {reason}"),
-            )
-            .hint("`belljar doctor` tries each wall by itself"))
+            Err(complained(reason, layout))
         }
     }
+}
+
+/// What bubblewrap's complaint is about: something that was asked for, which is no reason for a weaker wall, or the wall.
+fn complained(reason: &str, layout: &Layout) -> SandboxError {
+    let is_share = |bind: &&Bind| matches!(bind.origin, BindOrigin::Named | BindOrigin::Home);
+    let mut shares = layout.binds.iter().filter(is_share);
+    if let Some(share) = shares.find(|bind| reason.contains(&*bind.source.to_string_lossy())) {
+        let message = format!("bubblewrap cannot mount `{}`: {reason}", share.source.display());
+        return SandboxError::runtime("share_failed", message)
+            .hint("leave it away, or copy what is needed of it to another folder");
+    }
+    let message = format!("bubblewrap could not build the wall: {reason}");
+    SandboxError::unavailable("bwrap_failed", message).hint("`belljar doctor` tries each wall by itself")
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
@@ -198,3 +207,28 @@ fn steps(plan: &Plan, layout: &Layout, sources: &Sources) -> Vec<Step> {
 
 /// Some lines of JSON.
 const MOST_INFO: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::BindKind;
+    use crate::plan::trial;
+
+    #[test]
+    fn a_complaint_about_a_share_is_none_about_the_wall() {
+        let plan = trial().unwrap();
+        let system = plan.layout().unwrap();
+        assert_eq!(complained("No permissions to create a new namespace", system).code, "bwrap_failed");
+        assert_eq!(complained("Can't bind mount /oldroot/usr on /newroot/usr", system).code, "bwrap_failed");
+        let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Named);
+        let share = Bind { source: "/srv/share".into(), target: "srv/share".into(), kind, origin };
+        let layout = Layout { binds: vec![share], ..Layout::default() };
+        for reason in [
+            "Can't find source path /srv/share: Permission denied",
+            "Can't bind mount /oldroot/srv/share on /newroot/.stage/9: Operation not permitted",
+        ] {
+            assert_eq!(complained(reason, &layout).code, "share_failed", "{reason}");
+        }
+        assert_eq!(complained("Can't mount proc on /newroot/proc", &layout).code, "bwrap_failed");
+    }
+}

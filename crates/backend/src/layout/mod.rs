@@ -64,6 +64,7 @@ pub(crate) struct Wanted<'p> {
 }
 
 /// What a sandbox sees.
+#[derive(Default)]
 pub(crate) struct Layout {
     /// What `/` is made of; without it, of what follows.
     pub(crate) root: Option<RootLayer>,
@@ -328,18 +329,8 @@ impl Layout {
                 SandboxError::unavailable("workspace_required", message).hint("name a folder to work on")
             );
         };
-        Ok(Layout {
-            root: None,
-            binds: Vec::new(),
-            layers: Vec::new(),
-            missing: Vec::new(),
-            links: Vec::new(),
-            files: Vec::new(),
-            private: Vec::new(),
-            masks: Vec::new(),
-            environment: environment::on_host(&workspace, &asked_environment(spec)),
-            workspace: text(&workspace)?.to_string(),
-        })
+        let environment = environment::on_host(&workspace, &asked_environment(spec));
+        Ok(Layout { environment, workspace: text(&workspace)?.to_string(), ..Layout::default() })
     }
 
     /// The absolute paths inside that may be written. A root of layers may be as a whole: what of it stays as it is, mounts

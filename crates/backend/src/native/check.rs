@@ -1,8 +1,8 @@
 //! Whether namespaces can be made here: by making them. What the kernel says in refusal is turned into what to do.
 
-use super::launch;
+use super::{DEVICES, launch};
 use crate::guest::{SetupFailure, not_ready};
-use crate::layout::Layout;
+use crate::layout::{Bind, BindOrigin, Layout};
 use crate::plan::trial;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::statfs;
@@ -22,31 +22,63 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
     SandboxError::unavailable("namespaces_refused", message).hint(remedy(errno))
 }
 
-/// Why the guest could not build its world. A refusal to mount is a refusal of the whole wall; anything else is
-/// about one thing.
+/// Why the guest could not build its world. Where the kernel refuses what every sandbox consists of, it refuses the wall;
+/// anything else is about one thing, and no weaker wall is the answer to that.
 pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxError {
     match failure {
-        SetupFailure::Step(fault) => {
-            let errno = Errno::from_raw_os_error(fault.errno);
-            match errno {
-                _ if fault.doing.starts_with("lay ") => no_overlay(&fault.doing, errno, layout),
-                _ if fault.doing.starts_with("hold ") => not_held(&fault.doing, errno),
-                Errno::PERM | Errno::NOSYS | Errno::ACCESS if fault.doing.starts_with("make ") => {
-                    refused(&fault.doing, errno)
-                }
-                Errno::PERM | Errno::NOSYS => refused(&fault.doing, errno),
-                _ => {
-                    let reason = if fault.errno == 0 { String::new() } else { format!(": {errno}") };
-                    SandboxError::runtime("setup_failed", format!("cannot {}{reason}", fault.doing))
-                }
-            }
-        }
+        SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
         SetupFailure::Late(patience) => not_ready(patience),
         SetupFailure::Silent => {
             SandboxError::runtime("guest_died", "the sandbox's first process died while it was set up")
                 .hint("there may be too little memory; `belljar doctor` tries each wall by itself")
         }
     }
+}
+
+fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
+    let reason = if errno == 0 { String::new() } else { format!(": {}", Errno::from_raw_os_error(errno)) };
+    let errno = Errno::from_raw_os_error(errno);
+    if doing.starts_with("lay ") {
+        return no_overlay(doing, errno, layout);
+    }
+    if doing.starts_with("hold ") {
+        return not_held(doing, errno);
+    }
+    if let Some(share) = share_in(doing, layout) {
+        let message = format!("cannot mount `{}` at `/{}`{reason}", share.source.display(), share.target);
+        return SandboxError::runtime("share_failed", message)
+            .hint("leave it away, or copy what is needed of it to another folder");
+    }
+    match errno {
+        Errno::PERM | Errno::NOSYS if is_the_wall(doing, layout) => refused(doing, errno),
+        // How AppArmor says it.
+        Errno::ACCESS if doing.starts_with("make ") && is_the_wall(doing, layout) => refused(doing, errno),
+        _ => SandboxError::runtime("setup_failed", format!("cannot {doing}{reason}")),
+    }
+}
+
+/// The share that a step mounts, by the guest's words for it (`describe.rs` there). Looked for before anything else: what
+/// somebody named may be called as they like.
+fn share_in<'l>(doing: &str, layout: &'l Layout) -> Option<&'l Bind> {
+    let mounted = doing.strip_prefix("mount ")?;
+    let is_it = |bind: &&Bind| {
+        let place = format!("/{}", bind.target);
+        mounted == place || mounted.strip_suffix(&place).is_some_and(|rest| rest.ends_with(" at "))
+    };
+    let mut shares =
+        layout.binds.iter().filter(|bind| matches!(bind.origin, BindOrigin::Named | BindOrigin::Home));
+    shares.find(is_it)
+}
+
+/// Whether a step is part of every sandbox, whatever was asked for.
+fn is_the_wall(doing: &str, layout: &Layout) -> bool {
+    let is_mount = |source: String, target: &str| doing == format!("mount {source} at /{target}");
+    let mut system = layout.binds.iter().filter(|bind| bind.origin == BindOrigin::System);
+    let mut private = layout.private.iter().map(|directory| &directory.target);
+    WALL.contains(&doing)
+        || DEVICES.iter().any(|name| doing.ends_with(&format!("/{name} at /dev/{name}")))
+        || private.any(|target| doing == format!("mount /{target}"))
+        || system.any(|bind| is_mount(bind.source.display().to_string(), &bind.target))
 }
 
 /// Why a layer cannot lie over its folder. Said of the layer, not of the wall: a weaker wall is no remedy.
@@ -89,27 +121,33 @@ fn not_held(doing: &str, errno: Errno) -> SandboxError {
     }
 }
 
-/// The switches that distributions have for this, in the order of how often they are the reason.
+/// What to do about a refusal.
 fn remedy(errno: Errno) -> String {
-    let switch = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_string());
+    remedy_by(errno, geteuid().is_root(), |name| {
+        fs::read_to_string(Path::new("/proc/sys").join(name)).ok().map(|text| text.trim().to_string())
+    })
+}
+
+/// By the switches that distributions have for this, in the order of how often they are the reason.
+fn remedy_by(errno: Errno, is_root: bool, switch: impl Fn(&str) -> Option<String>) -> String {
     if errno == Errno::NOSYS {
-        let kernel = switch("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let kernel = switch("kernel/osrelease").unwrap_or_default();
         return format!("the kernel, {kernel}, is older than 5.12: update it");
     }
-    if !geteuid().is_root() {
-        if switch("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
+    if !is_root {
+        if switch("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
             return "AppArmor forbids user namespaces to ordinary users here (Ubuntu's default): \
                     `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for belljar: \
                     see docs/walls.md"
                 .into();
         }
-        if switch("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
+        if switch("kernel/unprivileged_userns_clone").as_deref() == Some("0") {
             return "user namespaces are switched off for ordinary users: \
                     `sudo sysctl -w kernel.unprivileged_userns_clone=1`"
                 .into();
         }
     }
-    if switch("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
+    if switch("user/max_user_namespaces").as_deref() == Some("0") {
         return "user namespaces are switched off: `sudo sysctl -w user.max_user_namespaces=10000`".into();
     }
     if errno == Errno::NOSPC {
@@ -124,3 +162,111 @@ fn remedy(errno: Errno) -> String {
 
 /// linux/magic.h
 const OVERLAYFS: u64 = 0x794c_7630;
+/// Steps that every sandbox has, in the guest's words for them; and what it says when it closes everything behind itself.
+const WALL: [&str; 15] = [
+    "make mounts private",
+    "make a new root",
+    "make the private filesystem",
+    "make the network",
+    "make the root read-only",
+    "mount proc at /proc",
+    "mount devpts at /dev/pts",
+    "become the sandbox's user",
+    "set the host name",
+    "write /proc/sys/user/max_user_namespaces",
+    "open the way out of the network namespace",
+    "change to the new root",
+    "set no_new_privs",
+    "drop capabilities",
+    "install the seccomp filter",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{BindKind, PrivateDir};
+    use belljar_wire::message::Fault;
+
+    fn bind(source: &str, target: &str, origin: BindOrigin) -> Bind {
+        Bind { source: source.into(), target: target.into(), kind: BindKind::ReadOnly, origin }
+    }
+
+    fn code(doing: &str, errno: Errno) -> &'static str {
+        let layout = Layout {
+            binds: vec![
+                bind("/usr", "usr", BindOrigin::System),
+                bind("/w", "workspace", BindOrigin::Named),
+                bind("/srv/x at /usr", "srv/x at /usr", BindOrigin::Named),
+                bind("/home/ada/.cargo/bin", "home/ada/.cargo/bin", BindOrigin::Home),
+            ],
+            private: vec![PrivateDir { target: "tmp".into(), mode: 0o1777 }],
+            ..Layout::default()
+        };
+        let fault = Fault { doing: doing.into(), errno: errno.raw_os_error() };
+        setup_failed(SetupFailure::Step(fault), &layout).code
+    }
+
+    #[test]
+    fn a_refusal_of_what_every_sandbox_has_is_one_of_the_wall() {
+        let mounts = ["mount /usr at /usr", "mount /tmp", "mount /dev/null at /dev/null"];
+        let staged = ["mount /.stage/dev/tty at /dev/tty"];
+        for doing in WALL.into_iter().chain(mounts).chain(staged) {
+            assert_eq!(code(doing, Errno::PERM), "namespaces_refused", "{doing}");
+            assert_eq!(code(doing, Errno::NOSYS), "namespaces_refused", "{doing}");
+            assert_eq!(code(doing, Errno::NOMEM), "setup_failed", "{doing}");
+        }
+        assert_eq!(code("make a new root", Errno::ACCESS), "namespaces_refused");
+        assert_eq!(code("mount proc at /proc", Errno::ACCESS), "setup_failed");
+    }
+
+    #[test]
+    fn a_refusal_of_one_thing_is_about_that_and_no_wall() {
+        for (doing, expected) in [
+            ("mount /w at /workspace", "share_failed"),
+            ("mount /workspace", "share_failed"),
+            ("mount /.stage/7 at /workspace", "share_failed"),
+            ("mount /home/ada/.cargo/bin", "share_failed"),
+            ("mount /srv/x at /usr at /srv/x at /usr", "share_failed"),
+            ("mount /etc/shadow at /usr", "setup_failed"),
+            ("hide /workspace/service.sock", "setup_failed"),
+            ("hold /workspace/.git", "setup_failed"),
+            ("lay an overlay over /workspace", "overlay_unsupported"),
+            ("make the directory /workspace/a", "setup_failed"),
+            ("make the link /var/tmp", "setup_failed"),
+            ("write /workspace/file", "setup_failed"),
+            ("execute the program", "setup_failed"),
+            ("enter its cgroup", "setup_failed"),
+            ("limit the number of processes", "setup_failed"),
+        ] {
+            for errno in [Errno::PERM, Errno::NOSYS, Errno::ACCESS] {
+                assert_eq!(code(doing, errno), expected, "{doing}: {errno}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_refusal_has_its_remedy() {
+        type Switches<'s> = &'s [(&'s str, &'s str)];
+        let apparmor = ("kernel/apparmor_restrict_unprivileged_userns", "1");
+        let debian = ("kernel/unprivileged_userns_clone", "0");
+        let none = ("user/max_user_namespaces", "0");
+        let cases: &[(Errno, bool, Switches<'_>, &str)] = &[
+            (Errno::NOSYS, false, &[("kernel/osrelease", "4.19.0"), apparmor], "4.19.0, is older than 5.12"),
+            (Errno::PERM, false, &[apparmor, debian, none], "apparmor_restrict_unprivileged_userns=0"),
+            (Errno::ACCESS, false, &[apparmor], "docs/walls.md"),
+            (Errno::PERM, false, &[debian, none], "kernel.unprivileged_userns_clone=1"),
+            (Errno::NOSPC, false, &[none], "user.max_user_namespaces=10000"),
+            (Errno::NOSPC, true, &[apparmor, debian, none], "user.max_user_namespaces=10000"),
+            (Errno::NOSPC, false, &[("user/max_user_namespaces", "10")], "as many namespaces"),
+            (Errno::PERM, true, &[apparmor, debian], "seccomp=unconfined"),
+            (Errno::PERM, false, &[], "--backend container"),
+        ];
+        for (errno, is_root, switches, expected) in cases {
+            let found = |name: &str| {
+                switches.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+            };
+            let remedy = remedy_by(*errno, *is_root, found);
+            assert!(remedy.contains(expected), "{errno} {switches:?}: {remedy}");
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! Bad input: what happened, to what, what to do next, the right exit code; and nothing left behind.
 
-use belljar_tests_cli::{Home, run};
+use belljar_tests_cli::{Home, Run, belljar, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
 
 /// Arguments, exit code, what standard error must say.
 type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
@@ -172,6 +174,79 @@ fn walls_that_cannot_be_had() {
             &["gives the assurance host, below container"],
         ),
     ]);
+}
+
+/// Runs belljar as root of mounts of its own, after `preparation`, which finds the folder in `$1` and belljar in `$2`. Nothing where
+/// mounts are not ours to make.
+fn run_after(preparation: &str, flags: &[&str], folder: &Path) -> Option<Run> {
+    let is_root = Command::new("unshare").args(["--mount", "true"]).output();
+    if !is_root.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(flags).args(["--mount", "sh", "-ec", preparation, "sh"]).arg(folder).arg(belljar());
+    let Output { status, stdout, stderr } = command.current_dir(folder).output().expect("util-linux is here");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some(Run { code: status.code().unwrap_or(-1), stdout: text(&stdout), stderr: text(&stderr) })
+}
+
+#[test]
+fn bubblewrap_that_is_missing_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let preparation = r#"
+        for bwrap in /usr/bin/bwrap /bin/bwrap /usr/local/bin/bwrap; do
+            if [ -f "$bwrap" ]; then mount --bind /dev/null "$bwrap"; fi
+        done
+        exec "$2" run --backend bwrap -- true"#;
+    let Some(result) = run_after(preparation, &[], folder.path()) else { return };
+    assert_eq!((result.code, &*result.stdout), (125, ""), "{}", result.stderr);
+    assert!(result.stderr.contains("bubblewrap (`bwrap`) is not installed"), "{}", result.stderr);
+    assert!(result.stderr.contains("--backend native"), "{}", result.stderr);
+}
+
+/// As root the folder's files would have to be shown under another user, which ramfs cannot.
+#[test]
+fn a_folder_that_cannot_be_shown_under_another_user_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let with = |wall: &str, words: &str| {
+        let script = format!(
+            r#"mkdir "$1/x"; mount -t ramfs ramfs "$1/x"; mkdir "$1/x/y"; "$2" run --backend {wall} {words} -- touch y/made && exit
+            code=$?; rmdir "$1/x/y" || code=99; exit $code"#
+        );
+        let result = run_after(&script, &[], folder.path());
+        fs::remove_dir(folder.path().join("x")).ok();
+        result
+    };
+    for wall in ["native", "bwrap", "auto"] {
+        for words in [r#"--workspace "$1/x""#, r#"--rw "$1/x""#] {
+            let Some(result) = with(wall, words) else { return };
+            assert_eq!((result.code, &*result.stdout), (125, ""), "{wall} {words}: {}", result.stderr);
+            let said = "cannot show its files under another user";
+            assert!(result.stderr.contains(said), "{wall} {words}: {}", result.stderr);
+            assert!(
+                result.stderr.contains("as the owner of the folder"),
+                "{wall} {words}: {}",
+                result.stderr
+            );
+        }
+    }
+}
+
+/// On a machine that is no container, whatever the environment says. Its `/` is a plain tmpfs, and process 1 ours.
+#[test]
+fn variables_do_not_make_a_container() {
+    let folder = tempfile::tempdir().unwrap();
+    let preparation = r#"
+        root="$1/root"; mkdir "$root"; mount -t tmpfs root "$root"; cd "$root"
+        mkdir -p usr etc dev proc tmp work state opt root
+        mount --rbind /usr usr; mount --rbind /etc etc; mount --rbind /dev dev; mount -t proc proc proc
+        for name in bin sbin lib lib64; do ln -s usr/$name $name; done
+        cp "$2" belljar; cd /
+        container=podman KUBERNETES_SERVICE_HOST=10.0.0.1 CODESPACES=true GITPOD_WORKSPACE_ID=x HOME=/root             XDG_STATE_HOME=/state chroot "$root" /belljar run --backend container --workspace /work -- echo inside"#;
+    let flags = ["--pid", "--fork", "--cgroup"];
+    let Some(result) = run_after(preparation, &flags, folder.path()) else { return };
+    assert_eq!((result.code, &*result.stdout), (125, ""), "{}", result.stderr);
+    assert!(result.stderr.contains("there is no container around us"), "{}", result.stderr);
 }
 
 #[test]

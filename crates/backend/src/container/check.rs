@@ -84,6 +84,16 @@ mod tests {
         environ: &[u8],
         cgroup: &str,
     ) -> Option<&'static str> {
+        detect_in(true, variables, files, environ, cgroup)
+    }
+
+    fn detect_in(
+        layered_root: bool,
+        variables: &[(&str, &str)],
+        files: &[&str],
+        environ: &[u8],
+        cgroup: &str,
+    ) -> Option<&'static str> {
         kind(&Marks {
             variable: |name: &str| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
@@ -91,8 +101,28 @@ mod tests {
             exists: |path: &str| files.contains(&path),
             first_process: environ.to_vec(),
             cgroup: cgroup.to_string(),
-            layered_root: true,
+            layered_root,
         })
+    }
+
+    #[test]
+    fn variables_that_anybody_can_set_make_no_container() {
+        let variables = [
+            ("container", "podman"),
+            ("container", "lxc"),
+            ("container", "containerd"),
+            ("CODESPACES", "true"),
+            ("GITPOD_WORKSPACE_ID", "x"),
+            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ];
+        for variable in variables {
+            assert_eq!(detect_in(false, &[variable], &[], b"PATH=/bin\0", "0::/\n"), None, "{variable:?}");
+        }
+        // Nor does a pod's variable where the root is layered, as that of a live system is.
+        assert_eq!(detect(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &[], b"", ""), None);
+        // What the container's maker put there counts in any case.
+        assert_eq!(detect_in(false, &[], &["/.dockerenv"], b"", ""), Some("Docker"));
+        assert_eq!(detect_in(false, &[], &[], b"container=lxc\0", ""), Some("a system container"));
     }
 
     #[test]

@@ -4,6 +4,25 @@ use belljar_spec::Nesting;
 use belljar_tests_containment::*;
 use std::fs;
 
+/// Asked of the kernel: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
+#[test]
+fn the_second_wall_is_in_force_where_the_kernel_has_it() {
+    let script = "import ctypes; print(max(0, ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1)))";
+    let output = std::process::Command::new("/usr/bin/python3").args(["-c", script]).output().unwrap();
+    let version: u32 = text(&output.stdout).trim().parse().unwrap();
+    // gVisor's kernel has none.
+    for wall in walls().iter().filter(|wall| hides_late_sockets(**wall)) {
+        for nesting in [Nesting::Denied, Nesting::Allowed] {
+            if nesting == Nesting::Allowed && is_docker(*wall) {
+                continue;
+            }
+            let jail = jail_with(*wall, |spec, _| spec.nesting = nesting);
+            let in_force = jail.sandbox.landlock_abi();
+            assert!(in_force >= version.min(NEWEST_LANDLOCK), "{wall} {nesting:?}: {in_force} of {version}");
+        }
+    }
+}
+
 #[test]
 fn every_process_has_no_capability_no_new_privileges_and_a_filter() {
     for wall in walls() {
@@ -345,3 +364,6 @@ for line in open('/proc/kallsyms') if os.path.exists('/proc/kallsyms') else ():
         assert_eq!(seen, Vec::<String>::new(), "{wall}");
     }
 }
+
+/// The newest version that the guest knows.
+const NEWEST_LANDLOCK: u32 = 9;

@@ -58,8 +58,37 @@ fn the_doctor_reports_every_wall() {
     assert_eq!(json["inside"]["tools"]["ls"]["available"], true);
     assert_eq!(json["inside"]["tmp_writable"], true);
     assert_eq!(json["inside"]["network"], "every_port");
+    assert_eq!(json["inside"]["folders"]["works"], true);
     let text = run(Path::new("/"), ["doctor"]).stdout;
     assert!(text.contains("Walls") && text.contains("native"), "{text}");
+}
+
+/// A folder that cannot be shown under another user is no reason to say that no wall works.
+#[test]
+fn the_doctor_does_not_take_a_filesystem_for_a_wall() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    // Mounts of ramfs cannot be shown under another user. An ordinary user needs none of that.
+    let script = r#"mount -t ramfs ramfs "$1" && chmod 1777 "$1" && TMPDIR="$1" exec "$2" doctor $3"#;
+    let doctor = |words: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", place]).arg(belljar()).arg(words);
+        command.output().expect("util-linux is everywhere")
+    };
+    let output = doctor("--json");
+    if String::from_utf8_lossy(&output.stderr).contains("unshare") {
+        return; // Only root makes mounts.
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(json["inside"]["tools"]["ls"]["available"], true, "{said}");
+    assert_eq!(json["inside"]["folders"]["works"], false);
+    assert!(json["inside"]["folders"]["remedy"].as_str().unwrap().contains("owner of the folder"), "{json}");
+    let text = String::from_utf8_lossy(&doctor("").stdout).into_owned();
+    assert!(text.contains("cannot show its files under another user"), "{text}");
+    assert!(!text.contains("No wall works"), "{text}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -6,30 +6,24 @@ use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
 use belljar_spec::{Command, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let engine = Engine::new();
     let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
-    // A folder of its own, for the walls that cannot do without one.
-    let folder = std::env::temp_dir().join(format!("belljar-doctor-{}", std::process::id()));
-    let made = std::fs::create_dir(&folder).is_ok();
-    let spec = SandboxSpec { workspace: made.then(|| folder.clone()), ..SandboxSpec::default() };
-    let inside = match engine.create_blocking(&spec) {
-        Ok(sandbox) => {
-            let inside = block_on(look_inside(&sandbox));
+    let (inside, refusal) = match probe(&engine) {
+        Ok((sandbox, folder)) => {
+            let inside = block_on(look_inside(&engine, &sandbox));
             sandbox.dispose_blocking();
-            inside.map(Some)
+            drop(folder);
+            (Some(inside?), None)
         }
         Err(error) => {
             crate::failure::say(&error);
-            Ok(None)
+            (None, Some(error.message))
         }
     };
-    if made {
-        let _ = std::fs::remove_dir(&folder);
-    }
-    let inside = inside?;
-    let report = Report { container: belljar_engine::container_around_us(), walls, inside };
+    let report = Report { container: belljar_engine::container_around_us(), walls, inside, refusal };
     if options.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| SandboxError::runtime("json", format!("cannot write the report: {error}")))?;
@@ -40,6 +34,47 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     Ok(if report.inside.is_some() { 0 } else { crate::failure::FAILED })
 }
 
+/// A sandbox to look into. Without a folder, since one may lie where it cannot be shown; with one where there is no wall, which
+/// cannot do without.
+fn probe(engine: &Engine) -> Result<(Sandbox, Option<Folder>), SandboxError> {
+    match engine.create_blocking(&SandboxSpec::default()) {
+        Err(error) if error.code == "workspace_required" => {
+            in_folder(engine, "inside").map(|(sandbox, folder)| (sandbox, Some(folder)))
+        }
+        outcome => outcome.map(|sandbox| (sandbox, None)),
+    }
+}
+
+/// A sandbox that works on a folder among the temporary ones.
+fn in_folder(engine: &Engine, what: &str) -> Result<(Sandbox, Folder), SandboxError> {
+    let folder = Folder::new(what)?;
+    let spec = SandboxSpec { workspace: Some(folder.0.clone()), ..SandboxSpec::default() };
+    Ok((engine.create_blocking(&spec)?, folder))
+}
+
+/// Taken away when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(what: &str) -> Result<Folder, SandboxError> {
+        let folder = std::env::temp_dir().join(format!("belljar-doctor-{what}-{}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Ok(()) => Ok(Folder(folder)),
+            Err(error) => {
+                let message = format!("cannot make `{}`: {error}", folder.display());
+                Err(SandboxError::runtime("probe", message)
+                    .hint("set TMPDIR to a folder that you can write to"))
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
 #[derive(Serialize)]
 struct Report {
     /// The container around us, if there is one.
@@ -47,6 +82,9 @@ struct Report {
     walls: Vec<Wall>,
     /// What a sandbox of the default kind has; absent when there can be none.
     inside: Option<Inside>,
+    /// Why there can be none. Said on standard error too.
+    #[serde(skip)]
+    refusal: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -56,6 +94,13 @@ struct Wall {
     works: bool,
     reason: Option<String>,
     remedy: Option<String>,
+}
+
+impl Wall {
+    /// Whether this is one that works and that `auto` takes.
+    fn is_chosen(&self) -> bool {
+        self.works && belljar_spec::BackendName::AUTO.contains(&self.backend)
+    }
 }
 
 impl From<WallReport> for Wall {
@@ -84,6 +129,15 @@ struct Inside {
     tmp_writable: bool,
     /// How connections reach the gateway.
     network: WayOut,
+    /// Whether a folder among the temporary ones can be a workspace.
+    folders: Folders,
+}
+
+#[derive(Serialize)]
+struct Folders {
+    works: bool,
+    reason: Option<String>,
+    remedy: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -112,7 +166,7 @@ fn network(way_out: WayOut) -> &'static str {
 }
 
 /// Asks inside: what the host has says little about what a sandbox sees.
-async fn look_inside(sandbox: &Sandbox) -> Result<Inside, SandboxError> {
+async fn look_inside(engine: &Engine, sandbox: &Sandbox) -> Result<Inside, SandboxError> {
     let names: Vec<&str> = RUNTIMES.iter().chain(&TIER_ONE).chain(&TIER_TWO).copied().collect();
     let script = format!(
         "for tool in {}; do\n\
@@ -160,7 +214,19 @@ async fn look_inside(sandbox: &Sandbox) -> Result<Inside, SandboxError> {
         tools: shell_tools,
         tmp_writable: found.contains_key("/tmp"),
         network: sandbox.way_out(),
+        folders: folders(engine),
     })
+}
+
+/// Whether a folder can be worked on: by working on one.
+fn folders(engine: &Engine) -> Folders {
+    match in_folder(engine, "workspace") {
+        Ok((sandbox, _folder)) => {
+            sandbox.dispose_blocking();
+            Folders { works: true, reason: None, remedy: None }
+        }
+        Err(error) => Folders { works: false, reason: Some(error.message), remedy: error.hint },
+    }
 }
 
 /// Whether limits can be asked for: by asking for one.
@@ -195,7 +261,12 @@ impl Report {
             }
         }
         let Some(inside) = &self.inside else {
-            say("\nNo wall works here: belljar runs nothing until one does.".into());
+            match &self.refusal {
+                Some(reason) if self.walls.iter().any(Wall::is_chosen) => {
+                    say(format!("\nA wall works here, and yet no sandbox can be made: {reason}"));
+                }
+                _ => say("\nNo wall works here: belljar runs nothing until one does.".into()),
+            }
             return lines.join("\n") + "\n";
         };
         say(format!("\nA sandbox here ({}, {})", inside.backend, inside.assurance));
@@ -212,6 +283,11 @@ impl Report {
         }
         say(format!("  network      {}", network(inside.network)));
         say(format!("  /tmp         {}", if inside.tmp_writable { "writable" } else { "not writable" }));
+        if let Folders { works: false, reason, remedy } = &inside.folders {
+            let what = reason.as_deref().unwrap_or("no reason is known");
+            say(format!("  workspace    not among temporary files: {what}"));
+            say(format!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known")));
+        }
         for (name, tool) in &inside.runtimes {
             let what = match (&tool.version, &tool.path) {
                 (Some(version), Some(path)) => format!("{version} ({path})"),

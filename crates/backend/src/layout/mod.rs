@@ -259,11 +259,14 @@ impl Layout {
         let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
         binds.extend(volumes::mounted(&spec.volumes, own, &binds)?);
-        binds.extend(shown.holds(&binds)?);
+        let kernels = mounts::of_the_kernel(&binds);
+        let is_hidden = |hold: &Bind| kernels.iter().any(|place| Path::new(&hold.target).starts_with(place));
+        // Nobody reaches what is hidden, and every process of the host would be held.
+        binds.extend(shown.holds(&binds)?.into_iter().filter(|hold| !is_hidden(hold)));
         binds.extend(kernel_switches(spec.admin));
         let mut masks: Vec<String> = system::MASKS.iter().map(|(path, _)| path.to_string()).collect();
         masks.extend(home::below_system(&binds));
-        masks.extend(mounts::of_the_kernel(&binds));
+        masks.extend(kernels);
         masks.extend(sockets::below(&binds)?);
 
         let environment = {

@@ -1,7 +1,7 @@
 //! Filesystems of the kernel that happen to be mounted inside of what is shared: a chroot's /proc shows every process of
 //! the host, its /dev every device.
 
-use super::{Bind, seen_at, spelled};
+use super::{Bind, BindOrigin, seen_at, spelled};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,12 @@ pub(super) fn of_the_kernel(binds: &[Bind]) -> Vec<String> {
 
 fn among(listed: &str, binds: &[Bind]) -> Vec<String> {
     let mounts = listed.lines().filter_map(mount_point);
-    // A bind of such a filesystem itself was meant: a processor's description, for one.
+    // A bind of such a filesystem itself was meant: a processor's description, for one. What only holds a place was not.
+    let is_meant =
+        |bind: &Bind, point: &str| bind.origin != BindOrigin::Held && bind.source == Path::new(point);
     mounts
-        .filter(|point| {
-            !binds.iter().any(|bind| bind.source == Path::new(point) || Path::new(point).starts_with("/sys"))
-        })
+        .filter(|point| !Path::new(point).starts_with("/sys"))
+        .filter(|point| !binds.iter().any(|bind| is_meant(bind, point)))
         .flat_map(|point| seen_at(Path::new(&point), binds))
         .filter_map(|(_, place)| spelled(place))
         .collect()
@@ -77,7 +78,7 @@ const KERNELS: [&str; 13] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{BindKind, BindOrigin};
+    use crate::layout::BindKind;
 
     #[test]
     fn mounts_are_read_as_the_kernel_writes_them() {
@@ -100,5 +101,7 @@ mod tests {
         assert_eq!(among(listed, &binds), ["workspace/proc", "srv/root/proc"]);
         let meant = [bind("/srv/root", "workspace"), bind("/srv/root/proc", "srv/root/proc")];
         assert_eq!(among(listed, &meant), Vec::<String>::new());
+        let held = Bind { origin: BindOrigin::Held, ..bind("/srv/root/proc", "workspace/proc") };
+        assert_eq!(among(listed, &[bind("/srv/root", "workspace"), held]), ["workspace/proc"]);
     }
 }

@@ -12,7 +12,7 @@ use crate::settings::{HostFiles, path_of};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::View;
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, open, statat};
+use belljar_sys::rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstatfs, open, statat};
 use belljar_sys::rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -91,6 +91,10 @@ fn search(top: &Path, looks: usize) -> Vec<PathBuf> {
         let Some((folder, depth)) = waiting.pop_front() else { break };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
+        // The kernel's own, as a chroot's /proc: hidden inside, and its folders come and go with processes.
+        if fstatfs(&opened).is_ok_and(|found| KERNELS.contains(&(found.f_type as u64))) {
+            continue;
+        }
         for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
             entries += 1;
             // What lies at the top is all asked, up to that many entries: some thousand folders of an agent hide nothing of yours there.
@@ -129,6 +133,8 @@ fn is_folder(parent: &OwnedFd, entry: &DirEntry) -> bool {
     }
 }
 
+/// proc, sysfs and both cgroups (linux/magic.h): nothing in them is anybody's.
+const KERNELS: [u64; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
 /// As many levels as the peers look.
 const DEPTH: usize = 3;
 /// Folders that are looked into, in one that is a repository itself, and in one that is none.
@@ -144,3 +150,13 @@ const MOST_APART: usize = 16;
 const MOST_BYTES: u64 = 128 * 1024;
 /// Of what one repository's config names.
 const MOST_NAMED: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_looked_for_in_filesystems_of_the_kernel() {
+        assert_eq!(search(Path::new("/proc"), MANY_LOOKS), Vec::<PathBuf>::new());
+    }
+}

@@ -579,12 +579,15 @@ fn a_proc_of_the_host_mounted_below_the_workspace_shows_no_host_process() {
         // As an ordinary user: for root, a proc cannot be shown under another user, which is refused.
         let binary = folder();
         fs::copy(belljar(), binary.path().join("belljar")).unwrap();
+        let home = folder();
+        std::os::unix::fs::chown(home.path(), Some(1001), Some(1001)).unwrap();
         // Seen once, and seen twice.
         for shared in [String::new(), format!("--ro {}", workspace.path().display())] {
             let script = format!(
-                "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME=/home/tester {1}/belljar run --backend {wall} --workspace {0} {shared} -- sh attack {0}",
+                "mount --make-rprivate / && mount -t proc proc {0}/proc && exec setpriv --reuid 1001 --regid 1001 --clear-groups env -i PATH=/usr/bin:/bin HOME={2} {1}/belljar run --backend {wall} --workspace {0} {shared} -- sh attack {0}",
                 workspace.path().display(),
                 binary.path().display(),
+                home.path().display(),
             );
             let output =
                 std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();

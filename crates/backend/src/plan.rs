@@ -352,6 +352,15 @@ impl Enforcement {
             return Err(SandboxError::unavailable("limit_unavailable", message)
                 .hint("ask for less, or raise the hard limit that belljar is started with (`ulimit -Hn`)"));
         }
+        if asked(limits.memory.origin) && limits.memory.value < LEAST_MEMORY {
+            let message = format!(
+                "a sandbox takes {LEAST_MEMORY} of memory for itself at least, and {} is the limit",
+                limits.memory.value
+            );
+            return Err(
+                SandboxError::unavailable("limit_unavailable", message).hint("ask for more with `--memory`")
+            );
+        }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
             ("cpus", asked(limits.cpus.origin) && !self.cpus_by_cgroup),
@@ -387,6 +396,9 @@ impl Enforcement {
     }
 }
 
+/// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
+/// moment while it is made.
+const LEAST_MEMORY: ByteSize = ByteSize::mebibytes(1);
 // asm-generic/resource.h
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;

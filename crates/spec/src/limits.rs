@@ -70,7 +70,8 @@ impl Limits {
         Limits {
             memory,
             cpus: limit(spec.cpus, Cpus::whole(machine.cpus)),
-            pids: limit(spec.pids, DEFAULT_PIDS),
+            // More than the kernel can count is as many as there can be.
+            pids: limit(spec.pids.map(|pids| pids.min(MOST_PIDS)), DEFAULT_PIDS),
             open_files: limit(spec.open_files, DEFAULT_OPEN_FILES),
             // Private files live in memory: never more of them than half of it.
             disk: limit(spec.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
@@ -141,6 +142,8 @@ impl fmt::Display for LimitHit {
 
 /// Enough for a parallel build, too few for a fork bomb to hurt.
 const DEFAULT_PIDS: u32 = 4096;
+/// PID_MAX_LIMIT, linux/threads.h: a cgroup takes no larger number.
+const MOST_PIDS: u32 = 4 << 20;
 /// What build tools and servers expect; the machine's own hard limit may be lower.
 const DEFAULT_OPEN_FILES: u64 = 65_536;
 /// Caches and temporary files of a build.
@@ -167,6 +170,19 @@ mod tests {
             limits.disk.value,
             ByteSize::mebibytes(50),
             "never more than half of the memory by default"
+        );
+    }
+
+    #[test]
+    fn more_processes_than_a_kernel_has_numbers_for_are_all_of_them() {
+        let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
+        let pids = |pids| {
+            let spec = LimitsSpec { pids: Some(pids), ..LimitsSpec::default() };
+            Limits::understand(&spec, machine).pids.value
+        };
+        assert_eq!(
+            [pids(1), pids(4_194_304), pids(4_194_305), pids(u32::MAX)],
+            [1, 4_194_304, 4_194_304, 4_194_304]
         );
     }
 

@@ -1,7 +1,8 @@
 //! What could be left of sandboxes on this machine.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,19 +38,17 @@ pub fn numbers_of(mark: &str, id: Option<&str>) -> Vec<u32> {
     processes().filter(belongs).collect()
 }
 
-/// The cgroups of a sandbox: below the root, or below one that is below it.
+/// The cgroups of a sandbox.
 pub fn cgroups(id: &str) -> Vec<PathBuf> {
-    let named = |folder: &Path| -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().contains(id));
-        ours.map(|entry| entry.path()).collect()
+    belljar_tests_hosts::cgroups(|name| name.contains(id))
+}
+
+/// Cgroups of belljar's that nobody is in. Some are about to go: tests beside us start and end sandboxes.
+pub fn empty_cgroups() -> HashSet<PathBuf> {
+    let is_empty = |path: &PathBuf| {
+        fs::read_to_string(path.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
     };
-    let root = Path::new("/sys/fs/cgroup");
-    let mut found = named(root);
-    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        found.extend(named(&entry.path()));
-    }
-    found
+    belljar_tests_hosts::cgroups(|name| name.starts_with("belljar-")).into_iter().filter(is_empty).collect()
 }
 
 /// Whether a process of this number lives.

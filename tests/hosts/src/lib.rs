@@ -6,6 +6,7 @@
 
 mod authority;
 mod capture;
+mod cgroups;
 mod dns;
 mod echo;
 mod git;
@@ -20,6 +21,7 @@ mod web;
 
 pub use authority::{Authority, Leaf};
 pub use capture::{Capture, Datagram};
+pub use cgroups::cgroups;
 pub use dns::{Dns, Query, Transport};
 pub use echo::Echo;
 pub use git::http_backend;

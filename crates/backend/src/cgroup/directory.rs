@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+/// Taken away when dropped, so that a cgroup that could not be finished leaves nothing.
 pub(super) struct Directory {
     path: PathBuf,
     /// Locked as long as it is open.
@@ -35,7 +36,10 @@ impl Directory {
             match try_lock(&path) {
                 Ok(Some(handle)) => return Ok(Some(Directory { path, handle })),
                 Ok(None) | Err(Errno::NOENT) => thread::sleep(Duration::from_millis(1)),
-                Err(errno) => return Err(failed(errno.into())),
+                Err(errno) => {
+                    let _ = fs::remove_dir(&path);
+                    return Err(failed(errno.into()));
+                }
             }
         }
         Err(failed(io::ErrorKind::AlreadyExists.into()))
@@ -51,7 +55,13 @@ impl Directory {
     }
 
     fn failed(&self, file: &str, error: &io::Error) -> SandboxError {
-        let message = format!("cannot write to `{}`: {error}", self.path.join(file).display());
+        let place = self.path.join(file);
+        if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy) {
+            let message = format!("the kernel does not take this value for `{}`: {error}", place.display());
+            return SandboxError::unavailable("limit_unavailable", message)
+                .hint("ask for less, or leave the flag away: a cgroup around this one may allow no more");
+        }
+        let message = format!("cannot write to `{}`: {error}", place.display());
         SandboxError::unavailable("cgroup", message).hint(super::DELEGATION_HINT)
     }
 
@@ -65,8 +75,10 @@ impl Directory {
         let line = text.lines().find(|line| line.split(' ').next() == Some(key))?;
         line.split(' ').nth(1)?.trim().parse().ok()
     }
+}
 
-    pub(super) fn remove(&self) {
+impl Drop for Directory {
+    fn drop(&mut self) {
         remove(&self.path);
     }
 }
@@ -109,3 +121,32 @@ const PREFIX: &str = "belljar-";
 const ATTEMPTS: u32 = 50;
 /// Dying takes the kernel up to some milliseconds: half a second in all.
 const REMOVAL_ATTEMPTS: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_nobody_holds_any_more_is_taken_away() {
+        let home = tempfile::tempdir().expect("a folder");
+        let directory = Directory::create(home.path(), SandboxId::from_random([2; 8])).expect("made");
+        assert!(directory.is_some());
+        assert_eq!(fs::read_dir(home.path()).expect("ours").count(), 1);
+        drop(directory);
+        assert_eq!(fs::read_dir(home.path()).expect("ours").count(), 0);
+    }
+
+    #[test]
+    fn a_value_that_the_kernel_refuses_is_not_a_lack_of_rights() {
+        let home = tempfile::tempdir().expect("a folder");
+        let directory =
+            Directory::create(home.path(), SandboxId::from_random([3; 8])).expect("made").expect("ours");
+        let refused = directory.failed("cpu.max", &Errno::INVAL.into());
+        assert_eq!(refused.code, "limit_unavailable");
+        let unwritable = directory.failed("cpu.max", &Errno::ACCESS.into());
+        assert_eq!(
+            (unwritable.code, unwritable.hint.as_deref()),
+            ("cgroup", Some(super::super::DELEGATION_HINT))
+        );
+    }
+}

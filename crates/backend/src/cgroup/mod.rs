@@ -6,6 +6,7 @@
 
 mod directory;
 mod foreign;
+mod turns;
 mod v1;
 mod v2;
 
@@ -15,8 +16,10 @@ use directory::Directory;
 pub(crate) use foreign::Foreign;
 use std::fs::File;
 use std::path::PathBuf;
+pub(crate) use turns::Turns;
 
-/// The cgroup of one sandbox.
+/// The cgroup of one sandbox. Its directories are taken away with it; its processes are gone already by then, or will be in a
+/// moment.
 pub(crate) struct Cgroup {
     directories: Vec<Directory>,
     version: Version,
@@ -87,15 +90,6 @@ impl Cgroup {
             Version::Two => "memory.events",
         };
         Counters { oom_kills: count(oom, "oom_kill"), forks_refused: count("pids.events", "max") }
-    }
-}
-
-/// Taken away; its processes are gone already, or will be in a moment.
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        for directory in &self.directories {
-            directory.remove();
-        }
     }
 }
 

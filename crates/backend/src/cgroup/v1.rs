@@ -1,7 +1,7 @@
 //! Version 1: a hierarchy a controller, a directory in each that is needed.
 
 use super::directory::Directory;
-use super::{Cgroup, Held, Version, set};
+use super::{Cgroup, Held, Turns, Version, set};
 use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
 use std::path::PathBuf;
 
@@ -25,8 +25,8 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
     if limits.cpus.origin == Origin::Asked
         && let Some(cpu) = in_hierarchy("cpu", id)?
     {
-        let quota = u64::from(limits.cpus.value.as_millis()) * PERIOD_US / 1000;
-        cpu.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
+        let Turns { quota, period } = Turns::of(limits.cpus.value);
+        cpu.write("cpu.cfs_period_us", &period.to_string())?;
         held.cpus = set(&cpu, "cpu.cfs_quota_us", &quota.to_string(), Origin::Asked)?;
         directories.push(cpu);
     }
@@ -53,6 +53,3 @@ fn hierarchy(controller: &str) -> Option<PathBuf> {
         .map(|name| PathBuf::from("/sys/fs/cgroup").join(name))
         .find(|path| path.join("cgroup.procs").exists())
 }
-
-/// The kernel's own default.
-const PERIOD_US: u64 = 100_000;

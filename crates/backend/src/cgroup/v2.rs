@@ -2,7 +2,7 @@
 //! delegated.
 
 use super::directory::Directory;
-use super::{Cgroup, Held, Version, set};
+use super::{Cgroup, Held, Turns, Version, set};
 use belljar_spec::{Limits, SandboxError, SandboxId};
 use belljar_sys::rustix::fs::{Access, access};
 use belljar_sys::rustix::process::geteuid;
@@ -60,14 +60,11 @@ fn apply(directory: &Directory, limits: &Limits) -> Result<Held, SandboxError> {
         held.pids = set(directory, "pids.max", &limits.pids.value.to_string(), limits.pids.origin)?;
     }
     if directory.has("cpu.max") {
-        let quota = u64::from(limits.cpus.value.as_millis()) * PERIOD_US / 1000;
-        held.cpus = set(directory, "cpu.max", &format!("{quota} {PERIOD_US}"), limits.cpus.origin)?;
+        let Turns { quota, period } = Turns::of(limits.cpus.value);
+        held.cpus = set(directory, "cpu.max", &format!("{quota} {period}"), limits.cpus.origin)?;
     }
     Ok(held)
 }
-
-/// The kernel's own default.
-const PERIOD_US: u64 = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -106,5 +103,7 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(place.join(file)).unwrap(), expected, "{file}");
         }
+        // Not a real one: its files would stand in the way.
+        fs::remove_dir_all(place).unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use super::place::{ID_LABEL, OWNER_LABEL, container_name};
 use super::stage::{GUEST, door_inside};
 use crate::Plan;
+use crate::cgroup::Turns;
 use crate::layout::{HOSTNAME, Layout};
 use crate::native::user_of_container;
 use belljar_docker::bollard::models::{
@@ -51,7 +52,7 @@ impl Wanted<'_> {
         let limits = &plan.limits;
         let memory = i64::try_from(limits.memory.value.as_u64()).unwrap_or(i64::MAX);
         let is_asked = limits.cpus.origin == Origin::Asked;
-        let quota = i64::from(limits.cpus.value.as_millis()) * PERIOD_US / 1000;
+        let Turns { quota, period } = Turns::of(limits.cpus.value);
         HostConfig {
             network_mode: text("none"),
             ipc_mode: text("private"),
@@ -73,8 +74,8 @@ impl Wanted<'_> {
             // With swap: so none of it.
             memory_swap: Some(memory),
             pids_limit: Some(tasks(self.runtime, limits.pids.value)),
-            cpu_period: is_asked.then_some(PERIOD_US),
-            cpu_quota: is_asked.then_some(quota),
+            cpu_period: is_asked.then_some(period.into()),
+            cpu_quota: is_asked.then_some(quota.into()),
             ulimits: Some(ulimits(self.runtime, plan)),
             sysctls: (self.runtime == Runtime::Runc).then(sysctls),
             log_config: Some(HostConfigLogConfig { typ: text("none"), config: None }),
@@ -141,8 +142,8 @@ impl Wanted<'_> {
         say("memory", format!("{}b", host.memory.unwrap_or_default()));
         say("memory-swap", format!("{}b", host.memory_swap.unwrap_or_default()));
         say("pids-limit", host.pids_limit.unwrap_or_default().to_string());
-        if let Some(quota) = host.cpu_quota {
-            say("cpu-period", PERIOD_US.to_string());
+        if let (Some(period), Some(quota)) = (host.cpu_period, host.cpu_quota) {
+            say("cpu-period", period.to_string());
             say("cpu-quota", quota.to_string());
         }
         let mut switches: Vec<_> = host.sysctls.into_iter().flatten().collect();
@@ -252,8 +253,6 @@ fn ulimits(runtime: Runtime, plan: &Plan) -> Vec<ResourcesUlimits> {
 }
 
 const SECCOMP: &str = include_str!(concat!(env!("OUT_DIR"), "/seccomp.json"));
-/// The kernel's own default.
-const PERIOD_US: i64 = 100_000;
 /// Most machines have numbers for 32768: the host keeps some.
 const MOST_TASKS: i64 = 24_000;
 /// What a guest can live with.

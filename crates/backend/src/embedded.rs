@@ -3,12 +3,18 @@
 //! It is executed from an anonymous, sealed file in memory; or, to save the copy at every start, from one that an
 //! earlier start kept in a directory of belljar's own. That directory and file must be ours alone, the same rule as for
 //! every program that we start ourselves, and no sandbox can be given the directory.
+//!
+//! ```text
+//! BUILD          the program of a build, whole
+//! BUILD.PID.N    one that is being written; locked by its writer for as long as that lives
+//! ```
 
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, RenameFlags, SealFlags, Stat, fchmod, fcntl_add_seals,
-    fstat, fsync, memfd_create, mkdirat, openat, renameat, renameat_with, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, MemfdFlags, Mode, OFlags, RenameFlags, SealFlags, Stat,
+    fchmod, fcntl_add_seals, flock, fstat, fsync, memfd_create, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
 };
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{geteuid, getpid};
@@ -17,6 +23,7 @@ use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The program, open for executing. `kept` is the directory where an earlier start may have left it.
 pub(crate) fn program(kept: Option<&Path>) -> Result<BorrowedFd<'static>, SandboxError> {
@@ -47,6 +54,48 @@ pub(crate) fn kept_file(directory: &Path) -> Option<PathBuf> {
         keep(directory).ok()?;
     }
     Some(directory.join(NAME))
+}
+
+/// Takes away what nobody needs: programs that their writers did not finish, and those of builds that nobody has used for long.
+/// A name is all that goes: what runs or is mounted stays, and a build that is used again keeps its program anew.
+pub fn sweep_programs(directory: &Path) {
+    let Ok(directory) = open_ours(directory) else { return };
+    let Ok(entries) = Dir::read_from(&directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy();
+        if name != NAME && is_abandoned(&directory, &name) {
+            let _ = unlinkat(&directory, &*name, AtFlags::empty());
+        }
+    }
+}
+
+fn is_abandoned(directory: &OwnedFd, name: &str) -> bool {
+    let (build, is_whole) = match name.split_once('.') {
+        Some((build, _writer)) => (build, false),
+        None => (name, true),
+    };
+    let is_program = build.len() == NAME.len() && build.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match (is_program, is_whole) {
+        (false, _) => false,
+        (true, true) => is_older_than(directory, name, UNUSED),
+        // Whoever writes this build's holds a lock; of other builds that is not known.
+        (true, false) if build == NAME => is_unlocked(directory, name),
+        (true, false) => is_older_than(directory, name, UNFINISHED),
+    }
+}
+
+fn is_unlocked(directory: &OwnedFd, name: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = openat(directory, name, flags, Mode::empty());
+    opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+/// Neither written nor, as far as the filesystem remembers that, executed for so long.
+fn is_older_than(directory: &OwnedFd, name: &str, age: Duration) -> bool {
+    let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let seconds = u64::try_from(found.st_mtime.max(found.st_atime)).unwrap_or(0);
+    let used = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
+    SystemTime::now().duration_since(used).is_ok_and(|passed| passed > age)
 }
 
 static PROGRAM: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();
@@ -91,9 +140,7 @@ fn keep(directory: &Path) -> Result<(), Errno> {
     }
     let directory = open_ours(directory)?;
     // Written under another name: it is there whole or not at all.
-    let unfinished = format!("{NAME}.{}", getpid().as_raw_nonzero());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(&directory, &unfinished, flags, PROGRAM_MODE)?);
+    let (mut file, unfinished) = begin(&directory)?;
     let written = file
         .write_all(GUEST)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -105,6 +152,25 @@ fn keep(directory: &Path) -> Result<(), Errno> {
         let _ = unlinkat(&directory, &unfinished, AtFlags::empty());
     }
     written
+}
+
+/// A file to write to, locked: nobody takes it away as long as we live.
+fn begin(directory: &OwnedFd) -> Result<(File, String), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for attempt in 0..ATTEMPTS {
+        let unfinished = format!("{NAME}.{}.{attempt}", getpid().as_raw_nonzero());
+        let file = match openat(directory, &unfinished, flags, PROGRAM_MODE) {
+            // Of one that was killed and had our number, or has it still, in another namespace.
+            Err(Errno::EXIST) => continue,
+            other => File::from(other?),
+        };
+        // A sweep may have come in between.
+        let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_locked && fstat(&file)?.st_nlink == 1 {
+            return Ok((file, unfinished));
+        }
+    }
+    Err(Errno::EXIST)
 }
 
 /// Gives it its name. Where another start was faster its program is as good, and stays: the kernel mounts nothing that was
@@ -135,6 +201,12 @@ fn is_ours(found: &Stat, kind: FileType, mode: Mode) -> bool {
 static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 /// Every build of the guest has a name of its own.
 const NAME: &str = env!("BELLJAR_GUEST");
+/// Longer than anybody who has two builds goes without one of them; it is written again in a millisecond.
+const UNUSED: Duration = Duration::from_secs(30 * 86_400);
+/// Longer than any disk takes for a program.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+/// Few: each is one that was killed in the middle of a millisecond, and that no start has swept since.
+const ATTEMPTS: u32 = 20;
 const DIRECTORY_MODE: Mode = Mode::RWXU;
 /// Nobody writes to it, and whoever has the descriptor executes it: bubblewrap, started by root, is somebody else by then.
 const PROGRAM_MODE: Mode = Mode::from_bits_retain(0o555);
@@ -154,6 +226,59 @@ mod tests {
         keep(&directory).expect("kept by another, who saw none");
         let names: Vec<_> = std::fs::read_dir(&directory).expect("ours").flatten().collect();
         assert_eq!((inode(), names.len()), (first, 1));
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).expect("ours").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_is_in_nobodys_way_and_swept() {
+        let place = tempfile::tempdir().expect("a folder");
+        let directory = place.path().join("guest");
+        keep_program(&directory);
+        std::fs::remove_file(directory.join(NAME)).expect("gone");
+        // Of another that had our number.
+        let (dead, left) = begin(&open_ours(&directory).expect("ours")).expect("begun");
+        drop(dead);
+        let (alive, writing) = begin(&open_ours(&directory).expect("ours")).expect("begun");
+        keep(&directory).expect("kept beside them");
+        assert_eq!(names(&directory), [NAME, &*left, &*writing]);
+        sweep_programs(&directory);
+        assert_eq!(names(&directory), [NAME, &*writing], "whoever writes still is left alone");
+        drop(alive);
+        sweep_programs(&directory);
+        assert_eq!(names(&directory), [NAME]);
+    }
+
+    #[test]
+    fn programs_of_other_builds_go_when_nobody_has_used_them_for_long() {
+        let place = tempfile::tempdir().expect("a folder");
+        let directory = place.path().join("guest");
+        keep_program(&directory);
+        let aged = |name: &str, days: u64| {
+            let file = File::create(directory.join(name)).expect("ours");
+            let then = SystemTime::now() - Duration::from_secs(days * 86_400);
+            let times = std::fs::FileTimes::new().set_accessed(then).set_modified(then);
+            file.set_times(times).expect("ours");
+        };
+        let (old, new) = ("00000000000000a1", "00000000000000a2");
+        aged(old, 31);
+        aged(new, 29);
+        aged(&format!("{old}.77"), 1);
+        aged(&format!("{new}.77.0"), 0);
+        aged("notes", 300);
+        let own = File::open(directory.join(NAME)).expect("kept");
+        let long_ago = std::fs::FileTimes::new().set_accessed(UNIX_EPOCH).set_modified(UNIX_EPOCH);
+        own.set_times(long_ago).expect("ours");
+        sweep_programs(&directory);
+        let mut stay = [NAME.to_string(), new.into(), format!("{new}.77.0"), "notes".into()];
+        stay.sort();
+        assert_eq!(names(&directory), stay);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, machine, pushes, relay};
-use belljar_backend::{Backend, RootTree, Wall, backend, keep_program, sweep, sweep_stubs};
+use belljar_backend::{Backend, RootTree, Wall, backend, keep_program, sweep, sweep_programs, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::workspace::View;
@@ -272,6 +272,7 @@ impl Engine {
                 // What is mounted for a container lies over stubs.
                 plan.sweep_containers();
                 stubs.iter().for_each(|directory| sweep_stubs(directory));
+                kept_program.iter().for_each(|directory| sweep_programs(directory));
             });
             Ok(())
         })?;

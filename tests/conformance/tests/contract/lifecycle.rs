@@ -456,10 +456,8 @@ async fn two_sandboxes_can_share_a_workspace(backend: BackendName) {
 
 async fn a_refused_sandbox_leaves_nothing_behind(backend: BackendName) {
     let cgroups = || -> Vec<_> {
-        let homes = ["memory", "pids", "cpu", "."].map(|home| format!("/sys/fs/cgroup/{home}"));
-        let entries = homes.iter().flat_map(|home| fs::read_dir(home).into_iter().flatten().flatten());
-        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("belljar-"));
-        ours.map(|entry| entry.path()).filter(|path| is_empty_cgroup(path)).collect()
+        let ours = belljar_tests_hosts::cgroups(|name| name.starts_with("belljar-"));
+        ours.into_iter().filter(|path| is_empty_cgroup(path)).collect()
     };
     let before: HashSet<_> = cgroups().into_iter().collect();
     let mut after: HashSet<_> = HashSet::new();

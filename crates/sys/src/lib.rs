@@ -5,6 +5,7 @@ pub mod arrivals;
 pub mod caps;
 mod clone3;
 pub mod core_dump;
+pub mod datagram;
 mod descriptors;
 pub mod directory_lock;
 pub mod exec;

@@ -4,10 +4,11 @@ use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
 use crate::serving::Serving;
 use belljar_spec::egress::{Destination, HostName, Reason};
+use belljar_sys::datagram::{self, Received};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 
@@ -15,11 +16,12 @@ use tokio::time::{sleep, timeout};
 pub(crate) async fn over_udp(socket: UdpSocket, serving: Arc<Serving>) {
     let mut buffer = [0; DATAGRAM];
     loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((length, client)) => {
+        let next = || Ok(datagram::receive(&socket, &mut buffer)?);
+        match socket.async_io(Interest::READABLE, next).await {
+            Ok(Received { length, from: client, to: asked }) => {
                 if let Some(reply) = reply(&buffer[..length], Transport::Udp, &serving) {
                     // Whoever asked may be gone.
-                    let _ = socket.try_send_to(&reply, client);
+                    let _ = datagram::send(&socket, &reply, client, asked);
                 }
             }
             // An error of an earlier answer, told late.

@@ -2,8 +2,8 @@
 //! handed to the host, which serves them.
 //!
 //! Every address is local, so whatever a program dials arrives; nf_tables leads every TCP port to one listener,
-//! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; a resolver that a program has built in is
-//! answered there too. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
+//! whose connections have the very address that was dialled. Names are asked at 127.0.0.1; so that a resolver that a program has built in
+//! is answered too, the socket that answers is at every address, and answers from the one that was asked. Everything else (UDP, ICMP) is refused at once, so that nobody waits for an answer. A kernel
 //! without nf_tables gets a listener per port instead. A route, to the model or to the host's repository, is a plain
 //! listener on loopback; it may be all that there is.
 
@@ -11,13 +11,13 @@ mod netlink;
 pub(crate) mod relayed;
 mod rules;
 
-use belljar_sys::net;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{
     AddressFamily, Ipv4Addr, Ipv6Addr, SocketAddrAny, SocketAddrV4, SocketAddrV6, SocketFlags, SocketType,
     bind, listen, socket_with, sockopt,
 };
+use belljar_sys::{datagram, net};
 use belljar_wire::message::{Catch, Caught, Families, Intake, IntakeReport};
 use std::thread::{self, JoinHandle};
 
@@ -92,9 +92,9 @@ fn everything(catch: &Catch) -> Result<Opened, Errno> {
         net::answer_for_any_address(&sockets[0])?;
     }
     let listeners = sockets.len() as u16;
-    sockets.push(resolver(Ipv4Addr::LOCALHOST.into())?);
+    sockets.push(resolver(Ipv4Addr::UNSPECIFIED.into())?);
     if families == Families::Both {
-        sockets.push(resolver(Ipv6Addr::LOCALHOST.into())?);
+        sockets.push(resolver(Ipv6Addr::UNSPECIFIED.into())?);
     }
     Ok(Opened { report: IntakeReport { families, caught, listeners, routes: Vec::new() }, sockets })
 }
@@ -173,10 +173,18 @@ fn nothing() -> IntakeReport {
     IntakeReport { families: Families::Ipv4, caught: Caught::Nothing, listeners: 0, routes: Vec::new() }
 }
 
-/// Where names are asked. Bound to the very address that is asked: an answer from another one would be none.
+/// Where names are asked. To whoever asked, an answer from another address would be none: a socket for all of them has to be told
+/// which one was meant, and to be allowed to answer for it.
 fn resolver(address: std::net::IpAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, FLAGS, None)?;
+    if address.is_unspecified() {
+        datagram::tell_destinations(&socket)?;
+        net::answer_for_any_address(&socket)?;
+    }
+    if family == AddressFamily::INET6 {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     bind(&socket, &std::net::SocketAddr::new(address, DNS))?;
     Ok(socket)
 }

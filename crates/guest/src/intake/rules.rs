@@ -1,32 +1,33 @@
-//! What the kernel is told: every address is ours, every TCP port leads to one, everything else is refused.
+//! What the kernel is told: every address is ours, every TCP port leads to one, names may be asked, everything else is refused.
 //!
 //! As nft(8) would say it:
 //!
 //! ```text
 //! table inet belljar {
-//!     chain untracked { type filter hook output priority -300;
-//!         meta l4proto tcp notrack }
 //!     chain begun { type filter hook prerouting priority -150;
 //!         tcp flags & (syn | ack) == syn tcp dport 53 tproxy to :PORT
 //!         ip daddr 127.0.0.0/8 accept
 //!         ip6 daddr ::1 accept
 //!         tcp flags & (syn | ack) == syn tproxy to :PORT }
-//!     chain asked { type nat hook output priority -100;
-//!         ip daddr 127.0.0.0/8 accept
-//!         ip6 daddr ::1 accept
-//!         udp dport 53 redirect to :53 }
 //!     chain in { type filter hook input priority 0;
 //!         ip daddr 127.0.0.0/8 accept
 //!         ip6 daddr ::1 accept
 //!         meta l4proto tcp accept
-//!         ct state invalid,new,untracked reject with icmpx port-unreachable }
+//!         udp dport 53 accept
+//!         udp sport 53 accept
+//!         icmp type destination-unreachable accept
+//!         icmpv6 type destination-unreachable accept
+//!         reject with icmpx port-unreachable }
 //! }
 //! ```
 //!
 //! A connection that begins is given to the listener, whose new socket then has the very address that was dialled: it is
 //! found by that like any other, and nobody has to keep track of it. The refusal stands at the input: at the output a
-//! program would see "operation not permitted" instead of a refused connection. Without its `ct state` the refusal itself
-//! would be refused, and the program would wait.
+//! program would see "operation not permitted" instead of a refused connection. A refusal is a packet too, and let through: else
+//! the program would wait. What answers names has port 53 at every address, so nobody inside has it to send from.
+//!
+//! Nothing here looks at connections (`ct`, `nat`): the kernel would keep an entry for every pair of addresses that a program makes
+//! up, for half a minute each, in memory that is nobody's.
 
 use super::netlink::{ACK, APPEND, Batch, CREATE, Nest};
 use belljar_sys::rustix::io::Errno;
@@ -58,14 +59,8 @@ pub(super) fn lead_to(port: u16) -> Result<(), Errno> {
     batch.message(NEW_TABLE, CREATE, &INET, |table| {
         table.text(TABLE_NAME, TABLE);
     });
-    chain(&mut batch, "untracked", "filter", HOOK_OUTPUT, -300);
     chain(&mut batch, "begun", "filter", HOOK_PREROUTING, -150);
-    chain(&mut batch, "asked", "nat", HOOK_OUTPUT, -100);
     chain(&mut batch, "in", "filter", HOOK_INPUT, 0);
-    rule(&mut batch, "untracked", 0, |rule| {
-        protocol_is(rule, TCP);
-        expression(rule, "notrack", |_| {});
-    });
     rule(&mut batch, "begun", 0, |rule| {
         begins(rule);
         to_port(rule, DNS);
@@ -76,19 +71,29 @@ pub(super) fn lead_to(port: u16) -> Result<(), Errno> {
         begins(rule);
         give_to(rule, port);
     });
-    to_self(&mut batch, "asked");
-    rule(&mut batch, "asked", 0, |rule| {
-        protocol_is(rule, UDP);
-        to_port(rule, DNS);
-        redirect_to(rule, DNS);
-    });
     to_self(&mut batch, "in");
     rule(&mut batch, "in", 0, |rule| {
         protocol_is(rule, TCP);
         accept(rule);
     });
     rule(&mut batch, "in", 0, |rule| {
-        state_is(rule, CT_INVALID | CT_NEW | CT_UNTRACKED);
+        protocol_is(rule, UDP);
+        to_port(rule, DNS);
+        accept(rule);
+    });
+    rule(&mut batch, "in", 0, |rule| {
+        protocol_is(rule, UDP);
+        from_port(rule, DNS);
+        accept(rule);
+    });
+    for (protocol, unreachable) in [(ICMP, ICMP_UNREACHABLE), (ICMPV6, ICMPV6_UNREACHABLE)] {
+        rule(&mut batch, "in", 0, |rule| {
+            protocol_is(rule, protocol);
+            header_is(rule, TRANSPORT_HEADER, 0, &[unreachable]);
+            accept(rule);
+        });
+    }
+    rule(&mut batch, "in", 0, |rule| {
         expression(rule, "reject", |reject| {
             reject.number(REJECT_TYPE, REJECT_ICMPX).bytes(REJECT_CODE, &[ICMPX_PORT_UNREACHABLE]);
         });
@@ -162,12 +167,16 @@ fn to_port(rule: &mut Nest<'_>, port: u16) {
     header_is(rule, TRANSPORT_HEADER, 2, &port.to_be_bytes());
 }
 
+fn from_port(rule: &mut Nest<'_>, port: u16) {
+    header_is(rule, TRANSPORT_HEADER, 0, &port.to_be_bytes());
+}
+
 /// The first packet of a connection (RFC 9293, 3.1: the flags are in byte 13).
 fn begins(rule: &mut Nest<'_>) {
     protocol_is(rule, TCP);
     load(rule, TRANSPORT_HEADER, 13, 1);
     mask(rule, &[SYN | ACKNOWLEDGES]);
-    compare(rule, CMP_EQUAL, &[SYN]);
+    compare(rule, &[SYN]);
 }
 
 fn family_is(rule: &mut Nest<'_>, family: u8) {
@@ -178,12 +187,12 @@ fn meta_is(rule: &mut Nest<'_>, key: u32, value: u8) {
     expression(rule, "meta", |meta| {
         meta.number(META_KEY, key).number(META_DREG, REGISTER);
     });
-    compare(rule, CMP_EQUAL, &[value]);
+    compare(rule, &[value]);
 }
 
 fn header_is(rule: &mut Nest<'_>, base: u32, offset: u32, value: &[u8]) {
     load(rule, base, offset, value.len() as u32);
-    compare(rule, CMP_EQUAL, value);
+    compare(rule, value);
 }
 
 fn load(rule: &mut Nest<'_>, base: u32, offset: u32, length: u32) {
@@ -206,17 +215,9 @@ fn mask(rule: &mut Nest<'_>, bits: &[u8]) {
     });
 }
 
-fn state_is(rule: &mut Nest<'_>, states: u32) {
-    expression(rule, "ct", |ct| {
-        ct.number(CT_KEY, CT_STATE).number(CT_DREG, REGISTER);
-    });
-    mask(rule, &states.to_ne_bytes());
-    compare(rule, CMP_NOT_EQUAL, &[0; 4]);
-}
-
-fn compare(rule: &mut Nest<'_>, operation: u32, value: &[u8]) {
+fn compare(rule: &mut Nest<'_>, value: &[u8]) {
     expression(rule, "cmp", |cmp| {
-        cmp.number(CMP_SREG, REGISTER).number(CMP_OPERATION, operation).nest(CMP_DATA, |data| {
+        cmp.number(CMP_SREG, REGISTER).number(CMP_OPERATION, CMP_EQUAL).nest(CMP_DATA, |data| {
             data.bytes(DATA_VALUE, value);
         });
     });
@@ -237,13 +238,6 @@ fn port_in_register(rule: &mut Nest<'_>, port: u16) {
     });
 }
 
-fn redirect_to(rule: &mut Nest<'_>, port: u16) {
-    port_in_register(rule, port);
-    expression(rule, "redir", |redir| {
-        redir.number(REDIR_PORT, REGISTER);
-    });
-}
-
 fn accept(rule: &mut Nest<'_>) {
     expression(rule, "immediate", |immediate| {
         immediate.number(IMMEDIATE_DREG, VERDICT).nest(IMMEDIATE_DATA, |data| {
@@ -257,9 +251,13 @@ fn accept(rule: &mut Nest<'_>) {
 const TABLE: &str = "belljar";
 const DNS: u16 = 53;
 
-// linux/in.h, linux/socket.h
+// linux/in.h, linux/socket.h, linux/icmp.h, linux/icmpv6.h
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const ICMP_UNREACHABLE: u8 = 3;
+const ICMPV6_UNREACHABLE: u8 = 1;
 const SYN: u8 = 0x02;
 const ACKNOWLEDGES: u8 = 0x10;
 const AF_INET: u8 = 2;
@@ -301,7 +299,6 @@ const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_INPUT: u32 = 1;
-const HOOK_OUTPUT: u32 = 3;
 const RULE_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
@@ -318,12 +315,6 @@ const PAYLOAD_OFFSET: u16 = 3;
 const PAYLOAD_LENGTH: u16 = 4;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
-const CT_DREG: u16 = 1;
-const CT_KEY: u16 = 2;
-const CT_STATE: u32 = 0;
-const CT_INVALID: u32 = 1;
-const CT_NEW: u32 = 1 << 3;
-const CT_UNTRACKED: u32 = 1 << 6;
 const BITWISE_SREG: u16 = 1;
 const BITWISE_DREG: u16 = 2;
 const BITWISE_LENGTH: u16 = 3;
@@ -333,14 +324,12 @@ const CMP_SREG: u16 = 1;
 const CMP_OPERATION: u16 = 2;
 const CMP_DATA: u16 = 3;
 const CMP_EQUAL: u32 = 0;
-const CMP_NOT_EQUAL: u32 = 1;
 const DATA_VALUE: u16 = 1;
 const DATA_VERDICT: u16 = 2;
 const VERDICT_CODE: u16 = 1;
 const NF_ACCEPT: u32 = 1;
 const IMMEDIATE_DREG: u16 = 1;
 const IMMEDIATE_DATA: u16 = 2;
-const REDIR_PORT: u16 = 1;
 const TPROXY_FAMILY: u16 = 1;
 const TPROXY_PORT: u16 = 3;
 const ANY_FAMILY: u32 = 0;

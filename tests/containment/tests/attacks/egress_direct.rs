@@ -274,3 +274,48 @@ fn abstract_sockets_of_the_host_stay_out_of_reach() {
         }
     }
 }
+
+/// Entries that the kernel keeps for the connections of a process's network, as it tells outside: first of the columns of a processor.
+fn tracked(pid: u32) -> u64 {
+    let listed = process_file(pid, "net/stat/nf_conntrack").unwrap_or_default();
+    let entries = listed.lines().nth(1).and_then(|line| line.split_whitespace().next());
+    entries.map_or(0, |entries| u64::from_str_radix(entries, 16).unwrap())
+}
+
+/// Each would stay for half a minute, in memory that is not counted as the sandbox's and a table that all of the host shares.
+#[test]
+fn datagrams_to_everywhere_leave_nothing_in_the_kernel() {
+    let dns = Dns::of([("good.test", at("127.0.0.1"))]);
+    for wall in walls() {
+        let cage = cage(*wall, &policy(&dns, &["=good.test:80/http"]));
+        let held = HeldCommand::start(&cage, &canary("tracked"));
+        let told = cage.attack(
+            r#"
+for family, pattern in (socket.AF_INET, '198.51.%d.%d'), (socket.AF_INET6, '2001:db8::%x:%x'):
+    for port in 53, 4000:
+        try:
+            s = socket.socket(family, socket.SOCK_DGRAM)
+        except OSError:
+            continue
+        for n in range(4000 // int(sys.argv[1])):
+            try:
+                s.sendto(b'x', (pattern % (n >> 8, n & 255), port))
+            except OSError:
+                pass
+# Who is refused still hears of it.
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(20)
+s.connect(('198.51.100.1', 4000))
+try:
+    s.send(b'x')
+    s.recv(1)
+except OSError as e:
+    print(e.errno in (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EPERM))
+"#,
+            &[&call_costs(*wall).to_string()],
+        );
+        assert_eq!(told, ["True"], "{wall}");
+        let pid = *held.pids().first().expect("it is held");
+        assert!(tracked(pid) < 100, "{wall}: {} entries", tracked(pid));
+    }
+}

@@ -1,16 +1,18 @@
 //! Bad input: what happened, to what, what to do next, the right exit code; and nothing left behind.
 
+use belljar_tests_cli::left::{self, eventually};
 use belljar_tests_cli::{Home, Run, belljar, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Arguments, exit code, what standard error must say.
 type Case<'a> = (&'a [&'a str], i32, &'a [&'a str]);
 
 fn check(cases: &[Case<'_>]) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let before = left::empty_cgroups();
     for (args, code, sayings) in cases {
         let result = run(folder.path(), *args);
         assert_eq!(result.code, *code, "{args:?}: {}", result.stderr);
@@ -22,12 +24,23 @@ fn check(cases: &[Case<'_>]) {
             );
         }
         assert_eq!(result.stdout, "", "{args:?}");
-        assert_eq!(
-            fs::read_dir(folder.path()).map(Iterator::count).ok(),
-            Some(0),
-            "{args:?} left something behind"
-        );
+        nothing_is_in(folder.path());
     }
+    let mut new: Vec<_> = left::empty_cgroups().difference(&before).cloned().collect();
+    let all_gone = || {
+        new.retain(|path| path.exists());
+        new.is_empty()
+    };
+    assert!(eventually(all_gone), "cgroups are left: {new:?}");
+}
+
+/// Neither a file in the workspace nor a process that has it.
+fn nothing_is_in(folder: &Path) {
+    let names: Vec<_> =
+        fs::read_dir(folder).expect("it is ours").flatten().map(|entry| entry.path()).collect();
+    assert!(names.is_empty(), "files are left: {names:?}");
+    let mark = folder.to_str().expect("a plain path");
+    assert!(eventually(|| left::of_run(mark, None).is_empty()), "processes: {:?}", left::of_run(mark, None));
 }
 
 #[test]
@@ -53,6 +66,7 @@ fn words_that_are_not_understood() {
         (&["run", "--memory", "2gigs", "--", "true"], 125, &["`2gigs` is not a size", "`512m` or `2g`"]),
         (&["run", "--timeout", "soon", "--", "true"], 125, &["`soon` is not a time", "`90s`"]),
         (&["run", "--cpus", "two", "--", "true"], 125, &["`two` is not a number of processors"]),
+        (&["run", "--cpus", "0.0001", "--", "true"], 125, &["`0.0001` is not a number of processors"]),
         (&["run", "--pids", "0", "--", "true"], 125, &["--pids"]),
         (&["run", "--frobnicate", "--", "true"], 125, &["--frobnicate"]),
         (&["frobnicate"], 125, &["frobnicate"]),
@@ -134,7 +148,7 @@ fn a_socket_cannot_be_shared() {
 }
 
 #[test]
-fn an_unreadable_workspace_is_refused() {
+fn what_cannot_be_read_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
@@ -143,9 +157,24 @@ fn an_unreadable_workspace_is_refused() {
         // Root reads everything.
         return;
     }
-    let result = run(folder.path(), ["run", "--workspace", closed.to_str().unwrap(), "--", "true"]);
-    assert_eq!(result.code, 126);
-    assert!(result.stderr.contains("cannot be read by you"), "{}", result.stderr);
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    let behind = closed.join("behind");
+    let work = tempfile::tempdir().unwrap();
+    for (flag, path) in [
+        ("--workspace", &closed),
+        ("--ro", &closed),
+        ("--rw", &closed),
+        ("--ro", &secret),
+        ("--rw", &secret),
+        ("--ro", &behind),
+    ] {
+        let result = run(work.path(), ["run", flag, path.to_str().unwrap(), "--", "true"]);
+        assert_eq!(result.code, 126, "{flag} {path:?}: {}", result.stderr);
+        assert!(result.stderr.contains("cannot be read by you"), "{flag} {path:?}: {}", result.stderr);
+        nothing_is_in(work.path());
+    }
 }
 
 #[test]
@@ -249,6 +278,67 @@ fn variables_do_not_make_a_container() {
     assert!(result.stderr.contains("there is no container around us"), "{}", result.stderr);
 }
 
+/// In a user namespace of its own that may have none below it, so that neither native nor bubblewrap works.
+#[test]
+fn where_no_wall_works_nothing_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo 0 > /proc/sys/user/max_user_namespaces || exit 99
+exec "$0" run --at-least namespace -- touch ran"#;
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(belljar()).current_dir(folder.path());
+    let Output { status, stdout, stderr } = command.output().expect("unshare starts");
+    let said = String::from_utf8_lossy(&stderr);
+    if status.code() == Some(99) || said.starts_with("unshare:") {
+        // This machine gives nobody a user namespace to try it in.
+        return;
+    }
+    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
+    for saying in ["no wall works here", "native: ", "bwrap: ", "hint: "] {
+        assert!(said.contains(saying), "{said}");
+    }
+    nothing_is_in(folder.path());
+}
+
+/// It has so little of a processor that it can be killed before it is ready.
+#[test]
+fn a_guest_that_dies_while_it_is_set_up_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(belljar());
+    command.args(["run", "--backend", "native", "--cpus", "0.001", "--", "touch", "ran"]);
+    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let belljar = command.spawn().expect("belljar starts");
+    let guest = || {
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.find(|pid| is_guest(*pid, belljar.id()))
+    };
+    let is_over = || !left::is_alive(belljar.id());
+    let mut found = None;
+    assert!(eventually(|| is_over() || guest().inspect(|pid| found = Some(*pid)).is_some()));
+    let killed =
+        found.map(|pid| Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    let Output { status, stdout, stderr } = belljar.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&stderr);
+    if said.contains("no cgroup is ours to use") {
+        // An ordinary user, to whom nobody gave cgroups.
+        return;
+    }
+    assert_eq!(killed, Some(true), "{said}");
+    assert_eq!((status.code(), stdout.as_slice()), (Some(125), &b""[..]), "{said}");
+    assert!(said.contains("the sandbox's first process died while it was set up"), "{said}");
+    assert!(said.contains("hint: "), "{said}");
+    nothing_is_in(folder.path());
+}
+
+/// A child of belljar's that is in a cgroup of its own.
+fn is_guest(pid: u32, parent: u32) -> bool {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let stat = read("stat");
+    // proc_pid_stat(5): what follows the name is the state, and then the parent.
+    let of = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse().ok());
+    of == Some(parent) && read("cgroup").contains("/belljar-")
+}
+
 #[test]
 fn a_full_disk_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +349,7 @@ fn a_full_disk_is_named() {
     assert_eq!(result.code, 1);
     assert!(result.stderr.contains("No space left on device"), "{}", result.stderr);
     assert!(result.stderr.contains("(disk_full)") && result.stderr.contains("--disk"), "{}", result.stderr);
+    nothing_is_in(folder.path());
 }
 
 #[test]

@@ -88,7 +88,8 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             match guest.send_first(plan, layout) {
                 Ok(()) => guest.finish(pending),
                 Err(late) if late.code == NOT_READY => return Err(late),
-                Err(_) => Err(SetupFailure::Silent),
+                // What it said before it went, if it said something, is the reason.
+                Err(_) => guest.finish(pending).and(Err(SetupFailure::Silent)),
             }
         }
         Err(_) => Err(SetupFailure::Silent),

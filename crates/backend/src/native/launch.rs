@@ -4,7 +4,7 @@ use super::check::{refused, setup_failed};
 use super::identity::{Identity, user_inside};
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, Process};
+use crate::guest::{Door, NOT_READY, Process};
 use crate::layout::Layout;
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
@@ -26,9 +26,15 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts)?;
     meanwhile()?;
-    guest.send_first(plan, layout)?;
+    let sent = guest.send_first(plan, layout);
+    if let Err(late) = &sent
+        && late.code == NOT_READY
+    {
+        return Err(late.clone());
+    }
+    // One that could not be set up may be gone before it is sent anything: what it said is the reason.
     guest.finish(pending).map_err(|failure| setup_failed(failure, layout))?;
-    Ok(guest)
+    sent.map(|()| guest)
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {

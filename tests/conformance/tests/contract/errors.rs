@@ -3,8 +3,9 @@
 use belljar_engine::Engine;
 use belljar_spec::{
     Assurance, BackendChoice, BackendName, Command, CommandError, EnvName, ErrorKind, Permission,
-    SandboxError, SharedPath,
+    SandboxError, SandboxSpec, SharedPath,
 };
+use belljar_sys::seccomp::{install, no_new_privileges};
 use belljar_tests_conformance::*;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -251,6 +252,54 @@ fn no_name_of_a_backend_but_those_we_know() {
         let error = name.parse::<BackendChoice>().unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}`")) && error.contains("native"), "{error}");
     }
+}
+
+/// Whether a sandbox starts behind this wall, or behind the one that `auto` takes, which must be a real one.
+fn starts(backend: BackendChoice) -> Result<BackendName, SandboxError> {
+    let spec = SandboxSpec { backend, at_least: Some(Assurance::Namespace), ..Default::default() };
+    Engine::new().create_blocking(&spec).map(|sandbox| sandbox.backend())
+}
+
+#[test]
+fn auto_takes_native_before_others() {
+    if starts(BackendChoice::Named(BackendName::Native)).is_ok() {
+        assert_eq!(starts(BackendChoice::Auto), Ok(BackendName::Native));
+    }
+}
+
+/// On a thread that may not unshare: native's guest enters its network by that, and bubblewrap is born in its own.
+#[test]
+fn auto_takes_bubblewrap_where_native_is_refused() {
+    let unshare = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
+    // Load the call's number; is it that one? EPERM (1), or let it pass. linux/seccomp.h
+    let filter = [(0x20u16, 0u8, 0u32), (0x15, 1, unshare), (0x06, 0, 0x0005_0001), (0x06, 0, 0x7fff_0000)];
+    let instruction = |(code, otherwise, number): (u16, u8, u32)| {
+        let mut bytes = code.to_ne_bytes().to_vec();
+        bytes.extend([0, otherwise]);
+        bytes.extend(number.to_ne_bytes());
+        bytes
+    };
+    let filter: Vec<u8> = filter.into_iter().flat_map(instruction).collect();
+    let has_bubblewrap = starts(BackendChoice::Named(BackendName::Bwrap)).is_ok();
+    let thread = std::thread::spawn(move || {
+        no_new_privileges().unwrap();
+        install(&filter).unwrap();
+        let native = BackendChoice::Named(BackendName::Native);
+        let spec = SandboxSpec { backend: native, ..Default::default() };
+        for _ in 0..30 {
+            // With a command behind the setup: the guest may be gone before it can be sent, and said why.
+            let refused = Engine::new().create_running(&spec, &command(["true"])).err().expect("it may not");
+            assert_eq!((refused.kind, refused.code), (ErrorKind::Unavailable, "namespaces_refused"));
+        }
+        match starts(BackendChoice::Auto) {
+            Ok(wall) => assert_eq!(wall, BackendName::Bwrap),
+            Err(error) => {
+                assert!(!has_bubblewrap, "{error}");
+                assert_eq!(error.code, "no_wall");
+            }
+        }
+    });
+    thread.join().unwrap();
 }
 
 #[test]

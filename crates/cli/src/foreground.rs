@@ -118,40 +118,100 @@ impl Printing {
 
 /// Hands on what we get, until somebody insists that the command ends.
 async fn forward(inputs: &mut Inputs, has_terminal: bool) {
-    // A signal that cannot be caught is not forwarded; it then does to us what it always does.
-    let caught = |kind: SignalKind| signal(kind).ok();
-    let mut interrupts = caught(SignalKind::interrupt());
-    let mut terminations = caught(SignalKind::terminate());
-    let mut hangups = caught(SignalKind::hangup());
-    let mut resizes = has_terminal.then(|| caught(SignalKind::window_change())).flatten();
+    let mut asides = Asides::new(has_terminal);
     let keyboard = HostStream::stdin();
     let mut open = true;
+    let mut room = 0;
     let mut warned = false;
     let mut buffer = vec![0; 16 * 1024];
     loop {
+        let most = buffer.len().min(room);
         let input = tokio::select! {
-            () = next(&mut interrupts) => Input::Signal(2),
-            () = next(&mut terminations) => Input::Signal(15),
-            () = next(&mut hangups) => Input::Signal(1),
-            () = next(&mut resizes) => match terminal_size() {
-                Some(size) => Input::Resize(size),
-                None => continue,
+            biased;
+            aside = asides.next() => aside,
+            // A command that does not read slows whoever writes to us, and nothing else.
+            found = inputs.room(), if open && room == 0 => match found {
+                Ok(found) => { room = found; continue }
+                // The other direction knows why.
+                Err(_) => { open = false; continue }
             },
-            read = keyboard.read(&mut buffer), if open => match read {
-                Ok(length) if length > 0 => Input::Bytes(buffer[..length].to_vec()),
+            read = keyboard.read(&mut buffer[..most]), if open && room > 0 => match read {
+                Ok(length) if length > 0 => {
+                    room -= length;
+                    Input::Bytes(buffer[..length].to_vec())
+                }
                 Ok(_) | Err(_) => { open = false; Input::End }
             },
         };
-        if let Input::Signal(_) = input {
-            // The second one means it.
-            if warned {
-                return;
-            }
-            warned = true;
+        // The second one means it.
+        if matches!(input, Input::Signal(_)) && std::mem::replace(&mut warned, true) {
+            return;
         }
-        if inputs.send(input).await.is_err() {
-            // The other direction knows why.
-            std::future::pending::<()>().await;
+        // A guest that stands still takes nothing at all: whoever insists is heard then, too.
+        let sent = tokio::select! {
+            sent = inputs.send(input) => sent.is_ok(),
+            () = asides.insistence(warned) => return,
+        };
+        if !sent {
+            // The other direction knows why; somebody may still insist.
+            return asides.insistence(warned).await;
+        }
+    }
+}
+
+/// What we are told besides standard input.
+pub(crate) struct Asides {
+    interrupts: Option<Signal>,
+    terminations: Option<Signal>,
+    hangups: Option<Signal>,
+    resizes: Option<Signal>,
+    /// A signal that was heard, and not told yet.
+    unsaid: Option<i32>,
+}
+
+impl Asides {
+    pub(crate) fn new(has_terminal: bool) -> Asides {
+        // A signal that cannot be caught is not forwarded; it then does to us what it always does.
+        let caught = |kind: SignalKind| signal(kind).ok();
+        Asides {
+            interrupts: caught(SignalKind::interrupt()),
+            terminations: caught(SignalKind::terminate()),
+            hangups: caught(SignalKind::hangup()),
+            resizes: has_terminal.then(|| caught(SignalKind::window_change())).flatten(),
+            unsaid: None,
+        }
+    }
+
+    /// May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> Input {
+        if let Some(number) = self.unsaid.take() {
+            return Input::Signal(number);
+        }
+        loop {
+            tokio::select! {
+                () = next(&mut self.interrupts) => return Input::Signal(2),
+                () = next(&mut self.terminations) => return Input::Signal(15),
+                () = next(&mut self.hangups) => return Input::Signal(1),
+                () = next(&mut self.resizes) => if let Some(size) = terminal_size() {
+                    return Input::Resize(size);
+                },
+            }
+        }
+    }
+
+    /// Ready when the command was asked to end, or could not be, and somebody means it. May be dropped while it waits.
+    pub(crate) async fn insistence(&mut self, warned: bool) {
+        if !warned && self.unsaid.is_none() {
+            self.unsaid = Some(self.signal().await);
+        }
+        self.signal().await;
+    }
+
+    async fn signal(&mut self) -> i32 {
+        tokio::select! {
+            () = next(&mut self.interrupts) => 2,
+            () = next(&mut self.terminations) => 15,
+            () = next(&mut self.hangups) => 1,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::faults::{self, guest_gone};
 use crate::held::Held;
 use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
+use crate::window::Window;
 use belljar_backend::Counters;
 use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
 use belljar_sys::rustix::io::Errno;
@@ -19,6 +20,7 @@ use belljar_wire::message::{self, Bytes, Disk, Ending, Exec, ExecControl, ExecEv
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, pending};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -82,13 +84,16 @@ pub struct Running {
 /// What comes from a command.
 pub struct Events {
     guest: Held,
-    from: FromGuest,
+    window: Arc<Window>,
     before: Counters,
 }
 
 /// What goes to a command.
 pub struct Inputs {
     to: ToGuest,
+    window: Arc<Window>,
+    /// Frames that are still to leave: one that was begun is finished before another.
+    leaving: Vec<u8>,
 }
 
 /// What a caller says to a running command.
@@ -144,7 +149,7 @@ impl Sandbox {
             let fed = async {
                 match feeding.done || last_word.is_some() {
                     true => pending().await,
-                    false => feeding.step(&mut inputs.to).await,
+                    false => feeding.step(inputs).await,
                 }
             };
             let word = match first(over, events.next(), fed).await {
@@ -210,16 +215,21 @@ impl Sandbox {
         let (mut to, from) = self.open_stream()?;
         // Arguments may be more than fits into a socket whose other end nobody reads.
         self.heard(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
-        Ok(Running { events: Events { guest: self.guest().clone(), from, before }, inputs: Inputs { to } })
+        Ok(Running::new(self.guest().clone(), to, from, before))
     }
 
     /// The command that the sandbox was made with, once.
     pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
-        Ok(Running {
-            events: Events { guest: self.guest().clone(), from, before: Counters::default() },
-            inputs: Inputs { to },
-        })
+        Ok(Running::new(self.guest().clone(), to, from, Counters::default()))
+    }
+}
+
+impl Running {
+    fn new(guest: Held, to: ToGuest, from: FromGuest, before: Counters) -> Running {
+        let window = Arc::new(Window::new(from));
+        let inputs = Inputs { to, window: Arc::clone(&window), leaving: Vec::new() };
+        Running { events: Events { guest, window, before }, inputs }
     }
 }
 
@@ -265,7 +275,7 @@ pub(crate) fn request(command: &Command, environment: &[(OsString, OsString)], w
 impl Events {
     /// What happens next. May be dropped while it waits: nothing is lost.
     pub async fn next(&mut self) -> Result<Output, SandboxError> {
-        match self.from.receive().await {
+        match self.window.output().await {
             Ok(frame) => self.understand(frame),
             Err(error) => self.lost(error).await,
         }
@@ -297,6 +307,8 @@ impl Events {
                 ExecEvent::Ended { ending, disk } => Ok(Output::Ended(self.ended(ending, disk))),
                 ExecEvent::NotStarted(fault) => not_started(&fault),
                 ExecEvent::Paused => Err(paused()),
+                // Heard where room for standard input is kept.
+                ExecEvent::Taken(_) => Err(guest_gone()),
                 ExecEvent::SupervisorLost => Err(SandboxError::runtime(
                     SUPERVISOR_KILLED,
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
@@ -319,24 +331,55 @@ impl Events {
 }
 
 impl Inputs {
-    /// Says something to the command. Waits while its standard input is full.
+    /// Says something to the command. Bytes wait while its standard input is full; nothing else waits for that.
     pub async fn send(&mut self, input: Input) -> Result<(), SandboxError> {
         match input {
             Input::Bytes(bytes) => {
-                for piece in bytes.chunks(CHUNK) {
-                    self.to.send(Tag::Stdin, piece).await?;
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    let room = self.room().await?;
+                    rest = self.put_some(rest, room);
                 }
-                Ok(())
             }
-            Input::End => self.to.send_message(&ExecControl::CloseStdin).await,
-            Input::Resize(size) => self.to.send_message(&ExecControl::Resize(on_the_wire(size))).await,
-            Input::Signal(number) => self.to.send_message(&ExecControl::Signal(number)).await,
+            Input::End => self.put(&ExecControl::CloseStdin),
+            Input::Resize(size) => self.put(&ExecControl::Resize(on_the_wire(size))),
+            Input::Signal(number) => self.put(&ExecControl::Signal(number)),
         }
+        self.flush().await
+    }
+
+    /// Waits until standard input takes more, and says how many bytes: as many can be sent without waiting for the command. May
+    /// be dropped while it waits, to say something else meanwhile.
+    pub async fn room(&mut self) -> Result<usize, SandboxError> {
+        // What has not left is not taken, and makes no room.
+        self.flush().await?;
+        self.window.room().await
     }
 
     /// Kills the command and everything that descends from it. [`Output::Ended`] follows.
     pub async fn kill(&mut self) {
         self.to.close().await;
+    }
+
+    fn put(&mut self, control: &ExecControl) {
+        encode(Tag::Message, &message::encode(control), &mut self.leaving);
+    }
+
+    /// A piece of standard input; gives back what there is no room for.
+    fn put_some<'b>(&mut self, bytes: &'b [u8], room: usize) -> &'b [u8] {
+        let (piece, rest) = bytes.split_at(bytes.len().min(room).min(CHUNK));
+        encode(Tag::Stdin, piece, &mut self.leaving);
+        self.window.spend(piece.len());
+        rest
+    }
+
+    /// May be dropped while it waits: the rest leaves the next time.
+    async fn flush(&mut self) -> Result<(), SandboxError> {
+        while !self.leaving.is_empty() {
+            let length = self.to.send_some(&self.leaving).await?;
+            self.leaving.drain(..length);
+        }
+        Ok(())
     }
 }
 
@@ -396,47 +439,33 @@ async fn first<T>(
 
 /// Standard input that is known beforehand, sent while output is being read.
 struct Feeding<'i> {
-    pieces: std::slice::Chunks<'i, u8>,
+    rest: &'i [u8],
     end: bool,
-    frame: Vec<u8>,
-    sent: usize,
     done: bool,
 }
 
 impl<'i> Feeding<'i> {
     fn new(input: &'i [u8], end: bool) -> Feeding<'i> {
-        Feeding {
-            pieces: input.chunks(CHUNK),
-            end,
-            frame: Vec::new(),
-            sent: 0,
-            done: !end && input.is_empty(),
-        }
+        Feeding { rest: input, end, done: !end && input.is_empty() }
     }
 
     /// Sends some of it. May be dropped while it waits.
-    async fn step(&mut self, to: &mut ToGuest) {
-        if self.sent == self.frame.len() {
-            self.frame.clear();
-            self.sent = 0;
-            match self.pieces.next() {
-                Some(piece) => encode(Tag::Stdin, piece, &mut self.frame),
-                None if self.end => {
-                    self.end = false;
-                    let message = message::encode(&ExecControl::CloseStdin);
-                    encode(Tag::Message, &message, &mut self.frame);
-                }
-                None => {
-                    self.done = true;
-                    return;
-                }
-            }
+    async fn step(&mut self, inputs: &mut Inputs) {
+        // The reading side will say what happened.
+        self.done = self.try_step(inputs).await.is_err() || self.done;
+    }
+
+    async fn try_step(&mut self, inputs: &mut Inputs) -> Result<(), SandboxError> {
+        inputs.flush().await?;
+        if !self.rest.is_empty() {
+            let room = inputs.room().await?;
+            self.rest = inputs.put_some(self.rest, room);
+        } else if std::mem::take(&mut self.end) {
+            inputs.put(&ExecControl::CloseStdin);
+        } else {
+            self.done = true;
         }
-        match to.send_some(&self.frame[self.sent..]).await {
-            Ok(length) => self.sent += length,
-            // The reading side will say what happened.
-            Err(_) => self.done = true,
-        }
+        Ok(())
     }
 }
 

@@ -46,6 +46,7 @@ mod stream;
 mod transfer;
 mod watch;
 mod way_out;
+mod window;
 mod workspace;
 
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};

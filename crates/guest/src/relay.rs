@@ -1,7 +1,8 @@
 //! Moves bytes between a command and its stream until both are done.
 //!
-//! Everything waits in one poll. Output is read only when the last piece has left, and standard input only when
-//! the command has taken the last piece, so a slow reader at either end slows the other and nothing piles up.
+//! Everything waits in one poll. Output is read only when the last piece has left, so a slow reader slows the command. Of
+//! standard input the host sends no more than a window that the command has not taken, and is told when it has: nothing
+//! piles up, and what the host says besides (signals, sizes) is read at once, whether the command reads or not.
 //!
 //! ```text
 //! running --status--> ended: take what the pipes still hold --all sent--> done
@@ -21,7 +22,7 @@ use belljar_sys::rustix::process::{Pid, Signal, kill_process, kill_process_group
 use belljar_sys::spawn::Supervised;
 use belljar_sys::terminal;
 use belljar_wire::frame::{self, CHUNK, FrameReader, Tag};
-use belljar_wire::message::{self, Disk, Ending, ExecControl, ExecEvent};
+use belljar_wire::message::{self, Disk, Ending, ExecControl, ExecEvent, STDIN_WINDOW};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -56,6 +57,8 @@ pub(crate) struct Relay<'w> {
     stdin: Option<OwnedFd>,
     /// Bytes on their way to the command.
     arriving: Vec<u8>,
+    /// What the command took, or will never take, and the host was not told of yet.
+    taken: usize,
     /// No more of them will come.
     stdin_closing: bool,
     /// The host still has something to say.
@@ -104,6 +107,7 @@ impl<'w> Relay<'w> {
             outputs,
             stdin: Some(stdin),
             arriving: Vec::new(),
+            taken: 0,
             stdin_closing: false,
             host_open: true,
             state: State::Running,
@@ -142,7 +146,8 @@ impl<'w> Relay<'w> {
     /// Waits for the first thing that can be done.
     fn wait(&self) -> Result<Ready, Errno> {
         let mut interest = PollFlags::RDHUP;
-        if self.host_open && self.arriving.is_empty() {
+        // A host that keeps to its window is always read.
+        if self.host_open && self.arriving.len() <= STDIN_WINDOW {
             interest |= PollFlags::IN;
         }
         if !self.leaving.is_empty() {
@@ -225,9 +230,9 @@ impl<'w> Relay<'w> {
         Ok(())
     }
 
-    /// Obeys every frame that has arrived whole, up to one that must wait its turn.
+    /// Obeys every frame that has arrived whole.
     fn take_requests(&mut self) {
-        while self.arriving.is_empty() {
+        loop {
             let frame = match self.reader.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
@@ -239,11 +244,15 @@ impl<'w> Relay<'w> {
             };
             match frame.tag {
                 Tag::Stdin if self.stdin.is_some() && !self.stdin_closing => {
-                    self.arriving = frame.payload;
-                    self.feed();
+                    let is_first = self.arriving.is_empty();
+                    self.arriving.extend(frame.payload);
+                    if is_first {
+                        self.feed();
+                    }
                 }
+                Tag::Stdin => self.took(frame.payload.len()),
                 Tag::Message => self.obey(&frame.payload),
-                Tag::Stdin | Tag::Stdout | Tag::Stderr | Tag::Data => {}
+                Tag::Stdout | Tag::Stderr | Tag::Data => {}
             }
         }
     }
@@ -284,16 +293,27 @@ impl<'w> Relay<'w> {
         match write(stdin, &self.arriving) {
             Ok(length) => {
                 self.arriving.drain(..length);
+                self.took(length);
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             // The command does not read any more: what it did not take is not for it.
             Err(_) => {
+                self.took(self.arriving.len());
                 self.arriving.clear();
                 self.stdin = None;
             }
         }
         if self.stdin_closing {
             self.close_stdin();
+        }
+    }
+
+    /// There is room for more. Told now and then: somebody who types never fills a window.
+    fn took(&mut self, length: usize) {
+        self.taken += length;
+        if self.taken >= STDIN_WINDOW / 4 && matches!(self.state, State::Running) {
+            let taken = u32::try_from(std::mem::take(&mut self.taken)).unwrap_or(u32::MAX);
+            frame::encode(Tag::Message, &message::encode(&ExecEvent::Taken(taken)), &mut self.leaving);
         }
     }
 

@@ -1,8 +1,10 @@
 //! What a person sees: the real binary, its words, its exit codes. One file a subject under `tests/`.
 
+mod foreground;
 mod home;
 pub mod left;
 
+pub use foreground::{Foreground, Piped};
 pub use home::Home;
 
 use std::ffi::OsStr;

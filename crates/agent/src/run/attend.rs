@@ -145,21 +145,22 @@ async fn watch(
 
 /// Gives it its input, and then what its watcher says. Never ends by itself.
 async fn drive(mut inputs: Inputs, input: Vec<u8>, mut said: UnboundedReceiver<Word>) {
-    let fed = tokio::select! {
-        () = feed(&mut inputs, &input) => true,
-        _ = said.recv() => false,
+    // Whether it ever reads its prompt or not.
+    let mut word = tokio::select! {
+        () = feed(&mut inputs, &input) => said.recv().await,
+        word = said.recv() => word,
     };
-    if !fed {
-        // It never read its prompt. Half a message is on its way to it: the only word left is to let go, which kills.
-        drop(inputs);
-        return pending().await;
-    }
     loop {
-        match said.recv().await {
-            Some(Word::End) => {
-                let _ = inputs.send(Input::Signal(INTERRUPT)).await;
+        match word {
+            // A guest that stands still takes no word; that it has to end gets through.
+            Some(Word::End) => tokio::select! {
+                _ = inputs.send(Input::Signal(INTERRUPT)) => word = said.recv().await,
+                next = said.recv() => word = next,
+            },
+            Some(Word::Kill) => {
+                inputs.kill().await;
+                word = said.recv().await;
             }
-            Some(Word::Kill) => inputs.kill().await,
             None => return pending().await,
         }
     }

@@ -12,7 +12,7 @@ pub use bytes::Bytes;
 pub use intake::{Catch, Caught, Families, Intake, IntakeReport};
 pub use request::{
     Change, ChangeKind, Disk, Ending, Entry, EntryKind, Exec, ExecControl, ExecEvent, Metadata, Reply,
-    Request, Stdio, WindowSize,
+    Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
     Access, FileRoot, Landlock, NodeKind, Privileges, Seal, Sealed, Setup, SetupReply, Source, Step, Stub,
@@ -22,7 +22,7 @@ pub use setup::{
 use serde::{Deserialize, Serialize};
 
 /// Both sides must say the same number.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// What went wrong, as the kernel said it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 /// The first message of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Run a command; `ExecControl` and `Stdin` frames follow, `ExecEvent` and output frames come back. Closing
-    /// the host's direction of the stream kills the command and all that descends from it: that gets through
-    /// even when standard input is stuck.
+    /// Run a command; `ExecControl` and `Stdin` frames follow, `ExecEvent` and output frames come back. Of standard input no
+    /// more than [`STDIN_WINDOW`] is under way that `ExecEvent::Taken` did not tell of, so that signals and sizes get
+    /// through when nobody reads it. Closing the host's direction of the stream kills the command and all that
+    /// descends from it: that gets through whatever is under way.
     Exec(Exec),
     /// Send a file: `Reply::Opened`, `Data` frames, an empty one at the end.
     Read { path: String },
@@ -78,7 +79,7 @@ pub enum ExecControl {
     Signal(i32),
 }
 
-/// What the guest says of a command. The last one ends the stream.
+/// What the guest says of a command. All but `Taken` end the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecEvent {
     /// It ended.
@@ -89,7 +90,12 @@ pub enum ExecEvent {
     SupervisorLost,
     /// It never started: the sandbox is paused.
     Paused,
+    /// So many more bytes of its standard input need not be kept any longer: there is room for as many.
+    Taken(u32),
 }
+
+/// How much of a command's standard input may be under way: what a guest keeps for a command that does not read.
+pub const STDIN_WINDOW: usize = 256 * 1024;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! A person at a terminal in a sandbox that is kept.
 
 use crate::home::Home;
+use belljar_sys::rustix::process::Signal;
+use belljar_tests_cli::{Foreground, Piped};
 
 #[test]
 fn a_shell_joins_the_folders_sandbox_and_remembers() {
@@ -55,6 +57,22 @@ fn a_terminal_has_our_size_and_our_keys() {
     assert!(never.1.contains("not a tty"), "{}", never.1);
     let always = home.run(&["exec", "--tty", "always", "--", "tty"]);
     assert!(always.stdout.contains("/dev/pts/"), "{}", always.stdout);
+}
+
+#[test]
+fn signals_reach_a_command_that_does_not_read() {
+    let home = Home::ready();
+    let exec = |script: &str| home.command(&["exec", "--", "sh", "-c", script]);
+    for piped in [Piped::Nothing, Piped::Everything] {
+        let script = "trap 'echo heard; exit 41' TERM; echo ready; while :; do sleep 0.05; done";
+        let belljar = Foreground::start(exec(script), piped);
+        belljar.send(Signal::TERM);
+        assert_eq!(belljar.ends(), ("heard\n".into(), Some(41)), "{piped:?}");
+        let script = "trap '' INT; echo ready; while :; do sleep 0.05; done";
+        let mut belljar = Foreground::start(exec(script), piped);
+        belljar.send_until_it_ends(Signal::INT);
+        assert_eq!(belljar.ends(), (String::new(), Some(137)), "{piped:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 for_every_backend![
     the_size_is_right_at_the_first_byte,
     a_resize_reaches_the_command,
+    a_resize_overtakes_keys_that_nobody_reads,
     all_three_streams_are_the_terminal,
     it_is_the_controlling_terminal,
     ctrl_c_interrupts,
@@ -47,6 +48,19 @@ async fn a_resize_reaches_the_command(backend: BackendName) {
         running.inputs.send(Input::Resize(WindowSize { rows, cols })).await.unwrap();
         read_until(&mut running, &format!("{rows} {cols}\r\n")).await;
     }
+}
+
+async fn a_resize_overtakes_keys_that_nobody_reads(backend: BackendName) {
+    let place = Place::new(backend).await;
+    // Raw: a line that is too long is not cut, but waits.
+    let script = "stty raw -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
+    let mut running = place.spawn(&in_terminal(sh(script))).await.unwrap();
+    read_until(&mut running, "ready").await;
+    while let Ok(room) = tokio::time::timeout(Duration::from_millis(600), running.inputs.room()).await {
+        running.inputs.send(Input::Bytes(vec![b'x'; room.unwrap()])).await.unwrap();
+    }
+    running.inputs.send(Input::Resize(WindowSize { rows: 50, cols: 132 })).await.unwrap();
+    read_until(&mut running, "50 132").await;
 }
 
 async fn all_three_streams_are_the_terminal(backend: BackendName) {

@@ -1,6 +1,6 @@
 //! What goes in and what comes out: whole, in order, as much as is wanted and no faster than it is taken.
 
-use belljar_engine::{Input, Output};
+use belljar_engine::{Input, Output, Running};
 use belljar_spec::{BackendName, ByteSize, LimitHit, Stdin};
 use belljar_tests_conformance::*;
 use std::fs;
@@ -22,6 +22,9 @@ for_every_backend![
     a_slow_reader_slows_the_command,
     a_slow_reader_slows_no_other_command,
     a_command_that_does_not_read_slows_the_sender,
+    more_goes_in_than_is_kept_before_anything_is_read,
+    a_signal_overtakes_input_that_nobody_reads,
+    input_that_a_signal_overtook_arrives_whole,
     a_command_stuck_on_its_input_can_be_killed,
     a_command_that_floods_is_ended_in_time,
     a_command_that_floods_can_be_aborted,
@@ -200,6 +203,55 @@ async fn a_command_that_does_not_read_slows_the_sender(backend: BackendName) {
         }
     };
     assert!(waiting, "{sent} bytes were taken though nobody reads");
+}
+
+async fn more_goes_in_than_is_kept_before_anything_is_read(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = sh("echo begins; wc -c");
+    command.stdin = Stdin::Stream;
+    let mut running = place.spawn(&command).await.unwrap();
+    running.inputs.send(Input::Bytes(vec![0; 5_000_000])).await.unwrap();
+    running.inputs.send(Input::End).await.unwrap();
+    assert_eq!(text(&drain(&mut running).await.0), "begins\n5000000\n");
+}
+
+/// Sends until nothing more is taken; says how much was.
+async fn fill(running: &mut Running) -> usize {
+    let mut sent = 0;
+    while let Ok(room) = tokio::time::timeout(Duration::from_millis(600), running.inputs.room()).await {
+        let room = room.unwrap();
+        running.inputs.send(Input::Bytes(vec![b'x'; room])).await.unwrap();
+        sent += room;
+        assert!(sent < 64 << 20, "{sent} bytes were taken though nobody reads");
+    }
+    sent
+}
+
+async fn a_signal_overtakes_input_that_nobody_reads(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let script = "trap 'echo heard; exit 7' USR1; echo ready; while :; do sleep 0.05; done";
+    let mut command = sh(script);
+    command.stdin = Stdin::Stream;
+    let mut running = place.spawn(&command).await.unwrap();
+    read_until(&mut running, "ready").await;
+    fill(&mut running).await;
+    running.inputs.send(Input::Signal(10)).await.unwrap();
+    let (stdout, _, ended) = drain(&mut running).await;
+    assert_eq!((text(&stdout).as_str(), ended.exit_code), ("heard\n", Some(7)));
+}
+
+async fn input_that_a_signal_overtook_arrives_whole(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let script = "trap go=1 USR1; echo ready; while [ -z \"$go\" ]; do sleep 0.05; done; wc -c";
+    let mut command = sh(script);
+    command.stdin = Stdin::Stream;
+    let mut running = place.spawn(&command).await.unwrap();
+    read_until(&mut running, "ready\n").await;
+    let sent = fill(&mut running).await;
+    running.inputs.send(Input::Signal(10)).await.unwrap();
+    running.inputs.send(Input::Bytes(vec![b'x'; 1_000_000])).await.unwrap();
+    running.inputs.send(Input::End).await.unwrap();
+    assert_eq!(text(&drain(&mut running).await.0).trim(), (sent + 1_000_000).to_string());
 }
 
 async fn a_command_stuck_on_its_input_can_be_killed(backend: BackendName) {

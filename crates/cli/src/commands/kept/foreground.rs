@@ -2,16 +2,16 @@
 //! terminal. When the daemon goes away meanwhile, both go on once it is back.
 
 use crate::failure::of_client;
-use crate::foreground::terminal_size;
+use crate::foreground::{Asides, terminal_size};
 use crate::host_stream::HostStream;
 use belljar_api::{CommandResult, StreamName, Terminal};
 use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
-use belljar_spec::SandboxError;
+use belljar_engine::Input;
+use belljar_spec::{SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::RawMode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Whether one can go away while the command goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) async fn attend(
             }
             return result.map(Some);
         }
-        why = forward(&mut input, has_terminal, leaving, &piped) => why,
+        why = forward((sandbox, command), &mut input, has_terminal, leaving, &piped) => why,
     };
     match insisted {
         Insisted::Leave => Ok(None),
@@ -103,63 +103,68 @@ fn lost(error: ClientError) -> SandboxError {
     }
 }
 
-/// Hands on what we get, until somebody insists that the command ends, or leaves.
+/// Hands on what we get, until somebody insists that the command ends, or leaves. What is typed or piped waits for the command to
+/// read; the rest takes a way of its own.
 async fn forward(
+    (sandbox, command): (&Sandbox, &str),
     input: &mut AttachInput,
     has_terminal: bool,
     leaving: Leaving,
     piped: &AtomicBool,
 ) -> Insisted {
-    // A signal that cannot be caught is not forwarded; it then does to us what it always does.
-    let caught = |kind: SignalKind| signal(kind).ok();
-    let mut interrupts = caught(SignalKind::interrupt());
-    let mut terminations = caught(SignalKind::terminate());
-    let mut hangups = caught(SignalKind::hangup());
-    let mut resizes = has_terminal.then(|| caught(SignalKind::window_change())).flatten();
+    let asides = Asides::new(has_terminal);
     // It may have changed since the command was started, and will not be told again.
     if let Some(size) = terminal_size().filter(|_| has_terminal) {
-        let _ = input.resize(Terminal { rows: size.rows, cols: size.cols }).await;
+        let _ = input.resize(on_the_api(size)).await;
     }
-    let keyboard = HostStream::stdin();
-    let mut open = true;
+    tokio::select! {
+        () = tell(sandbox, command, asides) => Insisted::End,
+        () = feed(input, has_terminal, leaving, piped) => Insisted::Leave,
+    }
+}
+
+/// Hands on signals and sizes, until somebody insists.
+async fn tell(sandbox: &Sandbox, command: &str, mut asides: Asides) {
     let mut warned = false;
-    let mut keys = Keys::default();
-    let mut buffer = vec![0; 16 * 1024];
     loop {
-        let name = tokio::select! {
-            () = next(&mut interrupts) => "SIGINT",
-            () = next(&mut terminations) => "SIGTERM",
-            () = next(&mut hangups) => "SIGHUP",
-            () = next(&mut resizes) => {
-                if let Some(size) = terminal_size() {
-                    // The other direction knows why it could not be sent; so below.
-                    let _ = input.resize(Terminal { rows: size.rows, cols: size.cols }).await;
-                }
-                continue;
-            }
-            read = keyboard.read(&mut buffer), if open => {
-                match read {
-                    Ok(length) if length > 0 => {
-                        if leaving == Leaving::ByKeys && keys.leave(&buffer[..length]) {
-                            return Insisted::Leave;
-                        }
-                        piped.fetch_or(!has_terminal, Ordering::Relaxed);
-                        let _ = input.bytes(buffer[..length].to_vec()).await;
-                    }
-                    Ok(_) | Err(_) => {
-                        open = false;
-                        let _ = input.end().await;
-                    }
-                }
-                continue;
+        let aside = asides.next().await;
+        // The second one means it.
+        if matches!(aside, Input::Signal(_)) && std::mem::replace(&mut warned, true) {
+            return;
+        }
+        // The listener knows why it could not be told; so below.
+        let told = async {
+            match aside {
+                Input::Signal(number) => drop(sandbox.signal(command, &number.to_string()).await),
+                Input::Resize(size) => drop(sandbox.resize(command, on_the_api(size)).await),
+                Input::Bytes(_) | Input::End => {}
             }
         };
-        // The second one means it.
-        if std::mem::replace(&mut warned, true) {
-            return Insisted::End;
+        tokio::select! {
+            () = told => {}
+            () = asides.insistence(warned) => return,
         }
-        let _ = input.signal(name).await;
     }
+}
+
+/// Hands on what is typed or piped, until somebody leaves.
+async fn feed(input: &mut AttachInput, has_terminal: bool, leaving: Leaving, piped: &AtomicBool) {
+    let keyboard = HostStream::stdin();
+    let mut keys = Keys::default();
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(length @ 1..) = keyboard.read(&mut buffer).await {
+        if leaving == Leaving::ByKeys && keys.leave(&buffer[..length]) {
+            return;
+        }
+        piped.fetch_or(!has_terminal, Ordering::Relaxed);
+        let _ = input.bytes(buffer[..length].to_vec()).await;
+    }
+    let _ = input.end().await;
+    std::future::pending().await
+}
+
+fn on_the_api(size: WindowSize) -> Terminal {
+    Terminal { rows: size.rows, cols: size.cols }
 }
 
 /// Looks for ctrl-P ctrl-Q among what is typed.
@@ -175,15 +180,6 @@ impl Keys {
             self.after_p = *key == CTRL_P;
             left
         })
-    }
-}
-
-async fn next(signals: &mut Option<Signal>) {
-    match signals {
-        Some(signals) => {
-            signals.recv().await;
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) struct Command {
     end: OnceLock<End>,
     progress: watch::Sender<Progress>,
     words: mpsc::Sender<Word>,
+    asides: mpsc::Sender<Input>,
     stdin_open: AtomicBool,
     /// How long it goes on without anybody.
     pub(super) alone: Option<Duration>,
@@ -47,7 +48,16 @@ pub(crate) struct Progress {
     pub(crate) ended: bool,
 }
 
-/// Something to be said to it.
+/// What is to be said to it.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// In turn, as fast as it reads.
+    pub(super) stdin: mpsc::Receiver<Word>,
+    /// Signals and sizes, which do not wait for that.
+    pub(super) asides: mpsc::Receiver<Input>,
+}
+
+/// Something that is said in turn.
 #[derive(Debug)]
 pub(super) enum Word {
     Input(Input),
@@ -70,8 +80,9 @@ pub(super) struct Terms {
 }
 
 impl Command {
-    pub(super) fn new(number: u64, terms: Terms, spill: Arc<Spill>) -> (Arc<Command>, mpsc::Receiver<Word>) {
-        let (words, heard) = mpsc::channel(WORDS);
+    pub(super) fn new(number: u64, terms: Terms, spill: Arc<Spill>) -> (Arc<Command>, Words) {
+        let (words, stdin) = mpsc::channel(WORDS);
+        let (asides, heard) = mpsc::channel(ASIDES);
         let command = Command {
             number,
             argv: remembered(terms.argv),
@@ -82,12 +93,13 @@ impl Command {
             end: OnceLock::new(),
             progress: watch::Sender::default(),
             words,
+            asides,
             stdin_open: AtomicBool::new(terms.stdin_open),
             alone: terms.alone,
             attached: watch::Sender::new(0),
             abort: Notify::new(),
         };
-        (Arc::new(command), heard)
+        (Arc::new(command), Words { stdin, asides: heard })
     }
 
     pub(crate) fn id(&self) -> String {
@@ -153,10 +165,15 @@ impl Command {
         self.abort.notify_one();
     }
 
-    /// Says something to it. Waits while it does not listen.
+    /// Says something to it. Standard input waits while it does not read; signals and sizes overtake it.
     pub(crate) async fn say(&self, input: Input) -> Result<(), SandboxError> {
-        let is_stdin = matches!(input, Input::Bytes(_) | Input::End);
-        if is_stdin && !self.stdin_open.load(Ordering::Relaxed) {
+        match input {
+            Input::Signal(_) | Input::Resize(_) => {
+                return self.asides.send(input).await.map_err(|_| self.over());
+            }
+            Input::Bytes(_) | Input::End => {}
+        }
+        if !self.stdin_open.load(Ordering::Relaxed) {
             return Err(SandboxError::runtime(
                 "stdin_closed",
                 format!("the standard input of {} is closed", self.id()),
@@ -226,6 +243,8 @@ fn remembered(argv: Vec<String>) -> Vec<String> {
 const REMEMBERED: usize = 16 * 1024;
 /// How many pieces of standard input may wait for a command that reads slowly.
 const WORDS: usize = 2;
+/// How many signals and sizes may wait for their sandbox.
+const ASIDES: usize = 16;
 
 #[cfg(test)]
 mod tests {

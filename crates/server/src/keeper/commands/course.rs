@@ -5,7 +5,7 @@
 //!    \--time is up, or somebody wants its end--> the whole tree is killed --> result
 //! ```
 
-use super::command::{Command, Word};
+use super::command::{Command, Word, Words};
 use super::registry::Registry;
 use crate::keeper::Kept;
 use belljar_api::{ApiError, CommandResult, StreamName};
@@ -15,7 +15,7 @@ use belljar_engine::{
 use belljar_spec::{LimitHit, SandboxError};
 use std::future::pending;
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// What a command is started with.
@@ -28,7 +28,7 @@ pub(super) struct Start {
 }
 
 /// Runs it to its end.
-pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, words: mpsc::Receiver<Word>) {
+pub(super) async fn run(command: Arc<Command>, kept: Arc<Kept>, start: Start, words: Words) {
     let registry = &kept.commands;
     let result = match follow(&command, registry, &kept.sandbox, start, words).await {
         Ok(result) => result,
@@ -48,7 +48,7 @@ async fn follow(
     registry: &Registry,
     sandbox: &Sandbox,
     start: Start,
-    words: mpsc::Receiver<Word>,
+    words: Words,
 ) -> Result<CommandResult, SandboxError> {
     let deadline = Instant::now() + sandbox.limits().time_within(start.command.timeout);
     let Running { mut events, inputs } = sandbox.spawn(&start.command).await?;
@@ -101,7 +101,7 @@ async fn alone(command: &Command) {
 }
 
 /// Says everything that is to be said, until it is to be killed. Never ends: whoever drops this kills the command.
-async fn speak(mut inputs: Inputs, start: Start, mut words: mpsc::Receiver<Word>, killed: &Notify) {
+async fn speak(mut inputs: Inputs, start: Start, mut words: Words, killed: &Notify) {
     tokio::select! {
         biased;
         // Half a word may have been said. Nothing is said after it.
@@ -112,21 +112,34 @@ async fn speak(mut inputs: Inputs, start: Start, mut words: mpsc::Receiver<Word>
     pending().await
 }
 
-async fn say(inputs: &mut Inputs, start: Start, words: &mut mpsc::Receiver<Word>) {
-    if !start.stdin.is_empty() {
-        // Whoever reads its output learns that it has gone.
-        let _ = inputs.send(Input::Bytes(start.stdin)).await;
-    }
-    if !start.stdin_open {
-        let _ = inputs.send(Input::End).await;
-    }
-    while let Some(word) = words.recv().await {
-        match word {
-            Word::Input(input) => drop(inputs.send(input).await),
-            Word::Said(said) => drop(said.send(())),
+async fn say(inputs: &mut Inputs, start: Start, words: &mut Words) {
+    let (mut bytes, mut sent) = (start.stdin, 0);
+    let mut ends = !start.stdin_open;
+    loop {
+        let is_sent = sent == bytes.len();
+        if is_sent && std::mem::take(&mut ends) {
+            // Whoever reads its output learns that it has gone; so below.
+            let _ = inputs.send(Input::End).await;
+        }
+        tokio::select! {
+            biased;
+            Some(aside) = words.asides.recv() => drop(inputs.send(aside).await),
+            room = inputs.room(), if !is_sent => match room {
+                Ok(room) => {
+                    let piece = &bytes[sent..bytes.len().min(sent + room)];
+                    sent += piece.len();
+                    let _ = inputs.send(Input::Bytes(piece.to_vec())).await;
+                }
+                Err(_) => sent = bytes.len(),
+            },
+            word = words.stdin.recv(), if is_sent => match word {
+                Some(Word::Input(Input::Bytes(more))) => (bytes, sent) = (more, 0),
+                Some(Word::Input(other)) => drop(inputs.send(other).await),
+                Some(Word::Said(said)) => drop(said.send(())),
+                None => return pending().await,
+            },
         }
     }
-    pending().await
 }
 
 /// Keeps what was written; the oldest output of others goes before the newest of this one.

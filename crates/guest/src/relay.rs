@@ -5,7 +5,7 @@
 //! piles up, and what the host says besides (signals, sizes) is read at once, whether the command reads or not.
 //!
 //! ```text
-//! running --status--> ended: take what the pipes still hold --all sent--> done
+//! running --status--> ended: take what the pipes hold at that moment --all sent--> done
 //!    \--host closed its direction--> tree killed --status--> ended
 //!    \--supervisor killed from inside--> everything killed, said so, done
 //! ```
@@ -17,7 +17,7 @@ use belljar_sys::rustix::buffer::spare_capacity;
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::statvfs;
-use belljar_sys::rustix::io::{Errno, ioctl_fionbio, read, retry_on_intr, write};
+use belljar_sys::rustix::io::{Errno, ioctl_fionbio, ioctl_fionread, read, retry_on_intr, write};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use belljar_sys::spawn::Supervised;
 use belljar_sys::terminal;
@@ -31,15 +31,26 @@ use std::process::ExitStatus;
 pub(crate) struct Output {
     pipe: OwnedFd,
     tag: Tag,
+    /// How much of it is still the command's: all that comes, until it ends.
+    left: u64,
 }
 
 impl Output {
     pub(crate) fn stdout(pipe: OwnedFd) -> Output {
-        Output { pipe, tag: Tag::Stdout }
+        Output { pipe, tag: Tag::Stdout, left: u64::MAX }
     }
 
     pub(crate) fn stderr(pipe: OwnedFd) -> Output {
-        Output { pipe, tag: Tag::Stderr }
+        Output { pipe, tag: Tag::Stderr, left: u64::MAX }
+    }
+
+    /// The command has ended: what it wrote is in here already, and what others write from now on is not its own.
+    fn ends(&mut self, is_terminal: bool) {
+        self.left = match ioctl_fionread(&self.pipe) {
+            // A terminal says how much is in the line, and not what is still on its way there.
+            Ok(held) if !is_terminal => held,
+            _ => MOST_HELD,
+        };
     }
 }
 
@@ -219,6 +230,8 @@ impl<'w> Relay<'w> {
         self.collect(&ready.outputs, buffer);
         if ready.status {
             self.state = State::Ended(self.read_status());
+            let is_terminal = self.terminal.is_some();
+            self.outputs.iter_mut().for_each(|output| output.ends(is_terminal));
         }
         if let State::Ended(event) = &self.state
             && self.outputs.is_empty()
@@ -329,13 +342,16 @@ impl<'w> Relay<'w> {
         let ended = !matches!(self.state, State::Running);
         let mut index = 0;
         let leaving = &mut self.leaving;
-        self.outputs.retain(|output| {
+        self.outputs.retain_mut(|output| {
             let looked_at = ready.get(index).copied();
             index += 1;
-            // The first one that gave something: the next waits until that has left. After the end, what a pipe
-            // holds now is all that belonged to the command.
+            // The first one that gave something: the next waits until that has left.
             if !leaving.is_empty() {
                 return true;
+            }
+            // Somebody in the background may write for ever.
+            if output.left == 0 {
+                return false;
             }
             match looked_at {
                 // It was not asked while something was leaving: it may hold more.
@@ -352,8 +368,10 @@ impl<'w> Relay<'w> {
             }
             match outcome {
                 Ok(0) => false,
-                Ok(_) => {
-                    frame::encode(output.tag, buffer, leaving);
+                Ok(length) => {
+                    let mine = output.left.min(length as u64);
+                    output.left -= mine;
+                    frame::encode(output.tag, &buffer[..mine as usize], leaving);
                     true
                 }
                 Err(Errno::AGAIN) => !ended,
@@ -429,5 +447,7 @@ fn ending(status: i32) -> Ending {
     }
 }
 
+/// What a terminal may hold, or a pipe that does not say: more than any kernel keeps there.
+const MOST_HELD: u64 = 1024 * 1024;
 /// Of room for files, where a lot of it could be there.
 const LITTLE: u64 = 1024 * 1024;

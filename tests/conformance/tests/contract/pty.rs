@@ -16,6 +16,7 @@ for_every_backend![
     what_is_typed_is_echoed,
     everything_written_arrives,
     the_last_words_are_not_lost,
+    a_writer_in_the_background_keeps_no_terminal,
     jobs_can_be_controlled,
     ctrl_z_stops_a_job,
     a_timeout_ends_a_terminals_tree,
@@ -141,6 +142,15 @@ async fn the_last_words_are_not_lost(backend: BackendName) {
     for round in 0..100 {
         assert_eq!(text(&place.run(&command).await.stdout), words, "round {round}");
     }
+}
+
+async fn a_writer_in_the_background_keeps_no_terminal(backend: BackendName) {
+    let place = Place::new(backend).await;
+    let mut command = in_terminal(sh("trap '' HUP; setsid yes & exit 3"));
+    command.timeout = Some(Duration::from_secs(10));
+    command.max_output = Some(ByteSize::bytes(100));
+    let result = place.run(&command).await;
+    assert_eq!((result.exit_code, result.timed_out), (Some(3), false));
 }
 
 async fn jobs_can_be_controlled(backend: BackendName) {

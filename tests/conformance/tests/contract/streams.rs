@@ -16,6 +16,9 @@ for_every_backend![
     stdout_and_stderr_are_apart,
     output_comes_before_the_end,
     output_just_before_the_end_is_not_lost,
+    all_that_a_large_pipe_holds_at_the_end_is_not_lost,
+    a_writer_in_the_background_keeps_no_command,
+    a_writer_in_the_background_hides_nothing,
     output_up_to_the_cap_is_kept,
     a_cap_is_for_each_stream,
     a_truncated_command_runs_to_its_end,
@@ -119,6 +122,37 @@ async fn output_just_before_the_end_is_not_lost(backend: BackendName) {
             let result = place.sh(&format!("head -c {count} /dev/zero; head -c {count} /dev/zero >&2")).await;
             assert_eq!((result.stdout.len(), result.stderr.len()), (count, count));
         }
+    }
+}
+
+async fn all_that_a_large_pipe_holds_at_the_end_is_not_lost(backend: BackendName) {
+    let place = Place::new(backend).await;
+    // F_SETPIPE_SZ, fcntl(2): as much as anybody may have, all of it written at once, and then the end.
+    let script = "import fcntl, os; fcntl.fcntl(1, 1031, 1 << 20); os.write(1, b'x' * 1000000)";
+    for _ in 0..5 {
+        let result = place.run(&command(["/usr/bin/python3", "-c", script])).await;
+        assert_eq!((result.exit_code, result.stdout.len()), (Some(0), 1_000_000), "{}", text(&result.stderr));
+    }
+}
+
+async fn a_writer_in_the_background_keeps_no_command(backend: BackendName) {
+    let place = Place::new(backend).await;
+    for script in ["yes & exit 3", "yes >&2 & exit 3", "yes & yes >&2 & exit 3"] {
+        let mut command = sh(script);
+        command.timeout = Some(Duration::from_secs(10));
+        command.max_output = Some(ByteSize::bytes(100));
+        let result = place.run(&command).await;
+        assert_eq!((result.exit_code, result.timed_out), (Some(3), false), "{script}");
+    }
+}
+
+async fn a_writer_in_the_background_hides_nothing(backend: BackendName) {
+    let place = Place::new(backend).await;
+    for count in [1, 65_536, 200_000] {
+        let mut command = sh(&format!("yes >&2 & head -c {count} /dev/zero; exit 4"));
+        command.timeout = Some(Duration::from_secs(10));
+        let result = place.run(&command).await;
+        assert_eq!((result.exit_code, result.stdout.len()), (Some(4), count));
     }
 }
 

@@ -13,9 +13,9 @@ pub(crate) async fn run(peers: &Peers, runs: usize) -> Result<(), Box<dyn Error>
     let mut cases = vec![Case::new("fork+exec"), Case::new("belljar exec"), Case::new("docker exec")];
     let plain = vec!["/usr/bin/true".to_string()];
     for round in 0..runs * 3 {
-        cases[0].time(|| {
-            works(&plain);
-        });
+        if !cases[0].time(|| works(&plain)) {
+            return Err("a plain command failed".into());
+        }
         let start = Instant::now();
         let result = sandbox.exec(&command).await?;
         cases[1].add(start.elapsed());
@@ -24,9 +24,9 @@ pub(crate) async fn run(peers: &Peers, runs: usize) -> Result<(), Box<dyn Error>
             && round % 10 == 0
         {
             let words: Vec<String> = ["docker", "exec", &container.0, "true"].map(str::to_string).to_vec();
-            cases[2].time(|| {
-                works(&words);
-            });
+            if !cases[2].time(|| works(&words)) {
+                return Err("docker exec failed".into());
+            }
         }
     }
     sandbox.dispose().await;

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runs = args.next().transpose()?.unwrap_or(100);
     let sandboxes = args.next().transpose()?.unwrap_or(500);
     let peers = peers::Peers::find()?;
-    cold::run(&peers, runs);
+    cold::run(&peers, runs)?;
     roots::run(runs)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live::run(&peers, runs))?;

@@ -35,7 +35,7 @@ fn compare(place: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
     let mut cases: Vec<Case> = roots.iter().map(|(name, _)| Case::new(*name)).collect();
     for round in 0..runs + WARM_UP {
         for (case, (_, words)) in cases.iter_mut().zip(&roots) {
-            turn(case, words, round);
+            turn(case, words, round)?;
         }
     }
     print("Roots: one command in a new sandbox, from exec to exit", &cases, "host");

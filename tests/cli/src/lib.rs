@@ -3,9 +3,11 @@
 mod foreground;
 mod home;
 pub mod left;
+mod person;
 
 pub use foreground::{Foreground, Piped};
 pub use home::Home;
+pub use person::Person;
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -2,15 +2,13 @@
 
 use belljar_sys::rustix::net::sockopt::socket_peercred;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use belljar_sys::terminal::{Pair, open_pair, set_size};
-use belljar_tests_cli::{Run, belljar};
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use belljar_tests_cli::{Person, Run, belljar};
+use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 pub(crate) struct Home {
@@ -175,103 +173,4 @@ fn steady_line(line: &str) -> String {
     let line = words.collect::<Vec<_>>().join(" ");
     let wall = line.replace("(native, namespace)", "(wall)").replace("(bwrap, namespace)", "(wall)");
     format!("{}{wall}", &" ".repeat(indent))
-}
-
-/// Somebody at a terminal of 24 rows and 80 columns, who waits for words and types.
-pub(crate) struct Person {
-    child: Child,
-    keys: File,
-    shown: Arc<(Mutex<Shown>, Condvar)>,
-}
-
-/// What the terminal was told and nobody looked at yet.
-#[derive(Default)]
-struct Shown {
-    bytes: Vec<u8>,
-    over: bool,
-}
-
-impl Person {
-    fn new(mut command: Command) -> Person {
-        let Pair { controller, terminal } = open_pair(24, 80).unwrap();
-        let end = || Stdio::from(terminal.try_clone().unwrap());
-        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // Ours are closed, so that the terminal ends with the program.
-        drop((command, terminal));
-        let mut reader = File::from(controller);
-        let keys = reader.try_clone().unwrap();
-        let shown = Arc::new((Mutex::new(Shown::default()), Condvar::new()));
-        let told = shown.clone();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            let (seen, news) = &*told;
-            loop {
-                let read = reader.read(&mut buffer);
-                let mut seen = seen.lock().unwrap();
-                match read {
-                    Ok(length @ 1..) => seen.bytes.extend_from_slice(&buffer[..length]),
-                    _ => seen.over = true,
-                }
-                news.notify_all();
-                if seen.over {
-                    return;
-                }
-            }
-        });
-        Person { child, keys, shown }
-    }
-
-    pub(crate) fn types(&mut self, keys: &str) -> &mut Person {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self
-    }
-
-    pub(crate) fn resizes(&mut self, rows: u16, cols: u16) -> &mut Person {
-        set_size(&self.keys, rows, cols).unwrap();
-        // Whoever runs at a terminal that is nobody's own is not told by the kernel.
-        kill_process(Pid::from_child(&self.child), Signal::WINCH).unwrap();
-        self
-    }
-
-    /// Waits until this was shown, and forgets what was shown up to there.
-    pub(crate) fn sees(&mut self, words: &str) -> &mut Person {
-        let (seen, news) = &*self.shown;
-        let mut seen = seen.lock().unwrap();
-        loop {
-            let found = seen.bytes.windows(words.len()).position(|window| window == words.as_bytes());
-            if let Some(at) = found {
-                seen.bytes.drain(..at + words.len());
-                drop(seen);
-                return self;
-            }
-            assert!(
-                !seen.over,
-                "it ended and never said {words:?}: {}",
-                String::from_utf8_lossy(&seen.bytes)
-            );
-            let (next, timeout) = news.wait_timeout(seen, Duration::from_secs(30)).unwrap();
-            seen = next;
-            assert!(
-                !timeout.timed_out(),
-                "it never said {words:?}: {}",
-                String::from_utf8_lossy(&seen.bytes)
-            );
-        }
-    }
-
-    /// Its exit code, and all that was shown since.
-    pub(crate) fn ends(&mut self) -> (i32, String) {
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        let (seen, news) = &*self.shown;
-        let seen = news.wait_while(seen.lock().unwrap(), |seen| !seen.over).unwrap();
-        (code, String::from_utf8_lossy(&seen.bytes).into_owned())
-    }
-}
-
-impl Drop for Person {
-    fn drop(&mut self) {
-        // One whose end was waited for has none.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

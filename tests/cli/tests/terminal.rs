@@ -1,0 +1,71 @@
+//! A person at a terminal, in a sandbox that goes with its command.
+
+use belljar_tests_cli::{Home, Person};
+
+fn at_terminal(home: &Home, args: &[&str]) -> Person {
+    let mut command = home.belljar(args);
+    command.env("SHELL", "/bin/bash");
+    Person::new(command)
+}
+
+#[test]
+fn a_command_has_our_size_and_our_keys() {
+    let home = Home::new("");
+    let script = "stty size; trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+    for tty in [&[][..], &["--tty", "always"]] {
+        let words = [&["run"], tty, &["--", "bash", "-c", script]].concat();
+        let mut person = at_terminal(&home, &words);
+        person.sees("24 80").sees("ready").resizes(33, 101).sees("33 101").types("\x03");
+        assert_eq!(person.ends().0, 130, "{tty:?}");
+    }
+}
+
+#[test]
+fn the_size_is_known_before_anything_else() {
+    let home = Home::new("");
+    let (code, shown) = at_terminal(&home, &["run", "--", "stty", "size"]).ends();
+    assert_eq!((code, shown.as_str()), (0, "24 80\r\n"));
+}
+
+#[test]
+fn a_command_gets_a_terminal_where_there_is_one_or_is_to_be_one() {
+    let home = Home::new("");
+    let (_, never) = at_terminal(&home, &["run", "--tty", "never", "--", "tty"]).ends();
+    assert!(never.contains("not a tty"), "{never}");
+    assert!(home.run(&["run", "--", "tty"]).stdout.contains("not a tty"), "nobody is at a terminal");
+    let always = home.run(&["run", "--tty", "always", "--", "sh", "-c", "tty; stty size; exit 5"]);
+    assert!(always.stdout.contains("/dev/pts/") && always.stdout.contains("24 80"), "{}", always.stdout);
+    assert_eq!(always.code, 5);
+}
+
+#[test]
+fn ctrl_c_is_for_what_runs_at_the_terminal() {
+    let home = Home::new("");
+    let script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done";
+    let mut person = at_terminal(&home, &["run", "--", "bash", "-c", script]);
+    person.sees("ready").types("\x03").sees("caught");
+    assert_eq!(person.ends().0, 9);
+}
+
+#[test]
+fn a_shell_of_its_own_says_where_we_are() {
+    let home = Home::new("");
+    for words in [&["shell", "--once"][..], &["shell", "--open-files", "512"]] {
+        let mut person = at_terminal(&home, words);
+        person.sees("you are inside (").sees("this folder is /workspace").sees("exit with ctrl-D");
+        person.sees("(belljar)").sees("$ ").types("stty size\r").sees("24 80");
+        person.resizes(50, 132).types("stty size\r").sees("50 132");
+        // A command goes, and the shell stays.
+        person.types("echo sle''eps; sleep 1000\r").sees("sleeps").types("\x03").sees("^C").sees("$ ");
+        person.types("echo $((40 + 2)); exit 3\r").sees("42");
+        assert_eq!(person.ends().0, 3, "{words:?}");
+    }
+}
+
+#[test]
+fn ctrl_d_leaves_a_shell_of_its_own() {
+    let home = Home::new("");
+    let mut person = at_terminal(&home, &["shell", "--once"]);
+    person.sees("$ ").types("\x04");
+    assert_eq!(person.ends().0, 0);
+}

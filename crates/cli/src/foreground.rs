@@ -38,6 +38,8 @@ pub(crate) async fn attend(
     timeout: Option<Duration>,
     cap: ByteSize,
 ) -> Result<Ended, SandboxError> {
+    // Before anything of it is seen: whoever sees it may answer at once.
+    let asides = Asides::new(has_terminal);
     let Running { mut events, mut inputs } = running;
     // Switched back when this function ends, however it ends.
     let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
@@ -48,7 +50,7 @@ pub(crate) async fn attend(
         let mut print = std::pin::pin!(printing.until_the_end(&mut events, is_told));
         let outcome = tokio::select! {
             outcome = &mut print => Some(outcome),
-            () = forward(&mut inputs, has_terminal) => None,
+            () = forward(&mut inputs, asides) => None,
             () = at_most(timeout) => { timed_out = true; None }
         };
         match outcome {
@@ -117,8 +119,7 @@ impl Printing {
 }
 
 /// Hands on what we get, until somebody insists that the command ends.
-async fn forward(inputs: &mut Inputs, has_terminal: bool) {
-    let mut asides = Asides::new(has_terminal);
+async fn forward(inputs: &mut Inputs, mut asides: Asides) {
     let keyboard = HostStream::stdin();
     let mut open = true;
     let mut room = 0;

@@ -11,7 +11,8 @@ fn at_terminal(home: &Home, args: &[&str]) -> Person {
 #[test]
 fn a_command_has_our_size_and_our_keys() {
     let home = Home::new("");
-    let script = "stty size; trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+    let script =
+        "trap 'stty size' WINCH; trap 'exit 130' INT; stty size; echo ready; while :; do sleep 0.1; done";
     for tty in [&[][..], &["--tty", "always"]] {
         let words = [&["run"], tty, &["--", "bash", "-c", script]].concat();
         let mut person = at_terminal(&home, &words);
@@ -56,7 +57,7 @@ fn a_shell_of_its_own_says_where_we_are() {
         person.sees("(belljar)").sees("$ ").types("stty size\r").sees("24 80");
         person.resizes(50, 132).types("stty size\r").sees("50 132");
         // A command goes, and the shell stays.
-        person.types("echo sle''eps; sleep 1000\r").sees("sleeps").types("\x03").sees("^C").sees("$ ");
+        person.types("sh -c 'echo sle\"\"eps; exec sleep 1000'\r").sees("sleeps").types("\x03").sees("$ ");
         person.types("echo $((40 + 2)); exit 3\r").sees("42");
         assert_eq!(person.ends().0, 3, "{words:?}");
     }

@@ -49,7 +49,8 @@ fn flags_and_once_open_a_shell_of_its_own() {
 #[test]
 fn a_terminal_has_our_size_and_our_keys() {
     let home = Home::ready();
-    let script = "stty size; trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+    let script =
+        "trap 'stty size' WINCH; trap 'exit 130' INT; stty size; echo ready; while :; do sleep 0.1; done";
     let mut person = home.at_terminal(&["exec", "--", "bash", "-c", script]);
     person.sees("24 80").sees("ready").resizes(33, 101).sees("33 101").types("\x03");
     assert_eq!(person.ends().0, 130);

@@ -4,7 +4,7 @@
 use crate::failure::of_client;
 use crate::foreground::{Asides, terminal_size};
 use crate::host_stream::HostStream;
-use belljar_api::{CommandResult, StreamName, Terminal};
+use belljar_api::{CommandResult, CommandState, StreamName, Terminal};
 use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
 use belljar_engine::Input;
 use belljar_spec::{SandboxError, WindowSize};
@@ -28,13 +28,15 @@ pub(super) async fn attend(
     has_terminal: bool,
     leaving: Leaving,
 ) -> Result<Option<CommandResult>, SandboxError> {
+    // Before anything of it is seen: whoever sees it may answer at once.
+    let asides = Asides::new(has_terminal);
     let mut attached = sandbox.attach(command, 0).await.map_err(of_client)?;
     let mut input = attached.input();
     // Switched back when this function ends, however it ends.
     let _raw = (has_terminal && isatty(stdin())).then(|| RawMode::enter(stdin()).ok()).flatten();
     // Bytes that were piped to it, of which none may be missing.
     let piped = AtomicBool::new(false);
-    let mut print = std::pin::pin!(until_the_end(&mut attached, &piped));
+    let mut print = std::pin::pin!(until_the_end((sandbox, command), &mut attached, &piped));
     let insisted = tokio::select! {
         result = &mut print => {
             // Nobody reads what it writes, or what it reads is not what was meant: it does not go on unseen.
@@ -44,11 +46,13 @@ pub(super) async fn attend(
             }
             return result.map(Some);
         }
-        why = forward((sandbox, command), &mut input, has_terminal, leaving, &piped) => why,
+        why = forward((sandbox, command), asides, &mut input, has_terminal, leaving, &piped) => why,
     };
     match insisted {
         Insisted::Leave => Ok(None),
         Insisted::End => {
+            // What it does not get any more is not missing.
+            piped.store(false, Ordering::Relaxed);
             sandbox.kill(command).await.map_err(of_client)?;
             print.await.map(Some)
         }
@@ -62,7 +66,11 @@ enum Insisted {
 }
 
 /// Prints what a command writes.
-async fn until_the_end(attached: &mut Attachment, piped: &AtomicBool) -> Result<CommandResult, SandboxError> {
+async fn until_the_end(
+    (sandbox, command): (&Sandbox, &str),
+    attached: &mut Attachment,
+    piped: &AtomicBool,
+) -> Result<CommandResult, SandboxError> {
     let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
     let failed = |error: std::io::Error| {
         SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
@@ -75,7 +83,10 @@ async fn until_the_end(attached: &mut Attachment, piped: &AtomicBool) -> Result<
             Some(AttachEvent::Output(StreamName::Stderr, bytes)) => {
                 stderr.write_all(&bytes).await.map_err(failed)?
             }
-            Some(AttachEvent::Resumed) if piped.load(Ordering::Relaxed) => {
+            // One that has ended leaves what it did not read, and nobody misses that.
+            Some(AttachEvent::Resumed)
+                if piped.load(Ordering::Relaxed) && !has_ended(sandbox, command).await =>
+            {
                 let message = "the daemon went away while the command was given its input, and some of it may be missing";
                 return Err(SandboxError::runtime("input_lost", message).hint("run the command again"));
             }
@@ -89,6 +100,10 @@ async fn until_the_end(attached: &mut Attachment, piped: &AtomicBool) -> Result<
             None => return Err(of_client(ClientError::Gone("it ended before the command did".into()))),
         }
     }
+}
+
+async fn has_ended(sandbox: &Sandbox, command: &str) -> bool {
+    sandbox.command(command).await.is_ok_and(|info| info.state == CommandState::Ended)
 }
 
 /// Why a command is not heard any more. One whose sandbox is stopped may not have been able to say so.
@@ -107,12 +122,12 @@ fn lost(error: ClientError) -> SandboxError {
 /// read; the rest takes a way of its own.
 async fn forward(
     (sandbox, command): (&Sandbox, &str),
+    asides: Asides,
     input: &mut AttachInput,
     has_terminal: bool,
     leaving: Leaving,
     piped: &AtomicBool,
 ) -> Insisted {
-    let asides = Asides::new(has_terminal);
     // It may have changed since the command was started, and will not be told again.
     if let Some(size) = terminal_size().filter(|_| has_terminal) {
         let _ = input.resize(on_the_api(size)).await;

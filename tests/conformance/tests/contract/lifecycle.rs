@@ -276,10 +276,6 @@ async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
 }
 
 async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
-    // Without a namespace and without a cgroup there is nothing that would end with it.
-    if !has_wall(backend) && !cgroup_can_be_ours("pids") {
-        return;
-    }
     let place = Place::new(backend).await;
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do sleep 0.1; done' $M; :");

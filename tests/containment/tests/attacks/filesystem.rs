@@ -419,8 +419,8 @@ fn setuid_programs_give_nothing() {
     }
 }
 
-/// As root, the workspace's owner is root: a program with a setuid bit that the sandbox leaves there would make
-/// everybody on the host who runs it root.
+/// What the sandbox leaves in the workspace is its owner's: a program with a setuid bit there would make everybody on the host
+/// who runs it that user, or root.
 #[test]
 fn the_sandbox_leaves_no_setuid_program_behind() {
     for wall in walls() {
@@ -446,17 +446,25 @@ for mode in (0o4755, 0o2755, 0o6755):
 "#,
             &[],
         );
-        let set: Vec<_> = fs::read_dir(jail.workspace.path())
-            .unwrap()
-            .flatten()
-            .filter(|entry| {
-                let found = entry.metadata().unwrap();
-                // Of an ordinary user it gives away what that user has, which is less; for root it is everything.
-                found.mode() & 0o6000 != 0 && found.is_file() && (found.uid() == 0 || found.gid() == 0)
-            })
-            .map(|entry| entry.file_name())
-            .collect();
-        assert!(set.is_empty(), "{wall}: {set:?}");
+        let owner = fs::metadata(jail.workspace.path()).unwrap();
+        let left = || fs::read_dir(jail.workspace.path()).unwrap().flatten();
+        let set = || -> Vec<_> {
+            let gives_away = |found: &fs::Metadata| {
+                let user = found.mode() & 0o4000 != 0 && [0, owner.uid()].contains(&found.uid());
+                let group = found.mode() & 0o2000 != 0 && [0, owner.gid()].contains(&found.gid());
+                found.is_file() && (user || group)
+            };
+            left()
+                .filter(|entry| gives_away(&entry.metadata().unwrap()))
+                .map(|entry| entry.file_name())
+                .collect()
+        };
+        assert_eq!(set(), Vec::<std::ffi::OsString>::new(), "{wall}");
+        // It was tried, with files that are the owner's; and what had succeeded would have been seen.
+        let is_owners = |name: &str| fs::metadata(jail.outside(name)).unwrap().uid() == owner.uid();
+        assert!(["chmod-4755", "fchmod-6755", "high bits-2755"].into_iter().all(is_owners), "{wall}");
+        fs::set_permissions(jail.outside("chmod-4755"), fs::Permissions::from_mode(0o4755)).unwrap();
+        assert_eq!(set(), ["chmod-4755"], "{wall}");
     }
 }
 

@@ -4,10 +4,10 @@
 use crate::Sandbox;
 use crate::faults::guest_gone;
 use belljar_spec::{Assurance, SandboxError};
-use belljar_sys::passing;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
+use belljar_sys::{errno, passing};
 use belljar_wire::frame::{Frame, FrameReader, Tag, encode};
 use belljar_wire::message::{self, Fault, Reply, Request};
 use std::io;
@@ -113,7 +113,7 @@ fn peer(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
 }
 
 fn not_connected(port: u16, fault: &Fault) -> SandboxError {
-    match Errno::from_raw_os_error(fault.errno) {
+    match errno::told(fault.errno).unwrap_or(Errno::IO) {
         Errno::ACCESS => SandboxError::policy(
             "port_reserved",
             format!("port {port} inside is belljar's own: nothing of the sandbox listens there"),

@@ -13,6 +13,7 @@ use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
 use belljar_backend::Counters;
 use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
+use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::Signal;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
@@ -385,7 +386,7 @@ impl Inputs {
 
 /// A program that is not there, or cannot be run, is a result; anything else before it is an error.
 fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
-    let errno = Errno::from_raw_os_error(fault.errno);
+    let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
     if !fault.doing.starts_with("run ") {
         return Err(faults::file(fault));
     }

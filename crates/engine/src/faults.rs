@@ -2,12 +2,13 @@
 
 pub(crate) use belljar_backend::guest_gone;
 use belljar_spec::SandboxError;
+use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
 
 /// A file operation that failed.
 pub(crate) fn file(fault: &Fault) -> SandboxError {
-    let errno = Errno::from_raw_os_error(fault.errno);
+    let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
     let doing = &fault.doing;
     match errno {
         Errno::XDEV => SandboxError::policy(

@@ -4,6 +4,7 @@
 use crate::Sandbox;
 use crate::faults::guest_gone;
 use belljar_spec::{Assurance, SandboxError};
+use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Reply, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +49,7 @@ impl Sandbox {
         match self.heard(from.receive_message()).await? {
             Reply::Done => {}
             Reply::Failed(fault) => {
-                let errno = Errno::from_raw_os_error(fault.errno);
+                let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
                 let message = format!("cannot {} the sandbox: {errno}", fault.doing);
                 return Err(SandboxError::runtime("pause_failed", message).hint("try again"));
             }

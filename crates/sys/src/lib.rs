@@ -8,6 +8,7 @@ pub mod core_dump;
 pub mod datagram;
 mod descriptors;
 pub mod directory_lock;
+pub mod errno;
 pub mod exec;
 pub mod ids;
 pub mod launch;

@@ -4,6 +4,7 @@ use super::helper::Helper;
 use crate::Plan;
 use crate::guest::{SetupFailure, not_ready};
 use belljar_spec::SandboxError;
+use belljar_sys::errno;
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Intake, IntakeReport, Step};
@@ -31,7 +32,7 @@ impl Opener {
         let steps = vec![Step::JoinNetwork, Step::OpenIntake(intake)];
         let pending = helper.carry_out(steps, &[process])?;
         let done = helper.finish(pending).map_err(|failure| match failure {
-            SetupFailure::Step(fault) => failed(&fault.doing, Errno::from_raw_os_error(fault.errno)),
+            SetupFailure::Step(fault) => failed(&fault.doing, errno::told(fault.errno).unwrap_or(Errno::IO)),
             SetupFailure::Late(patience) => not_ready(patience),
             SetupFailure::Silent => failed("open the way out", Errno::IO),
         })?;

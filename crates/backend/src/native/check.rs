@@ -5,6 +5,7 @@ use crate::guest::{SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout};
 use crate::plan::trial;
 use belljar_spec::SandboxError;
+use belljar_sys::errno;
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -36,8 +37,11 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
 }
 
 fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
-    let reason = if errno == 0 { String::new() } else { format!(": {}", Errno::from_raw_os_error(errno)) };
-    let errno = Errno::from_raw_os_error(errno);
+    // What the guest itself objects to has no number of the kernel's.
+    let Some(errno) = errno::told(errno) else {
+        return SandboxError::runtime("setup_failed", format!("cannot {doing}"));
+    };
+    let reason = format!(": {errno}");
     if doing.starts_with("lay ") {
         return no_overlay(doing, errno, layout);
     }
@@ -204,6 +208,18 @@ mod tests {
         };
         let fault = Fault { doing: doing.into(), errno: errno.raw_os_error() };
         setup_failed(SetupFailure::Step(fault), &layout).code
+    }
+
+    #[test]
+    fn what_the_guest_itself_objects_to_is_said_as_it_is() {
+        for errno in [0, -1, 70_000] {
+            let fault = Fault { doing: "obey a setup of version 1".into(), errno };
+            let error = setup_failed(SetupFailure::Step(fault), &Layout::default());
+            assert_eq!(
+                (error.code, &*error.to_string()),
+                ("setup_failed", "cannot obey a setup of version 1")
+            );
+        }
     }
 
     #[test]

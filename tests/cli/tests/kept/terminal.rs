@@ -25,7 +25,11 @@ fn a_shell_joins_the_folders_sandbox_and_remembers() {
 fn belljar_alone_is_a_shell_at_a_terminal_and_help_elsewhere() {
     let home = Home::new();
     let mut person = home.at_terminal(&[]);
-    person.sees("you are inside").sees("(belljar)").types("test -e /volumes || echo al''one; exit 5\r").sees("alone");
+    person
+        .sees("you are inside")
+        .sees("(belljar)")
+        .types("test -e /volumes || echo al''one; exit 5\r")
+        .sees("alone");
     assert_eq!(person.ends().0, 5);
     assert!(home.daemon().is_none(), "a sandbox of its own needs nobody who keeps it");
     assert!(home.run(&[]).stdout.contains("Usage: belljar"), "nobody is at a terminal");

@@ -1,0 +1,21 @@
+//! Error numbers that somebody else tells of.
+
+use rustix::io::Errno;
+
+/// The kernel's error of this number, if there can be one (errno(3)).
+pub fn told(number: i32) -> Option<Errno> {
+    (1..4096).contains(&number).then(|| Errno::from_raw_os_error(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_none_of_the_kernels_is_no_error() {
+        assert_eq!(told(2), Some(Errno::NOENT));
+        for number in [i32::MIN, -2, 0, 4096, i32::MAX] {
+            assert_eq!(told(number), None, "{number}");
+        }
+    }
+}

@@ -21,7 +21,9 @@ fuzz_target!(|input: (Written, Tried)| {
     policy.allow = allow.iter().filter_map(|text| Rule::allow(text, RuleSource::Flag).ok()).collect();
     policy.deny = deny.iter().filter_map(|text| Rule::deny(text, RuleSource::Flag).ok()).collect();
     for (bits, length) in private {
-        policy.private.extend(format!("{}/{length}", address(bits)).parse());
+        if let Ok(range) = format!("{}/{length}", address(bits)).parse() {
+            policy.private.push(range);
+        }
     }
     let Ok(host) = host.parse::<HostName>() else { return };
     let protocol = Protocol::ALL[usize::from(protocol) % Protocol::ALL.len()];

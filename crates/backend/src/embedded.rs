@@ -63,31 +63,48 @@ pub fn sweep_programs(directory: &Path) {
     let Ok(entries) = Dir::read_from(&directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy();
-        if name != NAME && is_abandoned(&directory, &name) {
+        if name == NAME {
+            continue;
+        }
+        // Held until it is gone: whoever writes to it would take it for theirs otherwise.
+        if let Some(_hold) = abandoned(&directory, &name) {
             let _ = unlinkat(&directory, &*name, AtFlags::empty());
         }
     }
 }
 
-fn is_abandoned(directory: &OwnedFd, name: &str) -> bool {
+/// What keeps others from a file that nobody needs.
+enum Hold {
+    Lock { _file: OwnedFd },
+    Age,
+}
+
+fn abandoned(directory: &OwnedFd, name: &str) -> Option<Hold> {
     let (build, is_whole) = match name.split_once('.') {
         Some((build, _writer)) => (build, false),
         None => (name, true),
     };
     let is_program = build.len() == NAME.len() && build.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let by_age = |age| is_older_than(directory, name, age).then_some(Hold::Age);
     match (is_program, is_whole) {
-        (false, _) => false,
-        (true, true) => is_older_than(directory, name, UNUSED),
+        (false, _) => None,
+        (true, true) => by_age(UNUSED),
         // Whoever writes this build's holds a lock; of other builds that is not known.
-        (true, false) if build == NAME => is_unlocked(directory, name),
-        (true, false) => is_older_than(directory, name, UNFINISHED),
+        (true, false) if build == NAME => match lock(directory, name) {
+            Ok(file) => Some(Hold::Lock { _file: file }),
+            Err(Errno::WOULDBLOCK) => None,
+            // Where nothing can be locked.
+            Err(_) => by_age(UNFINISHED),
+        },
+        (true, false) => by_age(UNFINISHED),
     }
 }
 
-fn is_unlocked(directory: &OwnedFd, name: &str) -> bool {
+fn lock(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = openat(directory, name, flags, Mode::empty());
-    opened.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+    let file = openat(directory, name, flags, Mode::empty())?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
 }
 
 /// Neither written nor, as far as the filesystem remembers that, executed for so long.
@@ -164,9 +181,9 @@ fn begin(directory: &OwnedFd) -> Result<(File, String), Errno> {
             Err(Errno::EXIST) => continue,
             other => File::from(other?),
         };
-        // A sweep may have come in between.
-        let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if is_locked && fstat(&file)?.st_nlink == 1 {
+        // A sweep may have come in between, and takes it away. Where nothing can be locked, a sweep goes by age.
+        let is_taken = flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+        if !is_taken && fstat(&file)?.st_nlink == 1 {
             return Ok((file, unfinished));
         }
     }

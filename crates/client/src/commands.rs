@@ -3,7 +3,7 @@
 use crate::body;
 use crate::call::escaped;
 use crate::error::ClientError;
-use crate::follow::CommandEvents;
+use crate::follow::{CommandEvents, patiently};
 use crate::sandbox::Sandbox;
 use belljar_api::{CommandInfo, SendSignal, StartCommand, Terminal};
 use hyper::Method;
@@ -66,14 +66,17 @@ impl Sandbox {
         call.query("end", end).raw(body::bytes(bytes)).done().await
     }
 
-    /// `SIGINT`, or a number.
+    /// `SIGINT`, or a number. Where the daemon goes away meanwhile it is said again to the next one: better twice than never.
     pub async fn signal(&self, command: &str, signal: &str) -> Result<(), ClientError> {
         let signal = SendSignal { signal: signal.into() };
-        self.call(Method::POST, &below(command, "/signal")).json(&signal).done().await
+        let attempt = || self.call(Method::POST, &below(command, "/signal")).json(&signal).done();
+        patiently(self.client.patience, attempt).await
     }
 
+    /// The size of its terminal; said again likewise.
     pub async fn resize(&self, command: &str, size: Terminal) -> Result<(), ClientError> {
-        self.call(Method::POST, &below(command, "/resize")).json(&size).done().await
+        let attempt = || self.call(Method::POST, &below(command, "/resize")).json(&size).done();
+        patiently(self.client.patience, attempt).await
     }
 }
 

@@ -99,7 +99,9 @@ impl Homes {
         let mut known: Vec<PathBuf> = own.into_iter().chain([Path::new("/root")]).map(real).collect();
         // A folder that is somebody else's is written there for who has none.
         let is_theirs = |uid: u32, home: &Path| home.metadata().is_ok_and(|found| found.uid() == uid);
-        let theirs = people().into_iter().filter(|(uid, home)| is_theirs(*uid, home));
+        // Those below /home are all known, and asking for one may have it mounted from far away.
+        let elsewhere = people().into_iter().filter(|(_, home)| home.parent() != Some(Path::new("/home")));
+        let theirs = elsewhere.filter(|(uid, home)| is_theirs(*uid, home));
         known.extend(theirs.map(|(_, home)| real(&home)));
         known.push(all.clone());
         Homes { known, all }

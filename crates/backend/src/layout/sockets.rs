@@ -64,7 +64,7 @@ mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
-    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
     use std::path::Path;
 
     fn bind(source: &Path, target: &str) -> Bind {
@@ -80,6 +80,24 @@ mod tests {
         let _datagrams = UnixDatagram::bind(path("datagrams")).expect("a socket");
         let binds = [bind("/usr".as_ref(), "usr"), bind(folder.path(), "workspace")];
         assert_eq!(below(&binds).unwrap(), ["workspace/datagrams", "workspace/with space.sock"]);
+    }
+
+    #[test]
+    fn a_socket_of_datagrams_is_found_also_when_somebody_has_connected_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = UnixDatagram::bind(folder.path().join("log")).expect("a socket");
+        let client = UnixDatagram::unbound().expect("a client");
+        client.connect(folder.path().join("log")).expect("connected");
+        let binds = [bind(folder.path(), "workspace")];
+        assert_eq!(below(&binds).unwrap(), ["workspace/log"]);
+        drop(client);
+        assert_eq!(below(&binds).unwrap(), ["workspace/log"], "and gone again");
+        drop(log);
+        let listening = UnixListener::bind(folder.path().join("stream")).expect("a socket");
+        let _client = UnixStream::connect(folder.path().join("stream")).expect("connected");
+        let _accepted = listening.accept().expect("accepted");
+        drop(listening);
+        assert_eq!(below(&binds).unwrap(), Vec::<String>::new(), "only a connection has that name now");
     }
 
     #[test]

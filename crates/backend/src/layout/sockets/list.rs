@@ -50,7 +50,7 @@ fn question() -> Vec<u8> {
     bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
     bytes.extend([0; 8]);
     bytes.extend([AddressFamily::UNIX.as_raw() as u8, 0, 0, 0]);
-    bytes.extend((1 << TCP_LISTEN | 1u32 << TCP_CLOSE).to_ne_bytes());
+    bytes.extend((1u32 << TCP_ESTABLISHED | 1 << TCP_LISTEN | 1 << TCP_CLOSE).to_ne_bytes());
     bytes.extend([0; 4]);
     bytes.extend(UDIAG_SHOW_NAME.to_ne_bytes());
     bytes.extend([0; 8]);
@@ -83,8 +83,14 @@ fn header(bytes: &[u8]) -> Option<(usize, u16)> {
     (length >= HEADER).then_some((length, kind))
 }
 
-/// The name in a `unix_diag_msg`, if it is one of the filesystem. Abstract names begin with a zero byte.
+/// The name in a `unix_diag_msg`, if it is one of the filesystem and can be connected to. Abstract names begin with a zero byte.
 fn name(message: &[u8]) -> Option<PathBuf> {
+    let [_family, kind, state, ..] = *message else { return None };
+    // One end of a connection has its listener's name, and is no way in. A socket of datagrams is one: whoever connected to it
+    // made it look like that, and anybody may still send to it.
+    if u32::from(state) == TCP_ESTABLISHED && kind != SOCK_DGRAM {
+        return None;
+    }
     let mut attributes = message.get(UNIX_DIAG_MSG..)?;
     loop {
         let length = usize::from(u16::from_ne_bytes(*attributes.first_chunk()?));
@@ -120,7 +126,10 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const UDIAG_SHOW_NAME: u32 = 1;
 const UNIX_DIAG_NAME: u16 = 0;
-/// States of a socket (net/tcp_states.h): not connected, so anybody may send to it; and waiting for connections.
+/// linux/net.h
+const SOCK_DGRAM: u8 = 2;
+/// States of a socket (net/tcp_states.h): connected; not connected, so anybody may send to it; and waiting for connections.
+const TCP_ESTABLISHED: u32 = 1;
 const TCP_CLOSE: u32 = 7;
 const TCP_LISTEN: u32 = 10;
 /// What the kernel fills at most at once (af_netlink.c).

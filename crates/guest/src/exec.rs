@@ -7,7 +7,7 @@ use crate::tree;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
-use belljar_sys::rustix::process::{Pid, PidfdFlags, Resource, getpid, pidfd_open};
+use belljar_sys::rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use belljar_sys::spawn::{Command, Keeper, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
 use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
@@ -94,13 +94,15 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
     Ok((Running { supervised, mark }, ends))
 }
 
-/// The kernel's numbers as its names: asm-generic/resource.h.
+/// The kernel's numbers as its names: asm-generic/resource.h. Nobody here may have more than whoever started us has, and less is
+/// what was asked for too.
 pub(crate) fn limits(numbers: &[(u32, u64)]) -> Result<Vec<(Resource, u64)>, Fault> {
     let known = [(2, Resource::Data), (4, Resource::Core), (6, Resource::Nproc), (7, Resource::Nofile)];
     let named = |(number, value): &(u32, u64)| {
         let resource = known.iter().find(|(known, _)| known == number).map(|(_, resource)| *resource);
+        let held = |resource| getrlimit(resource).maximum.map_or(*value, |most| most.min(*value));
         resource
-            .map(|resource| (resource, *value))
+            .map(|resource| (resource, held(resource)))
             .ok_or_else(|| fault(format!("set limit {number}"), Errno::INVAL))
     };
     numbers.iter().map(named).collect()

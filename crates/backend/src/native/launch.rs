@@ -4,7 +4,7 @@ use super::check::{refused, setup_failed};
 use super::identity::{Identity, user_inside};
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, NOT_READY, Process};
+use crate::guest::{Door, GUEST_GONE, NOT_READY, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
 use belljar_spec::SandboxError;
@@ -24,7 +24,11 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     guest.make_stubs(plan, layout, &[])?;
     let setup = setup(plan, layout, identity, &sources, &enforcement);
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
-    let pending = guest.send_setup(&setup, &mounts)?;
+    let pending = guest.send_setup(&setup, &mounts).map_err(|error| match error.code {
+        // Nobody was there any more to take it.
+        GUEST_GONE => setup_failed(SetupFailure::Silent, layout),
+        _ => error,
+    })?;
     meanwhile()?;
     let sent = guest.send_first(plan, layout);
     if let Err(late) = &sent

@@ -2,9 +2,10 @@
 //! answer from another address is none.
 
 use crate::caps::check;
+use crate::net;
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrAny, sockopt};
+use rustix::net::SocketAddrAny;
 use std::mem::{MaybeUninit, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,22 +20,7 @@ pub struct Received {
 
 /// Makes a socket tell where datagrams were sent to: IP_PKTINFO, ip(7), and IPV6_RECVPKTINFO, ipv6(7).
 pub fn tell_destinations(socket: impl AsFd) -> Result<(), Errno> {
-    let (level, option) = match sockopt::socket_domain(&socket)? {
-        AddressFamily::INET6 => (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO),
-        _ => (libc::SOL_IP, libc::IP_PKTINFO),
-    };
-    let yes: libc::c_int = 1;
-    // SAFETY: the socket is open, and the value is live and as long as is said.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const yes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    check(done.into())
+    net::switch_on(socket, libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO)
 }
 
 /// The next datagram of a socket that does not block; what is longer than the buffer is cut.

@@ -36,9 +36,14 @@ pub fn loopback_up() -> Result<(), Errno> {
 /// Lets a socket be given connections to any address (IP_TRANSPARENT, ip(7)); they then have that address. Takes
 /// CAP_NET_ADMIN over the network namespace.
 pub fn answer_for_any_address(socket: impl AsFd) -> Result<(), Errno> {
+    switch_on(socket, libc::IP_TRANSPARENT, libc::IPV6_TRANSPARENT)
+}
+
+/// Sets an option of ip(7), or its sister of ipv6(7), by the socket's family.
+pub(crate) fn switch_on(socket: impl AsFd, ipv4: libc::c_int, ipv6: libc::c_int) -> Result<(), Errno> {
     let (level, option) = match rustix::net::sockopt::socket_domain(&socket)? {
-        AddressFamily::INET6 => (libc::SOL_IPV6, libc::IPV6_TRANSPARENT),
-        _ => (libc::SOL_IP, libc::IP_TRANSPARENT),
+        AddressFamily::INET6 => (libc::SOL_IPV6, ipv6),
+        _ => (libc::SOL_IP, ipv4),
     };
     let yes: libc::c_int = 1;
     // SAFETY: the socket is open, and the value is live and as long as is said.

@@ -35,6 +35,8 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
         return hold(&told);
     }
     let (dns, (server, present)) = (names(), holding());
+    // Who is killed takes none of its folders away.
+    let place = folder();
     for wall in walls() {
         let before = networks();
         for _ in 0..KILLS {
@@ -46,6 +48,7 @@ fn killing_who_serves_ends_every_connection_and_leaves_no_network_behind() {
                     "--nocapture",
                 ])
                 .env(HOLD, format!("{wall} {} {} {marker}", dns.address(), server.port()))
+                .env("TMPDIR", place.path())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();

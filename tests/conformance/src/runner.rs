@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::{BackendName, ErrorKind, Runtime, SandboxError};
-use belljar_tests_hosts::{have_runtime, look_into_sentries};
+use belljar_tests_hosts::{have_runtime, known_to_work, look_into_sentries};
 use std::env;
 use std::future::Future;
 use std::panic;
@@ -107,6 +107,9 @@ fn usable(backend: BackendName) -> bool {
     }
     if let BackendName::Docker(runtime) = backend {
         return have_runtime(runtime.as_str());
+    }
+    if let Some(works) = known_to_work(backend.as_str()) {
+        return works;
     }
     match tried(backend) {
         Ok(()) => true,

@@ -26,7 +26,7 @@ pub use belljar_tests_conformance::{
     tells_all_of_a_process, tells_of_read_only,
 };
 pub use belljar_tests_hosts::{around, beside, is_inside, kernel_around, process_file, processes_with};
-use belljar_tests_hosts::{have_runtime, look_into_sentries};
+use belljar_tests_hosts::{have_runtime, known_to_work, look_into_sentries};
 use std::fs;
 use std::future::Future;
 use std::io::{BufRead, BufReader, Write};
@@ -50,7 +50,7 @@ pub fn walls() -> &'static [BackendName] {
             let wall = wall.unwrap_or_else(|| panic!("BELLJAR_BACKENDS names no backend: {name}"));
             let works = match wall {
                 BackendName::Docker(runtime) => have_runtime(runtime.as_str()),
-                _ => tried(wall),
+                _ => known_to_work(name).unwrap_or_else(|| tried(wall)),
             };
             if works {
                 walls.push(wall);

@@ -31,7 +31,7 @@ pub use model::{Api, Asked, Delivery, Model, SCENARIOS, Step, Stop, Usage};
 pub use processes::{
     around, beside, is_inside, kernel_around, look_into_sentries, process_file, processes_with,
 };
-pub use program::{Child, have, have_docker, have_runtime};
+pub use program::{Child, have, have_docker, have_runtime, known_to_work};
 pub use server::{Server, own_address};
 pub use tls::TlsServer;
 pub use web::{Agreement, MODERN, Piece, WebBody, WebServer, piece, pieces, trailers, whole};

@@ -1,8 +1,9 @@
 //! What the conformance tests share: a place to test in, and eyes that look at it from outside.
 //!
-//! The suite is `tests/`, one file a subject. Every test is written once, takes a backend, and runs for each of them:
-//! [`for_every_backend`] makes `native::a_timeout_kills_the_whole_tree` and its siblings out of one function. A
-//! backend that does not work on this machine is skipped by name, and is a failure where `CI=true`. Docker's daemon is the one
+//! The suite is `tests/`, one file a subject. Every test is written once, takes a backend, and can run for each of them:
+//! [`for_every_backend`] makes `native::a_timeout_kills_the_whole_tree` and its siblings out of one function, and ignores those
+//! whose backend makes no difference. A backend that does not work on this machine is skipped by name, and is a failure where
+//! `CI=true`. Docker's daemon is the one
 //! of `DOCKER_HOST`, which `./dev test` starts; an ordinary user need not have one.
 //! `BELLJAR_BACKENDS=native,host` runs only those.
 //!

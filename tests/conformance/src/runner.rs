@@ -17,25 +17,43 @@ pub const DOCKER: BackendName = BackendName::Docker(Runtime::Runc);
 /// And by gVisor's.
 pub const RUNSC: BackendName = BackendName::Docker(Runtime::Runsc);
 
-/// One `#[test]` for each backend and function, in a module with the backend's name.
+/// One `#[test]` for each backend and function, in a module with the backend's name. A plain list runs on every backend. Where a
+/// backend cannot change the outcome the test is ignored there (`./dev test full` and `--run-ignored all` run it), by group:
+///
+/// - `everywhere`: what the backend itself does, and for every subject at least one test that it works at all. Runs on each.
+/// - `each_kernel`: what the guest does, which is the same program behind every backend; below it differs the kernel (`native`:
+///   Linux, `runsc`: gVisor) and whether it has a root of its own (`host` has none). Runs on these three.
+/// - `once`: what the gateway or the engine does, on the host; a backend only hands sockets over. Runs on `native`.
+///
+/// tests/README.md says for each subject which group holds what.
 #[macro_export]
 macro_rules! for_every_backend {
-    ($($name:ident),* $(,)?) => {
-        $crate::for_every_backend!(@walls $($name),*);
-        $crate::for_every_backend!(@module container $crate::BackendName::Container => $($name)*);
-        $crate::for_every_backend!(@module host $crate::BackendName::Host => $($name)*);
+    ($($name:ident),* $(,)?) => { $crate::for_every_backend! { everywhere: $($name),*; } };
+    (
+        $(everywhere: $($all:ident),* $(,)?;)?
+        $(each_kernel: $($kernel:ident),* $(,)?;)?
+        $(once: $($once:ident),* $(,)?;)?
+    ) => {
+        $crate::for_every_wall! {
+            $(everywhere: $($all),*;)?
+            $(each_kernel: $($kernel),*;)?
+            $(once: $($once),*;)?
+        }
+        $crate::for_every_backend!(@module container $crate::BackendName::Container
+            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module host $crate::BackendName::Host
+            => [$($($all)*)? $($($kernel)*)?] [$($($once)*)?]);
     };
-    (@walls $($name:ident),* $(,)?) => {
-        $crate::for_every_backend!(@module native $crate::BackendName::Native => $($name)*);
-        $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap => $($name)*);
-        $crate::for_every_backend!(@module docker $crate::DOCKER => $($name)*);
-        $crate::for_every_backend!(@module runsc $crate::RUNSC => $($name)*);
-    };
-    (@module $module:ident $backend:expr => $($name:ident)*) => {
+    (@module $module:ident $backend:expr => [$($run:ident)*] [$($ignored:ident)*]) => {
         mod $module {
             $(#[test]
-            fn $name() {
-                $crate::run($backend, super::$name);
+            fn $run() {
+                $crate::run($backend, super::$run);
+            })*
+            $(#[test]
+            #[ignore = "this backend makes no difference to it: `./dev test full` runs it"]
+            fn $ignored() {
+                $crate::run($backend, super::$ignored);
             })*
         }
     };
@@ -44,7 +62,21 @@ macro_rules! for_every_backend {
 /// The same for the backends that have a wall, and so a gateway.
 #[macro_export]
 macro_rules! for_every_wall {
-    ($($name:ident),* $(,)?) => { $crate::for_every_backend!(@walls $($name),*); };
+    ($($name:ident),* $(,)?) => { $crate::for_every_wall! { everywhere: $($name),*; } };
+    (
+        $(everywhere: $($all:ident),* $(,)?;)?
+        $(each_kernel: $($kernel:ident),* $(,)?;)?
+        $(once: $($once:ident),* $(,)?;)?
+    ) => {
+        $crate::for_every_backend!(@module native $crate::BackendName::Native
+            => [$($($all)*)? $($($kernel)*)? $($($once)*)?] []);
+        $crate::for_every_backend!(@module bwrap $crate::BackendName::Bwrap
+            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module docker $crate::DOCKER
+            => [$($($all)*)?] [$($($kernel)*)? $($($once)*)?]);
+        $crate::for_every_backend!(@module runsc $crate::RUNSC
+            => [$($($all)*)? $($($kernel)*)?] [$($($once)*)?]);
+    };
 }
 
 /// Runs one test with one backend, if it is wanted and works here.
@@ -85,7 +117,9 @@ pub fn again(backend: BackendName, name: &str, role: &str, preparation: &str) ->
     let own = env::current_exe().expect("we know our own executable");
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{preparation}; exec \"$0\" \"$@\"")]).arg(own);
-    command.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env("BELLJAR_AGAIN", role);
+    command
+        .args(["--exact", &name, "--include-ignored", "--nocapture", "--test-threads=1"])
+        .env("BELLJAR_AGAIN", role);
     command
 }
 

@@ -11,12 +11,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-for_every_wall![
-    a_push_works_with_a_token_that_the_sandbox_never_had,
-    a_profile_that_only_reads_cannot_push,
-    a_token_is_renewed_while_the_sandbox_runs,
-    a_token_serves_until_it_is_about_to_end,
-];
+for_every_wall! {
+    everywhere:
+        a_push_works_with_a_token_that_the_sandbox_never_had;
+    once:
+        a_profile_that_only_reads_cannot_push,
+        a_token_is_renewed_while_the_sandbox_runs,
+        a_token_serves_until_it_is_about_to_end;
+}
 
 /// GitHub: its API for Apps, and git at `git.test`.
 struct Forge {

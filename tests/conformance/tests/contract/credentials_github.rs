@@ -7,12 +7,14 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::GitHub;
 use std::collections::BTreeMap;
 
-for_every_wall![
-    a_token_is_minted_for_a_profile_and_given_back,
-    an_app_that_is_refused_starts_nothing,
-    a_token_of_a_sandbox_that_never_started_is_given_back,
-    the_apps_key_is_inside_only_where_both_gates_are_open,
-];
+for_every_wall! {
+    everywhere:
+        the_apps_key_is_inside_only_where_both_gates_are_open;
+    once:
+        a_token_is_minted_for_a_profile_and_given_back,
+        an_app_that_is_refused_starts_nothing,
+        a_token_of_a_sandbox_that_never_started_is_given_back;
+}
 
 fn grant(github: &GitHub, profile: GitHubProfile, repositories: &[&str]) -> GitHubGrant {
     GitHubGrant {

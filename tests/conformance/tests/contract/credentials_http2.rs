@@ -14,13 +14,14 @@ use belljar_tests_hosts::{
 };
 use std::sync::{Arc, Mutex};
 
-for_every_wall![
-    a_placeholder_arrives_as_the_real_key_over_http2,
-    what_a_server_echoes_over_http2_is_redacted,
-    a_placeholder_in_another_part_of_a_stream_does_not_arrive,
-    grpc_with_a_key_keeps_its_trailers,
-    pieces_arrive_one_by_one_where_a_key_is_watched,
-];
+for_every_wall! {
+    once:
+        a_placeholder_arrives_as_the_real_key_over_http2,
+        what_a_server_echoes_over_http2_is_redacted,
+        a_placeholder_in_another_part_of_a_stream_does_not_arrive,
+        grpc_with_a_key_keeps_its_trailers,
+        pieces_arrive_one_by_one_where_a_key_is_watched;
+}
 
 /// What arrived whole: the line, the key that came with it, the body.
 type Arrived = Arc<Mutex<Vec<(String, Option<String>, String)>>>;

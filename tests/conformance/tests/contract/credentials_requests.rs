@@ -7,21 +7,23 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have};
 use std::sync::Arc;
 
-for_every_wall![
-    a_placeholder_arrives_as_the_real_key,
-    a_client_without_a_key_gets_one,
-    every_carrier_carries,
-    a_key_of_the_clients_own_is_left_alone,
-    a_secret_that_changed_counts_for_the_next_request,
-    a_secret_that_is_gone_is_a_refusal_that_says_so,
-    what_a_server_echoes_is_redacted,
-    a_stream_of_events_is_redacted_as_it_comes,
-    a_secret_that_cannot_be_read_starts_nothing,
-    a_variable_that_is_set_twice_starts_nothing,
-    a_forwarded_secret_is_inside_and_on_the_record,
-    uses_are_on_the_record,
-    a_fetch_by_the_host_gets_no_key,
-];
+for_every_wall! {
+    everywhere:
+        a_placeholder_arrives_as_the_real_key,
+        a_forwarded_secret_is_inside_and_on_the_record;
+    once:
+        a_client_without_a_key_gets_one,
+        every_carrier_carries,
+        a_key_of_the_clients_own_is_left_alone,
+        a_secret_that_changed_counts_for_the_next_request,
+        a_secret_that_is_gone_is_a_refusal_that_says_so,
+        what_a_server_echoes_is_redacted,
+        a_stream_of_events_is_redacted_as_it_comes,
+        a_secret_that_cannot_be_read_starts_nothing,
+        a_variable_that_is_set_twice_starts_nothing,
+        uses_are_on_the_record,
+        a_fetch_by_the_host_gets_no_key;
+}
 
 pub(crate) const KEY: &str = "sk-real-0123456789abcdefABCDEF+/=";
 

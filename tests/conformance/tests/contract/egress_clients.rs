@@ -9,24 +9,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-for_every_wall![
-    nothing_inside_says_proxy,
-    curl_reaches_an_allowed_name,
-    curl_over_plain_http_too,
-    curl_over_ipv6_alone,
-    curl_fails_fast_when_not_allowed,
-    git_clones_and_pushes_over_https,
-    git_fails_fast_when_not_allowed,
-    python_urllib_reaches_an_allowed_name,
-    python_urllib_fails_fast_when_not_allowed,
-    python_requests_reaches_an_allowed_name,
-    python_requests_fails_fast_when_not_allowed,
-    node_fetch_reaches_an_allowed_name,
-    node_fetch_fails_fast_when_not_allowed,
-    a_name_may_be_written_in_any_case,
-    a_subdomain_is_allowed_with_its_parent,
-    a_denied_name_wins_over_an_allowed_one,
-];
+for_every_wall! {
+    everywhere:
+        nothing_inside_says_proxy,
+        curl_reaches_an_allowed_name,
+        curl_over_ipv6_alone,
+        curl_fails_fast_when_not_allowed;
+    each_kernel:
+        git_clones_and_pushes_over_https,
+        python_urllib_reaches_an_allowed_name,
+        node_fetch_reaches_an_allowed_name,
+        node_fetch_fails_fast_when_not_allowed;
+    once:
+        curl_over_plain_http_too,
+        git_fails_fast_when_not_allowed,
+        python_urllib_fails_fast_when_not_allowed,
+        python_requests_reaches_an_allowed_name,
+        python_requests_fails_fast_when_not_allowed,
+        a_name_may_be_written_in_any_case,
+        a_subdomain_is_allowed_with_its_parent,
+        a_denied_name_wins_over_an_allowed_one;
+}
 
 async fn nothing_inside_says_proxy(backend: BackendName) {
     let (world, web) = web("api.test");

@@ -7,28 +7,30 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};
 
-for_every_wall![
-    an_allowed_name_is_fetched,
-    https_is_checked_against_what_is_trusted,
-    a_body_and_headers_are_sent,
-    a_response_comes_back_whole,
-    a_name_that_is_not_allowed_is_not_fetched,
-    an_address_is_not_fetched,
-    a_redirect_to_an_allowed_host_is_followed,
-    a_redirect_to_a_refused_host_is_refused,
-    redirects_end_somewhere,
-    a_redirect_can_be_left_alone,
-    secrets_for_one_host_are_not_told_another,
-    a_body_for_one_host_is_not_sent_to_another,
-    a_fetch_takes_the_place_of_a_connection,
-    a_post_that_is_redirected_becomes_a_get,
-    a_body_that_is_too_large_is_refused,
-    an_answer_that_is_too_slow_is_refused,
-    a_request_that_makes_no_sense_is_said_to,
-    without_a_way_out_nothing_is_fetched,
-    a_fetch_is_recorded,
-    a_disposed_sandbox_fetches_nothing,
-];
+for_every_wall! {
+    everywhere:
+        an_allowed_name_is_fetched,
+        a_name_that_is_not_allowed_is_not_fetched,
+        a_disposed_sandbox_fetches_nothing;
+    once:
+        https_is_checked_against_what_is_trusted,
+        a_body_and_headers_are_sent,
+        a_response_comes_back_whole,
+        an_address_is_not_fetched,
+        a_redirect_to_an_allowed_host_is_followed,
+        a_redirect_to_a_refused_host_is_refused,
+        redirects_end_somewhere,
+        a_redirect_can_be_left_alone,
+        secrets_for_one_host_are_not_told_another,
+        a_body_for_one_host_is_not_sent_to_another,
+        a_fetch_takes_the_place_of_a_connection,
+        a_post_that_is_redirected_becomes_a_get,
+        a_body_that_is_too_large_is_refused,
+        an_answer_that_is_too_slow_is_refused,
+        a_request_that_makes_no_sense_is_said_to,
+        without_a_way_out_nothing_is_fetched,
+        a_fetch_is_recorded;
+}
 
 async fn an_allowed_name_is_fetched(backend: BackendName) {
     let (_world, web, place) =

@@ -6,21 +6,24 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Response, Server, have, serve};
 use std::io::{Read, Write};
 
-for_every_wall![
-    requests_share_a_connection,
-    a_server_may_close_between_requests,
-    requests_may_be_sent_before_their_answers,
-    bodies_go_in_chunks_both_ways,
-    a_client_that_waits_to_continue_is_told_to,
-    a_large_upload_and_download_arrive_whole,
-    head_and_no_content_have_no_body,
-    a_stream_of_events_arrives_as_it_is_sent,
-    a_websocket_is_upgraded,
-    headers_arrive_as_they_were_sent,
-    a_refused_request_says_why_and_what_would_allow_it,
-    every_request_of_a_connection_is_judged,
-    a_server_that_is_not_there_is_a_bad_gateway,
-];
+for_every_wall! {
+    everywhere:
+        a_large_upload_and_download_arrive_whole,
+        a_refused_request_says_why_and_what_would_allow_it;
+    each_kernel:
+        a_stream_of_events_arrives_as_it_is_sent,
+        a_websocket_is_upgraded;
+    once:
+        requests_share_a_connection,
+        a_server_may_close_between_requests,
+        requests_may_be_sent_before_their_answers,
+        bodies_go_in_chunks_both_ways,
+        a_client_that_waits_to_continue_is_told_to,
+        head_and_no_content_have_no_body,
+        headers_arrive_as_they_were_sent,
+        every_request_of_a_connection_is_judged,
+        a_server_that_is_not_there_is_a_bad_gateway;
+}
 
 async fn requests_share_a_connection(backend: BackendName) {
     let (_world, web, place) = web(backend, |request| Response::ok(request.target.as_str())).await;

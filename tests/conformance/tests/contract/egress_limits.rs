@@ -6,17 +6,20 @@ use belljar_spec::egress::{EgressPolicy, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Echo, HttpServer, Response};
 
-for_every_wall![
-    a_connection_too_many_is_refused_and_the_next_one_is_not,
-    connections_for_names_count_too,
-    connections_of_http_count_while_they_are_open,
-    bytes_are_counted_in_both_directions,
-    a_download_stops_at_the_byte_limit,
-    a_download_over_http_stops_at_the_byte_limit,
-    an_upload_over_http_stops_at_the_byte_limit,
-    a_fetch_stops_at_the_byte_limit,
-    the_limit_is_the_sandboxes_own,
-];
+for_every_wall! {
+    everywhere:
+        a_connection_too_many_is_refused_and_the_next_one_is_not;
+    each_kernel:
+        a_download_stops_at_the_byte_limit;
+    once:
+        connections_for_names_count_too,
+        connections_of_http_count_while_they_are_open,
+        bytes_are_counted_in_both_directions,
+        a_download_over_http_stops_at_the_byte_limit,
+        an_upload_over_http_stops_at_the_byte_limit,
+        a_fetch_stops_at_the_byte_limit,
+        the_limit_is_the_sandboxes_own;
+}
 
 async fn a_connection_too_many_is_refused_and_the_next_one_is_not(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);

@@ -5,21 +5,24 @@ use belljar_spec::egress::{EgressPolicy, Mode, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Authority, Dns, Echo, HttpServer, Response, have};
 
-for_every_wall![
-    without_a_word_nothing_is_reached_and_it_is_said,
-    mode_none_has_no_network_at_all,
-    open_mode_reaches_a_name_that_is_not_listed,
-    open_mode_refuses_an_address_and_what_is_denied,
-    open_mode_lets_through_what_it_does_not_know,
-    the_note_says_what_is_allowed,
-    names_are_asked_where_resolv_conf_says,
-    own_servers_work_on_every_own_address,
-    own_datagrams_work_on_loopback,
-    own_servers_are_nobody_elses,
-    a_server_on_the_hosts_loopback_is_not_there,
-    other_datagrams_fail_at_once,
-    many_sandboxes_share_a_gateway_and_no_names,
-];
+for_every_wall! {
+    everywhere:
+        without_a_word_nothing_is_reached_and_it_is_said,
+        mode_none_has_no_network_at_all,
+        open_mode_reaches_a_name_that_is_not_listed,
+        the_note_says_what_is_allowed,
+        names_are_asked_where_resolv_conf_says,
+        own_servers_work_on_every_own_address,
+        own_datagrams_work_on_loopback,
+        own_servers_are_nobody_elses,
+        a_server_on_the_hosts_loopback_is_not_there,
+        other_datagrams_fail_at_once;
+    each_kernel:
+        open_mode_refuses_an_address_and_what_is_denied;
+    once:
+        open_mode_lets_through_what_it_does_not_know,
+        many_sandboxes_share_a_gateway_and_no_names;
+}
 
 async fn without_a_word_nothing_is_reached_and_it_is_said(backend: BackendName) {
     let place = Place::new(backend).await;

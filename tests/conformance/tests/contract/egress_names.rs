@@ -5,24 +5,27 @@ use belljar_spec::egress::Reason;
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Echo, have};
 
-for_every_wall![
-    names_are_answered_over_udp_and_tcp,
-    a_resolver_that_a_program_has_built_in_is_answered_too,
-    dig_understands_the_answers,
-    several_questions_come_over_one_connection,
-    a_name_keeps_its_address,
-    an_address_has_its_name_back,
-    localhost_is_the_sandbox_itself,
-    a_name_that_is_not_allowed_does_not_exist,
-    records_other_than_addresses_are_refused,
-    a_program_that_asks_for_https_records_goes_on,
-    nobody_is_asked_before_a_connection,
-    a_name_without_an_address_ends_the_connection,
-    a_name_with_addresses_of_both_families_works,
-    an_address_that_is_dead_costs_a_moment,
-    a_server_of_ipv6_is_reached_from_ipv4,
-    a_long_answer_is_asked_for_again_over_tcp,
-];
+for_every_wall! {
+    everywhere:
+        names_are_answered_over_udp_and_tcp,
+        a_resolver_that_a_program_has_built_in_is_answered_too,
+        a_name_keeps_its_address,
+        an_address_has_its_name_back,
+        localhost_is_the_sandbox_itself,
+        a_name_that_is_not_allowed_does_not_exist;
+    each_kernel:
+        dig_understands_the_answers,
+        several_questions_come_over_one_connection,
+        a_program_that_asks_for_https_records_goes_on;
+    once:
+        records_other_than_addresses_are_refused,
+        nobody_is_asked_before_a_connection,
+        a_name_without_an_address_ends_the_connection,
+        a_name_with_addresses_of_both_families_works,
+        an_address_that_is_dead_costs_a_moment,
+        a_server_of_ipv6_is_reached_from_ipv4,
+        a_long_answer_is_asked_for_again_over_tcp;
+}
 
 async fn names_are_answered_over_udp_and_tcp(backend: BackendName) {
     let place = place(backend).await;

@@ -11,13 +11,15 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-for_every_wall![
-    psql_asks_a_server_by_name,
-    psql_checks_the_servers_certificate,
-    psql_fails_fast_when_not_allowed,
-    another_name_in_tls_is_refused,
-    only_postgres_is_spoken_where_only_postgres_is_allowed,
-];
+for_every_wall! {
+    each_kernel:
+        psql_asks_a_server_by_name,
+        psql_fails_fast_when_not_allowed;
+    once:
+        psql_checks_the_servers_certificate,
+        another_name_in_tls_is_refused,
+        only_postgres_is_spoken_where_only_postgres_is_allowed;
+}
 
 async fn psql_asks_a_server_by_name(backend: BackendName) {
     let Some(server) = Postgres::start() else { return };

@@ -8,17 +8,19 @@ use belljar_tests_hosts::{Echo, HttpServer, Response};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-for_every_wall![
-    a_connection_is_recorded_with_its_bytes,
-    connections_of_http_are_recorded_with_their_bytes,
-    refusals_are_recorded_with_what_would_allow_them,
-    a_record_begins_and_ends_with_its_sandbox,
-    a_connection_that_outlives_its_sandbox_has_an_end,
-    a_request_that_outlives_its_sandbox_has_an_end,
-    a_record_that_was_changed_is_found,
-    many_of_the_same_refusal_are_few_lines,
-    what_a_program_says_cannot_make_a_line,
-];
+for_every_wall! {
+    everywhere:
+        a_connection_is_recorded_with_its_bytes,
+        refusals_are_recorded_with_what_would_allow_them,
+        a_record_begins_and_ends_with_its_sandbox,
+        a_connection_that_outlives_its_sandbox_has_an_end;
+    once:
+        connections_of_http_are_recorded_with_their_bytes,
+        a_request_that_outlives_its_sandbox_has_an_end,
+        a_record_that_was_changed_is_found,
+        many_of_the_same_refusal_are_few_lines,
+        what_a_program_says_cannot_make_a_line;
+}
 
 async fn a_connection_is_recorded_with_its_bytes(backend: BackendName) {
     let echo = Echo::start(LOOPBACK);

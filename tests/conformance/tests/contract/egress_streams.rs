@@ -8,22 +8,25 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-for_every_wall![
-    a_client_that_has_said_all_still_gets_its_answer,
-    a_server_that_has_said_all_still_listens,
-    a_slow_reader_gets_every_byte,
-    a_slow_server_gets_every_byte,
-    bytes_go_both_ways_at_once,
-    a_reset_by_the_server_is_seen_inside,
-    a_reset_by_the_client_is_seen_outside,
-    a_killed_client_ends_its_connection,
-    a_disposed_sandbox_ends_its_connections,
-    two_hundred_connections_at_once,
-    a_connection_that_is_quiet_for_a_while_goes_on,
-    one_byte_at_a_time_is_not_held_back,
-    a_hello_in_many_small_pieces_is_understood,
-    a_hello_in_many_records_is_understood,
-];
+for_every_wall! {
+    everywhere:
+        a_client_that_has_said_all_still_gets_its_answer,
+        a_killed_client_ends_its_connection,
+        a_disposed_sandbox_ends_its_connections,
+        two_hundred_connections_at_once;
+    each_kernel:
+        a_server_that_has_said_all_still_listens,
+        a_slow_reader_gets_every_byte,
+        a_slow_server_gets_every_byte,
+        bytes_go_both_ways_at_once,
+        a_reset_by_the_server_is_seen_inside,
+        a_reset_by_the_client_is_seen_outside,
+        one_byte_at_a_time_is_not_held_back;
+    once:
+        a_connection_that_is_quiet_for_a_while_goes_on,
+        a_hello_in_many_small_pieces_is_understood,
+        a_hello_in_many_records_is_understood;
+}
 
 async fn a_client_that_has_said_all_still_gets_its_answer(backend: BackendName) {
     let server = Server::start(LOOPBACK, |mut stream| {

@@ -4,16 +4,18 @@ use belljar_spec::BackendName;
 use belljar_tests_conformance::*;
 use std::collections::BTreeMap;
 
-for_every_backend![
-    nothing_of_the_callers_environment_gets_in,
-    what_programs_expect_is_there,
-    home_and_temporary_folder_can_be_written,
-    every_program_of_the_system_is_on_the_path,
-    the_sandboxs_variables_are_in_every_command,
-    a_commands_own_variables_win,
-    values_arrive_as_they_are,
-    no_name_is_there_twice,
-];
+for_every_backend! {
+    everywhere:
+        nothing_of_the_callers_environment_gets_in,
+        what_programs_expect_is_there,
+        home_and_temporary_folder_can_be_written,
+        every_program_of_the_system_is_on_the_path,
+        the_sandboxs_variables_are_in_every_command;
+    each_kernel:
+        a_commands_own_variables_win,
+        values_arrive_as_they_are,
+        no_name_is_there_twice;
+}
 
 async fn environment(place: &Place) -> BTreeMap<String, String> {
     let listed = text(&place.run(&command(["env", "-0"])).await.stdout);

@@ -13,25 +13,27 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-for_every_backend![
-    a_workspace_that_is_missing_is_refused,
-    a_workspace_that_is_a_file_is_refused,
-    a_workspace_that_cannot_be_read_is_refused,
-    a_workspace_that_holds_a_home_is_refused,
-    a_workspace_of_the_system_is_refused,
-    a_workspace_whose_path_is_not_text_is_refused,
-    a_shared_path_that_is_missing_is_refused,
-    a_shared_socket_is_refused,
-    a_wall_that_is_too_weak_is_refused,
-    a_command_that_is_not_there_ends_with_127,
-    a_command_that_cannot_be_run_ends_with_126,
-    a_script_without_an_interpreter_says_so,
-    arguments_beyond_the_kernels_limit_are_no_surprise,
-    a_directory_that_is_not_there_is_an_error,
-    an_environment_with_a_zero_byte_is_an_error,
-    an_environment_that_is_too_large_is_an_error,
-    a_sandbox_survives_every_mistake,
-];
+for_every_backend! {
+    everywhere:
+        a_workspace_that_is_missing_is_refused,
+        a_workspace_that_is_a_file_is_refused,
+        a_workspace_that_cannot_be_read_is_refused,
+        a_workspace_that_holds_a_home_is_refused,
+        a_workspace_of_the_system_is_refused,
+        a_workspace_whose_path_is_not_text_is_refused,
+        a_shared_path_that_is_missing_is_refused,
+        a_shared_socket_is_refused,
+        a_wall_that_is_too_weak_is_refused,
+        a_command_that_is_not_there_ends_with_127,
+        a_sandbox_survives_every_mistake;
+    each_kernel:
+        a_command_that_cannot_be_run_ends_with_126,
+        a_script_without_an_interpreter_says_so,
+        arguments_beyond_the_kernels_limit_are_no_surprise,
+        a_directory_that_is_not_there_is_an_error,
+        an_environment_with_a_zero_byte_is_an_error,
+        an_environment_that_is_too_large_is_an_error;
+}
 
 async fn refused(backend: BackendName, workspace: &Path) -> SandboxError {
     match Place::try_with(backend, |spec| spec.workspace = Some(workspace.into())).await {

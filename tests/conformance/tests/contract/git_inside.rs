@@ -3,12 +3,14 @@
 use belljar_spec::BackendName;
 use belljar_tests_conformance::*;
 
-for_every_backend![
-    a_commit_has_an_author,
-    what_would_skip_overwrite_or_delete_is_explained,
-    everything_else_is_git_itself,
-    the_guard_gives_way_to_any_git,
-];
+for_every_backend! {
+    everywhere:
+        a_commit_has_an_author,
+        what_would_skip_overwrite_or_delete_is_explained;
+    each_kernel:
+        everything_else_is_git_itself,
+        the_guard_gives_way_to_any_git;
+}
 
 /// A repository in the private home, which nobody protects.
 const REPOSITORY: &str = "cd $HOME && git init -q -b main r && cd r && ";

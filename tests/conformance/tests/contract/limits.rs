@@ -6,25 +6,27 @@ use belljar_tests_conformance::*;
 use std::fs;
 use std::time::{Duration, Instant};
 
-for_every_backend![
-    wall_time_ends_a_command,
-    a_commands_own_time_wins,
-    output_is_cut_at_the_sandboxs_limit,
-    a_commands_own_cap_wins_over_the_sandboxs,
-    memory_is_held_and_named,
-    memory_that_private_files_take_is_held,
-    processes_are_held_and_named,
-    a_command_that_finds_no_room_for_a_process_says_so,
-    file_operations_work_when_processes_are_used_up,
-    processors_are_held,
-    open_files_are_held,
-    disk_is_held_and_named,
-    disk_is_one_for_all_private_folders,
-    disk_does_not_count_the_workspace,
-    writing_a_file_beyond_the_disk_says_so,
-    every_limit_has_a_default,
-    a_limit_of_before_is_not_named_again,
-];
+for_every_backend! {
+    everywhere:
+        memory_is_held_and_named,
+        memory_that_private_files_take_is_held,
+        processes_are_held_and_named,
+        a_command_that_finds_no_room_for_a_process_says_so,
+        file_operations_work_when_processes_are_used_up,
+        processors_are_held,
+        open_files_are_held,
+        disk_is_held_and_named,
+        disk_is_one_for_all_private_folders,
+        disk_does_not_count_the_workspace,
+        writing_a_file_beyond_the_disk_says_so,
+        every_limit_has_a_default,
+        a_limit_of_before_is_not_named_again;
+    each_kernel:
+        wall_time_ends_a_command,
+        a_commands_own_time_wins,
+        output_is_cut_at_the_sandboxs_limit,
+        a_commands_own_cap_wins_over_the_sandboxs;
+}
 
 /// A sandbox with these limits; `None` where they are refused, which is only right where nothing could hold them.
 async fn limited(backend: BackendName, name: &str, limits: LimitsSpec) -> Option<Place> {

@@ -5,20 +5,22 @@ use belljar_spec::llm::{Budget, LlmRoute, Price, UpstreamKind};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::Response;
 
-for_every_wall![
-    the_budget_stops_the_next_call,
-    calls_at_once_are_no_more_than_the_budget,
-    turns_are_answers_and_not_calls,
-    turns_at_once_are_no_more_than_the_budget,
-    tokens_are_counted_from_answers,
-    few_calls_at_once_go_above_a_limit_on_tokens,
-    money_is_counted_by_prices,
-    money_is_counted_as_litellm_tells_it,
-    a_limit_on_money_needs_to_know_the_price,
-    a_stream_that_is_broken_off_counts,
-    a_call_that_is_given_up_before_its_answer_counts,
-    other_models_are_refused,
-];
+for_every_wall! {
+    everywhere:
+        the_budget_stops_the_next_call;
+    once:
+        calls_at_once_are_no_more_than_the_budget,
+        turns_are_answers_and_not_calls,
+        turns_at_once_are_no_more_than_the_budget,
+        tokens_are_counted_from_answers,
+        few_calls_at_once_go_above_a_limit_on_tokens,
+        money_is_counted_by_prices,
+        money_is_counted_as_litellm_tells_it,
+        a_limit_on_money_needs_to_know_the_price,
+        a_stream_that_is_broken_off_counts,
+        a_call_that_is_given_up_before_its_answer_counts,
+        other_models_are_refused;
+}
 
 fn budget(text: &str) -> Budget {
     text.parse().unwrap()

@@ -9,14 +9,15 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Response, Server};
 use std::io::{Read, Write};
 
-for_every_wall![
-    what_the_upstream_said_is_told,
-    an_answer_that_is_none_is_told_from_a_good_one,
-    an_upstream_that_hangs_up_is_told_from_one_that_is_not_there,
-    a_refusal_is_told_with_its_reason,
-    a_program_that_hangs_up_is_told,
-    what_programs_ask_on_the_side_is_no_call,
-];
+for_every_wall! {
+    once:
+        what_the_upstream_said_is_told,
+        an_answer_that_is_none_is_told_from_a_good_one,
+        an_upstream_that_hangs_up_is_told_from_one_that_is_not_there,
+        a_refusal_is_told_with_its_reason,
+        a_program_that_hangs_up_is_told,
+        what_programs_ask_on_the_side_is_no_call;
+}
 
 async fn what_the_upstream_said_is_told(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;

@@ -10,24 +10,26 @@ use belljar_tests_hosts::{Model, Response};
 use std::sync::Arc;
 use std::thread;
 
-for_every_wall![
-    an_answer_arrives_as_it_is_said,
-    the_key_and_the_bill_are_ours,
-    every_dialect_is_served_and_counted,
-    both_loopback_addresses_lead_to_the_model,
-    a_sandbox_with_a_model_and_no_network_has_nothing_else,
-    a_model_is_there_beside_what_policy_allows,
-    programs_are_told_where_the_model_is,
-    another_key_counts_from_the_next_call,
-    a_key_that_is_gone_stops_the_next_call,
-    a_key_that_the_upstream_does_not_take_ends_the_matter,
-    a_web_socket_is_declined_at_once,
-    a_large_question_arrives_whole,
-    an_upstream_is_verified,
-    an_upstream_that_is_not_there_is_a_bad_gateway,
-    an_answer_that_echoes_the_key_is_blotted,
-    the_port_can_be_another,
-];
+for_every_wall! {
+    everywhere:
+        an_answer_arrives_as_it_is_said,
+        both_loopback_addresses_lead_to_the_model,
+        a_sandbox_with_a_model_and_no_network_has_nothing_else,
+        a_model_is_there_beside_what_policy_allows,
+        programs_are_told_where_the_model_is,
+        the_port_can_be_another;
+    once:
+        the_key_and_the_bill_are_ours,
+        every_dialect_is_served_and_counted,
+        another_key_counts_from_the_next_call,
+        a_key_that_is_gone_stops_the_next_call,
+        a_key_that_the_upstream_does_not_take_ends_the_matter,
+        a_web_socket_is_declined_at_once,
+        a_large_question_arrives_whole,
+        an_upstream_is_verified,
+        an_upstream_that_is_not_there_is_a_bad_gateway,
+        an_answer_that_echoes_the_key_is_blotted;
+}
 
 async fn an_answer_arrives_as_it_is_said(backend: BackendName) {
     let to = routed(backend, UpstreamKind::Anthropic, |_| {}).await;

@@ -6,23 +6,25 @@ use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
 
-for_every_backend![
-    everything_stands_still_and_goes_on,
-    those_that_fork_all_the_time_stand_still_too,
-    who_comes_and_goes_does_not_notice,
-    who_has_no_name_in_letters_goes_on_too,
-    no_command_starts_while_it_is_paused,
-    files_are_read_and_written_while_it_is_paused,
-    a_timeout_ends_a_command_while_it_is_paused,
-    a_command_is_killed_while_it_is_paused,
-    a_signal_kills_a_command_while_it_is_paused,
-    it_can_be_disposed_of_while_it_is_paused,
-    pausing_twice_is_pausing_once,
-    a_job_that_was_stopped_before_stays_stopped,
-    a_shell_does_not_take_a_pause_for_a_stopped_job,
-    commands_that_start_and_pauses_do_not_get_in_each_others_way,
-    without_a_wall_it_is_refused_by_name,
-];
+for_every_backend! {
+    everywhere:
+        everything_stands_still_and_goes_on,
+        no_command_starts_while_it_is_paused,
+        it_can_be_disposed_of_while_it_is_paused,
+        without_a_wall_it_is_refused_by_name;
+    each_kernel:
+        those_that_fork_all_the_time_stand_still_too,
+        who_comes_and_goes_does_not_notice,
+        who_has_no_name_in_letters_goes_on_too,
+        files_are_read_and_written_while_it_is_paused,
+        a_timeout_ends_a_command_while_it_is_paused,
+        a_command_is_killed_while_it_is_paused,
+        a_signal_kills_a_command_while_it_is_paused,
+        pausing_twice_is_pausing_once,
+        a_job_that_was_stopped_before_stays_stopped,
+        a_shell_does_not_take_a_pause_for_a_stopped_job,
+        commands_that_start_and_pauses_do_not_get_in_each_others_way;
+}
 
 /// The state of each process, as the host sees it, and the processor time that they have used.
 fn seen(marker: &Marker) -> (String, u64) {

@@ -6,19 +6,21 @@ use belljar_tests_conformance::*;
 use std::net::TcpListener;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-for_every_backend![
-    bytes_go_both_ways,
-    each_direction_ends_by_itself,
-    the_other_loopback_address_is_tried,
-    many_connections_do_not_mix,
-    much_goes_through,
-    a_port_where_nobody_listens_is_refused,
-    a_listener_of_the_host_is_not_reached,
-    without_a_wall_it_is_refused_by_name,
-    belljars_own_ports_are_refused,
-    a_connection_ends_with_who_listens,
-    a_connection_ends_with_the_sandbox,
-];
+for_every_backend! {
+    everywhere:
+        bytes_go_both_ways,
+        a_port_where_nobody_listens_is_refused,
+        a_listener_of_the_host_is_not_reached,
+        without_a_wall_it_is_refused_by_name,
+        belljars_own_ports_are_refused,
+        a_connection_ends_with_the_sandbox;
+    each_kernel:
+        each_direction_ends_by_itself,
+        the_other_loopback_address_is_tried,
+        many_connections_do_not_mix,
+        much_goes_through,
+        a_connection_ends_with_who_listens;
+}
 
 /// A server inside that sends back what it gets, in capitals; `None` without a wall.
 async fn shouting(backend: BackendName, address: &str) -> Option<(Place, Running, u16)> {

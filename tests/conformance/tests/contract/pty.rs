@@ -5,25 +5,27 @@ use belljar_spec::{BackendName, ByteSize, Command, Stdin, WindowSize};
 use belljar_tests_conformance::*;
 use std::time::Duration;
 
-for_every_backend![
-    the_size_is_right_at_the_first_byte,
-    a_resize_reaches_the_command,
-    a_resize_overtakes_keys_that_nobody_reads,
-    all_three_streams_are_the_terminal,
-    it_is_the_controlling_terminal,
-    ctrl_c_interrupts,
-    ctrl_d_ends_the_input,
-    what_is_typed_is_echoed,
-    everything_written_arrives,
-    the_last_words_are_not_lost,
-    a_writer_in_the_background_keeps_no_terminal,
-    jobs_can_be_controlled,
-    ctrl_z_stops_a_job,
-    a_timeout_ends_a_terminals_tree,
-    a_hung_up_terminal_ends_its_command,
-    terminals_do_not_mix,
-    a_resize_without_a_terminal_is_nothing,
-];
+for_every_backend! {
+    everywhere:
+        the_size_is_right_at_the_first_byte,
+        all_three_streams_are_the_terminal,
+        it_is_the_controlling_terminal,
+        ctrl_c_interrupts,
+        a_hung_up_terminal_ends_its_command;
+    each_kernel:
+        a_resize_reaches_the_command,
+        a_resize_overtakes_keys_that_nobody_reads,
+        ctrl_d_ends_the_input,
+        what_is_typed_is_echoed,
+        everything_written_arrives,
+        the_last_words_are_not_lost,
+        a_writer_in_the_background_keeps_no_terminal,
+        jobs_can_be_controlled,
+        ctrl_z_stops_a_job,
+        a_timeout_ends_a_terminals_tree,
+        terminals_do_not_mix,
+        a_resize_without_a_terminal_is_nothing;
+}
 
 fn in_terminal(mut command: Command) -> Command {
     command.terminal = Some(WindowSize { rows: 33, cols: 101 });

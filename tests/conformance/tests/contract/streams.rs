@@ -6,32 +6,34 @@ use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
 
-for_every_backend![
-    without_input_there_is_an_end_of_file,
-    bytes_go_in_and_come_out_unchanged,
-    much_goes_in_and_comes_out_at_the_same_time,
-    input_that_nobody_reads_is_no_error,
-    input_that_is_streamed_arrives_as_it_is_sent,
-    an_end_of_input_reaches_the_command,
-    stdout_and_stderr_are_apart,
-    output_comes_before_the_end,
-    output_just_before_the_end_is_not_lost,
-    all_that_a_large_pipe_holds_at_the_end_is_not_lost,
-    a_writer_in_the_background_keeps_no_command,
-    a_writer_in_the_background_hides_nothing,
-    output_up_to_the_cap_is_kept,
-    a_cap_is_for_each_stream,
-    a_truncated_command_runs_to_its_end,
-    a_slow_reader_slows_the_command,
-    a_slow_reader_slows_no_other_command,
-    a_command_that_does_not_read_slows_the_sender,
-    more_goes_in_than_is_kept_before_anything_is_read,
-    a_signal_overtakes_input_that_nobody_reads,
-    input_that_a_signal_overtook_arrives_whole,
-    a_command_stuck_on_its_input_can_be_killed,
-    a_command_that_floods_is_ended_in_time,
-    a_command_that_floods_can_be_aborted,
-];
+for_every_backend! {
+    everywhere:
+        bytes_go_in_and_come_out_unchanged,
+        much_goes_in_and_comes_out_at_the_same_time,
+        stdout_and_stderr_are_apart,
+        output_just_before_the_end_is_not_lost,
+        a_slow_reader_slows_the_command,
+        a_command_that_floods_is_ended_in_time;
+    each_kernel:
+        without_input_there_is_an_end_of_file,
+        input_that_nobody_reads_is_no_error,
+        input_that_is_streamed_arrives_as_it_is_sent,
+        an_end_of_input_reaches_the_command,
+        output_comes_before_the_end,
+        all_that_a_large_pipe_holds_at_the_end_is_not_lost,
+        a_writer_in_the_background_keeps_no_command,
+        a_writer_in_the_background_hides_nothing,
+        output_up_to_the_cap_is_kept,
+        a_cap_is_for_each_stream,
+        a_truncated_command_runs_to_its_end,
+        a_slow_reader_slows_no_other_command,
+        a_command_that_does_not_read_slows_the_sender,
+        more_goes_in_than_is_kept_before_anything_is_read,
+        a_signal_overtakes_input_that_nobody_reads,
+        input_that_a_signal_overtook_arrives_whole,
+        a_command_stuck_on_its_input_can_be_killed,
+        a_command_that_floods_can_be_aborted;
+}
 
 async fn without_input_there_is_an_end_of_file(backend: BackendName) {
     let place = Place::new(backend).await;

@@ -8,12 +8,13 @@ use belljar_tests_hosts::hyper::{Request, Response};
 use belljar_tests_hosts::{self as hosts, MODERN, WebServer, have, piece, pieces, whole};
 use std::fs;
 
-for_every_wall![
-    a_gibibyte_comes_down,
-    a_gibibyte_goes_up,
-    a_quarter_of_it_comes_down_over_http2,
-    a_quarter_of_it_goes_up_over_http2,
-];
+for_every_wall! {
+    once:
+        a_gibibyte_comes_down,
+        a_gibibyte_goes_up,
+        a_quarter_of_it_comes_down_over_http2,
+        a_quarter_of_it_goes_up_over_http2;
+}
 
 async fn a_gibibyte_comes_down(backend: BackendName) {
     let options = "--http1.1 -o /dev/null -w '%{http_version} %{size_download}'";

@@ -8,25 +8,27 @@ use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have, http_backend};
 use std::process::{Command, Stdio};
 
-for_every_wall![
-    curl_trusts_the_authority,
-    openssl_trusts_the_authority,
-    git_clones_and_pushes,
-    python_urllib_trusts_the_authority,
-    python_requests_trusts_the_authority,
-    python_httpx_trusts_the_authority,
-    a_go_program_trusts_the_authority,
-    cargo_trusts_the_authority,
-    node_fetch_trusts_the_authority,
-    java_trusts_the_authority,
-    a_tool_that_reads_the_systems_bundle_trusts_the_authority,
-    a_refused_request_is_answered_with_rule_and_remedy,
-    plain_http_is_held_to_the_same_rules,
-    a_client_that_trusts_nobody_is_told_of_in_the_record,
-    variables_that_the_caller_set_stay,
-    without_rules_about_requests_there_is_no_authority,
-    a_host_that_no_rule_is_about_stays_unseen,
-];
+for_every_wall! {
+    everywhere:
+        curl_trusts_the_authority,
+        openssl_trusts_the_authority,
+        java_trusts_the_authority,
+        a_tool_that_reads_the_systems_bundle_trusts_the_authority,
+        a_refused_request_is_answered_with_rule_and_remedy,
+        without_rules_about_requests_there_is_no_authority;
+    once:
+        git_clones_and_pushes,
+        python_urllib_trusts_the_authority,
+        python_requests_trusts_the_authority,
+        python_httpx_trusts_the_authority,
+        a_go_program_trusts_the_authority,
+        cargo_trusts_the_authority,
+        node_fetch_trusts_the_authority,
+        plain_http_is_held_to_the_same_rules,
+        a_client_that_trusts_nobody_is_told_of_in_the_record,
+        variables_that_the_caller_set_stay,
+        a_host_that_no_rule_is_about_stays_unseen;
+}
 
 async fn curl_trusts_the_authority(backend: BackendName) {
     works(backend, "curl", "curl -sS URL").await;

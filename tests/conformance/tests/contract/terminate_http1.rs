@@ -15,20 +15,22 @@ use belljar_tests_hosts::{
 use std::sync::Arc;
 use std::time::Duration;
 
-for_every_wall![
-    events_arrive_one_by_one,
-    events_with_half_a_minute_between_them_arrive,
-    a_body_goes_out_piece_by_piece,
-    a_web_socket_passes,
-    a_client_may_wait_to_be_told_to_go_on,
-    a_server_may_answer_before_the_body_is_over,
-    answers_without_a_body_pass,
-    chunks_and_trailers_pass,
-    a_server_that_closed_meanwhile_is_dialled_again,
-    requests_one_after_the_other_share_a_connection,
-    a_server_that_wants_a_certificate_of_the_client_is_told_of,
-    a_server_that_cannot_be_verified_gets_nothing,
-];
+for_every_wall! {
+    each_kernel:
+        events_arrive_one_by_one,
+        a_web_socket_passes;
+    once:
+        events_with_half_a_minute_between_them_arrive,
+        a_body_goes_out_piece_by_piece,
+        a_client_may_wait_to_be_told_to_go_on,
+        a_server_may_answer_before_the_body_is_over,
+        answers_without_a_body_pass,
+        chunks_and_trailers_pass,
+        a_server_that_closed_meanwhile_is_dialled_again,
+        requests_one_after_the_other_share_a_connection,
+        a_server_that_wants_a_certificate_of_the_client_is_told_of,
+        a_server_that_cannot_be_verified_gets_nothing;
+}
 
 const HTTP1: Agreement<'static> = Agreement { alpn: &["http/1.1"], client_certificates: None };
 

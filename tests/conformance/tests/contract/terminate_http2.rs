@@ -14,17 +14,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-for_every_wall![
-    curl_speaks_http2_and_gets_trailers,
-    grpc_messages_go_both_ways,
-    many_streams_go_beside_each_other,
-    a_reset_of_the_client_reaches_the_server,
-    a_reset_of_the_server_reaches_the_client,
-    a_refused_stream_leaves_the_others_alone,
-    both_sides_speak_what_the_server_chose,
-    a_client_of_http2_alone_is_told_that_the_server_has_none,
-    a_stream_that_nobody_reads_stops_its_sender_alone,
-];
+for_every_wall! {
+    everywhere:
+        curl_speaks_http2_and_gets_trailers;
+    once:
+        grpc_messages_go_both_ways,
+        many_streams_go_beside_each_other,
+        a_reset_of_the_client_reaches_the_server,
+        a_reset_of_the_server_reaches_the_client,
+        a_refused_stream_leaves_the_others_alone,
+        both_sides_speak_what_the_server_chose,
+        a_client_of_http2_alone_is_told_that_the_server_has_none,
+        a_stream_that_nobody_reads_stops_its_sender_alone;
+}
 
 async fn curl_speaks_http2_and_gets_trailers(backend: BackendName) {
     if !have(["curl"]) {

@@ -6,36 +6,38 @@ use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
 
-for_every_backend![
-    a_timeout_kills_the_whole_tree,
-    a_timeout_kills_what_forked_twice,
-    a_timeout_kills_what_began_a_session,
-    a_timeout_kills_what_cleared_its_environment,
-    a_timeout_kills_what_ignores_signals,
-    a_timeout_kills_what_is_stopped,
-    a_timeout_kills_what_changed_its_name,
-    a_timeout_kills_what_has_no_name_in_letters,
-    a_timeout_kills_what_takes_anothers_limits,
-    a_timeout_kills_who_flees_behind_the_dead,
-    a_timeout_kills_what_keeps_nothing_open,
-    a_timeout_keeps_what_was_written_before,
-    a_timeout_ends_only_its_own_command,
-    a_timeout_is_kept_beside_those_who_come_and_go,
-    a_tree_that_dies_slowly_spares_its_neighbours,
-    an_abort_kills_the_whole_tree,
-    an_abort_before_the_start_ends_it,
-    the_first_of_timeout_and_abort_is_named,
-    a_dropped_future_kills_the_tree,
-    a_dropped_command_kills_the_tree,
-    dropped_inputs_kill_the_tree,
-    a_kill_is_followed_by_the_end,
-    a_file_stops_growing_after_a_timeout,
-    a_fork_bomb_is_ended,
-    a_chain_of_forks_is_ended,
-    killing_the_supervisor_saves_nobody,
-    killing_everything_in_reach_leaves_a_working_sandbox,
-    a_very_long_timeout_is_fine,
-];
+for_every_backend! {
+    everywhere:
+        a_timeout_kills_the_whole_tree,
+        a_timeout_kills_what_forked_twice,
+        a_timeout_kills_what_began_a_session,
+        a_timeout_kills_what_ignores_signals,
+        a_timeout_kills_who_flees_behind_the_dead,
+        an_abort_kills_the_whole_tree,
+        a_dropped_command_kills_the_tree,
+        a_fork_bomb_is_ended,
+        killing_the_supervisor_saves_nobody,
+        killing_everything_in_reach_leaves_a_working_sandbox;
+    each_kernel:
+        a_timeout_kills_what_cleared_its_environment,
+        a_timeout_kills_what_is_stopped,
+        a_timeout_kills_what_changed_its_name,
+        a_timeout_kills_what_has_no_name_in_letters,
+        a_timeout_kills_what_takes_anothers_limits,
+        a_timeout_kills_what_keeps_nothing_open,
+        a_timeout_keeps_what_was_written_before,
+        a_timeout_ends_only_its_own_command,
+        a_timeout_is_kept_beside_those_who_come_and_go,
+        a_tree_that_dies_slowly_spares_its_neighbours,
+        an_abort_before_the_start_ends_it,
+        the_first_of_timeout_and_abort_is_named,
+        a_dropped_future_kills_the_tree,
+        dropped_inputs_kill_the_tree,
+        a_kill_is_followed_by_the_end,
+        a_file_stops_growing_after_a_timeout,
+        a_chain_of_forks_is_ended,
+        a_very_long_timeout_is_fine;
+}
 
 /// A script that runs on until it is killed. `$M` is the marker: by that name, so that only this one carries it.
 const LASTING: &str = "sh -c 'while :; do sleep 0.1; done' $M";

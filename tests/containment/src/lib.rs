@@ -63,6 +63,33 @@ pub fn walls() -> &'static [BackendName] {
     })
 }
 
+/// Those of them to attack the gateway from. It runs on the host, and a wall only hands it the sandbox's sockets: one is enough, the
+/// first that works, which is `native`. That connections, questions and refusals take the same road behind every wall has its own
+/// tests, which use [`walls`]. With `BELLJAR_TESTS=all` (`./dev test full`) it is all of them.
+pub fn gateway_walls() -> &'static [BackendName] {
+    if is_full() { walls() } else { &walls()[..walls().len().min(1)] }
+}
+
+/// Those of them to attack from where the kernel inside has its part: one with this machine's, and gVisor. As above.
+pub fn kernel_walls() -> &'static [BackendName] {
+    static WALLS: OnceLock<Vec<BackendName>> = OnceLock::new();
+    WALLS.get_or_init(|| {
+        let gvisor = walls().iter().copied().filter(|wall| *wall == BackendName::Docker(Runtime::Runsc));
+        match walls().first().copied() {
+            Some(first) if !is_full() => {
+                let others = gvisor.filter(|wall| *wall != first);
+                std::iter::once(first).chain(others).collect()
+            }
+            _ => walls().to_vec(),
+        }
+    })
+}
+
+/// Whether every test runs on every wall, even where the wall makes no difference.
+fn is_full() -> bool {
+    std::env::var("BELLJAR_TESTS").is_ok_and(|tests| tests == "all")
+}
+
 /// Whether a Docker daemon makes this wall.
 pub fn is_docker(wall: BackendName) -> bool {
     matches!(wall, BackendName::Docker(_))

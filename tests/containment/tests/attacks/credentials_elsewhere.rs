@@ -139,7 +139,7 @@ ask('good.test', good, 'POST', headers=[key], body=b'{{"note": "' + KEY.encode()
 
 #[test]
 fn a_placeholder_split_over_pieces_of_a_body_does_not_arrive() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let hosts = hosts();
         let cage = cage_with_key(*wall, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, _, evil, plain] = hosts.ports();
@@ -172,7 +172,7 @@ raw('evil.test', evil, [start + b''.join(chunk(bytes([byte])) for byte in KEY.en
 
 #[test]
 fn a_redirect_takes_nothing_along() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let hosts = hosts();
         let cage = cage_with_key(*wall, &hosts.policy(), credential("good.test", hosts.good.port()));
         let [good, ..] = hosts.ports();
@@ -192,7 +192,7 @@ fn a_redirect_takes_nothing_along() {
 
 #[test]
 fn where_nobody_looks_only_a_placeholder_arrives() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let hosts = hosts();
         let blind = HttpServer::start_tls(at("127.66.9.1"), &hosts.authority.leaf(["blind.test"]), |_| {
             Response::ok("got it")
@@ -270,7 +270,7 @@ for first in (b'', b'\0', b'SSH-2.0-x\r\n', b'\0\0\0\x08\x04\xd2\x16\x2f'):
 
 #[test]
 fn a_server_that_only_says_it_is_the_place_gets_nothing() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let hosts = hosts();
         // Another authority than the one that is trusted, and a server that does not speak TLS at all.
         let stranger = Authority::new();

@@ -54,7 +54,7 @@ fn a_secret_that_is_echoed_in_any_two_segments_does_not_come_back() {
         let _ = stream.write_all(two.as_bytes());
         let _ = stream.flush();
     });
-    for wall in walls() {
+    for wall in gateway_walls() {
         let port = server.port();
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
@@ -108,7 +108,7 @@ fn a_secret_in_a_header_an_error_or_base64_does_not_come_back() {
             ..Response::ok(all)
         }
     });
-    for wall in walls() {
+    for wall in gateway_walls() {
         let port = server.port();
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
@@ -153,7 +153,7 @@ fn a_response_that_cannot_be_looked_at_does_not_come_back() {
         let (name, value) = said.split_once('/').unwrap_or_default();
         Response { headers: vec![(name.into(), value.replace('!', ";"))], ..Response::ok("PACKED") }
     });
-    for wall in walls() {
+    for wall in gateway_walls() {
         let port = server.port();
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
         cage.attack(
@@ -185,7 +185,7 @@ fn a_part_of_a_response_is_never_asked_for() {
     let (dns, authority) = (names(), Authority::new());
     let server =
         HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |_| Response::ok("whole"));
-    for wall in walls() {
+    for wall in gateway_walls() {
         let port = server.port();
         let cage = cage_with_key(*wall, &trusting(&dns, &authority, port), credential("good.test", port));
         let script = format!(

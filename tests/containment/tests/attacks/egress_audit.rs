@@ -18,7 +18,7 @@ fn names() -> Dns {
 fn nothing_that_is_asked_or_said_forges_a_line() {
     let (dns, server) = (names(), Capture::start(at("127.66.7.1")));
     let port = server.port().to_string();
-    for wall in walls() {
+    for wall in gateway_walls() {
         let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}")]));
         cage.attack(
             r#"
@@ -134,7 +134,7 @@ fn what_cannot_be_recorded_is_not_let_out() {
             }
         });
         let port = server.port().to_string();
-        for wall in walls() {
+        for wall in gateway_walls() {
             let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tcp")]));
             let say = |word: &str| {
                 cage.attack(

@@ -74,7 +74,7 @@ fn no_redirect_leads_where_the_sandbox_may_not_go() {
         "gopher",
         "tls",
     ];
-    for wall in walls() {
+    for wall in gateway_walls() {
         let mut policy = policy(
             &dns,
             &[

@@ -64,7 +64,7 @@ fn assert_cheap(cage: &Cage, growth: u64, (times, longest): (usize, Duration), m
 fn questions_without_number_cost_nothing_that_lasts() {
     alone("egress_floods::questions_without_number_cost_nothing_that_lasts", &[], || {
         let (dns, server) = (names(), web());
-        for wall in walls() {
+        for wall in kernel_walls() {
             let policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
             let (cage_, bystander) = (cage(*wall, &policy), cage(*wall, &policy));
             let mut served = (0, Duration::ZERO);
@@ -109,7 +109,7 @@ for pid in pids:
 fn names_without_number_have_an_end() {
     alone("egress_floods::names_without_number_have_an_end", &[], || {
         let (dns, server) = (names(), web());
-        for wall in walls() {
+        for wall in kernel_walls() {
             // Named, because not every wall has more than the usual ports where none is.
             let named = format!("=good.test:{}/http", server.port());
             let open = EgressPolicy { mode: Mode::Open, ..policy(&dns, &[&named]) };
@@ -177,7 +177,7 @@ fn crowd(name: &str, protocol: &'static str, act: &str, most: u64) {
     alone(name, &[], || {
         let (dns, server) = (names(), web());
         let port = server.port();
-        for wall in walls() {
+        for wall in kernel_walls() {
             let mut few = policy(&dns, &[&format!("=good.test:{port}/{protocol}")]);
             // So that it is the gateway that says no, on every wall, and not an earlier bound of one.
             few.limits.connections = 256;

@@ -120,7 +120,7 @@ REQUESTS = [head + b'\r\n\r\n' for head in [
 fn a_later_request_on_a_connection_is_looked_at_as_the_first_one() {
     let (dns, server) = (names(), web());
     let port = server.port().to_string();
-    for wall in walls() {
+    for wall in gateway_walls() {
         caged(*wall, &dns, server.port()).attack(
             r#"
 FIRST = b'GET /first HTTP/1.1\r\nHost: good.test\r\n\r\n'
@@ -196,7 +196,7 @@ fn what_is_smuggled_between_two_requests_is_never_the_head_of_one() {
         ("a trailer", r"Trailer: host\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nHost: evil.test\r\n\r\n"),
         ("hops", r"Connection: host, content-length\r\nContent-Length: 5\r\n\r\n12345"),
     ];
-    for wall in walls() {
+    for wall in gateway_walls() {
         for (what, tail) in cases {
             let raw = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
             let port = raw.server.port().to_string();
@@ -254,7 +254,7 @@ fn after_first(seen: &str) -> Result<&str, &'static str> {
 #[test]
 fn an_upgrade_to_what_cannot_be_looked_into_is_not_passed_on() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         for upgrade in
             ["h2c", "TLS/1.2", "HTTP/2.0", "websocket, h2c", "H2C", "foo", "connect-udp", "connect-ip"]
         {
@@ -284,7 +284,7 @@ except OSError:
 fn tls_at_a_port_for_http_does_not_arrive() {
     let (dns, server) = (names(), Capture::start(at("127.66.2.1")));
     let port = server.port().to_string();
-    for wall in walls() {
+    for wall in gateway_walls() {
         let cage = caged(*wall, &dns, server.port());
         cage.attack(
             r#"

@@ -51,7 +51,7 @@ def upgraded():
 #[test]
 fn connections_that_were_upgraded_still_count() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         let (server, present) = upgrading();
         let mut policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
         policy.limits.connections = 5;
@@ -99,7 +99,7 @@ fn an_upgraded_connection_is_recorded_to_its_end_and_ends_with_its_sandbox() {
 #[test]
 fn no_more_bytes_leave_than_allowed_by_any_protocol() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         for protocol in ["http", "tcp", "tls", "postgres", "ssh"] {
             let arrived = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&arrived);
@@ -138,7 +138,7 @@ for _ in range(40):
 #[test]
 fn no_more_bytes_come_in_than_allowed_while_a_client_is_silent() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         for protocol in ["ssh", "tcp"] {
             // Speaks first, as such servers do, and does not stop.
             let poured = Arc::new(AtomicUsize::new(0));

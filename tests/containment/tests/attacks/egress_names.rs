@@ -145,7 +145,7 @@ fn a_name_that_leads_below_the_floor_leads_nowhere() {
 fn names_of_metadata_are_refused_whoever_answers_for_them() {
     let names = ["metadata.google.internal", "metadata", "instance-data", "instance-data.ec2.internal"];
     let dns = Dns::start(|_| vec![at("169.254.169.254")]);
-    for wall in walls() {
+    for wall in gateway_walls() {
         let cage = cage(*wall, &EgressPolicy { mode: Mode::Open, ..policy(&dns, &[]) });
         let script =
             format!("{KNOCK}\nfor name in sys.argv[1:]:\n    for port in (80, 443, 8080): knock(name, port)");
@@ -178,7 +178,7 @@ fn a_resolver_that_changes_its_mind_gains_nothing() {
             _ => Vec::new(),
         }
     });
-    for wall in walls() {
+    for wall in gateway_walls() {
         let mut policy = policy(&dns, &[&format!("=good.test:{port}/tcp")]);
         policy.private = vec!["127.66.5.2/32".parse().unwrap()];
         let cage = cage(*wall, &policy);
@@ -209,7 +209,7 @@ fn one_bad_address_among_many_closes_the_name() {
         many
     });
     let names = ["first.test", "last.test", "middle.test", "other-family.test", "mapped.test"];
-    for wall in walls() {
+    for wall in gateway_walls() {
         let rules: Vec<String> =
             names.iter().chain(&["fine.test"]).map(|name| format!("={name}:{port}/tcp")).collect();
         let mut policy = policy(&dns, &rules.iter().map(String::as_str).collect::<Vec<_>>());
@@ -252,7 +252,7 @@ fn an_alias_leads_nowhere_that_its_name_may_not() {
             let _ = socket.send_to(&reply, client);
         }
     });
-    for wall in walls() {
+    for wall in gateway_walls() {
         let unused = Dns::of([]);
         let mut policy = policy(&unused, &[&format!("=good.test:{port}/tcp")]);
         policy.resolvers = vec![resolver];
@@ -274,7 +274,7 @@ fn what_is_denied_is_denied_whatever_allows_it() {
     let capture = Capture::start(at("127.66.5.5"));
     let port = capture.port().to_string();
     let dns = Dns::start(|_| vec![at("127.66.5.5")]);
-    for wall in walls() {
+    for wall in gateway_walls() {
         for mode in [Mode::Strict, Mode::Open] {
             let allow = ["good.test", "=x.good.test", "x.good.test"].map(|host| format!("{host}:{port}/tcp"));
             let mut policy = EgressPolicy { mode, ..policy(&dns, &allow.each_ref().map(String::as_str)) };

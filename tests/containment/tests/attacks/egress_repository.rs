@@ -76,7 +76,7 @@ allow = [\"evil.test\"]' > .belljar/config.toml; mkdir -p .local/state/belljar/t
 
 #[test]
 fn no_trust_makes_a_private_range_or_a_resolver_of_a_repositorys_wish() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let (wall, person) = (wall.as_str(), Person::new());
         for wish in [
             "private = [\"127.0.0.0/8\"]",
@@ -100,7 +100,7 @@ fn no_link_makes_another_file_the_repositorys() {
     fs::create_dir_all(elsewhere.path().join("dir")).unwrap();
     let file = elsewhere.path().join("dir/config.toml");
     fs::write(&file, "[egress]\nallow = [\"evil.test\"]\n").unwrap();
-    for wall in walls() {
+    for wall in gateway_walls() {
         for what in ["the folder", "the file"] {
             let person = Person::new();
             let place = person.repository.path().join(".belljar");

@@ -128,7 +128,7 @@ fn again() -> Vec<u8> {
 #[test]
 fn a_client_that_is_asked_again_cannot_want_another_server() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         for (protocol, prelude, begin) in
             [("tls", &b""[..], ""), ("postgres", b"S", r"\0\0\0\x08\x04\xd2\x16\x2f")]
         {
@@ -217,7 +217,7 @@ fn a_real_server_is_not_made_to_answer_for_another_site() {
             .stderr(log),
     );
     assert!(eventually(|| TcpStream::connect(("127.66.4.1", port)).is_ok()));
-    for wall in walls() {
+    for wall in gateway_walls() {
         let cage = cage(*wall, &policy(&dns, &[&format!("=good.test:{port}/tls")]));
         let answers = cage.attack(
             &format!(
@@ -240,7 +240,7 @@ for name in (b'good.test', b'evil.test'):
 #[test]
 fn postgres_in_tls_is_for_the_server_that_was_asked_for() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         // Says yes to TLS, as many do, has every client begin again, and keeps what it hears.
         let heard = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&heard);
@@ -323,7 +323,7 @@ send('good.test', sys.argv[1], record(hello(sni(b'good.test'), ext(16, vec(2, b'
 #[test]
 fn a_port_for_ssh_carries_nothing_else_however_long_the_client_waits() {
     let dns = names();
-    for wall in walls() {
+    for wall in gateway_walls() {
         // One that speaks, one that is silent, one that has said all: each may take what comes.
         for manner in ["speaks", "silent", "done"] {
             let heard = Arc::new(Mutex::new(Vec::new()));

@@ -57,7 +57,7 @@ fn ours(request: &Request, key: &str) -> bool {
 
 #[test]
 fn no_other_path_of_the_upstream_is_reached() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let routed = routed(*wall, |_| {});
         let script = r#"
 for path in [b'/', b'/key/generate', b'/spend/logs', b'/v1/files', b'/v1/messages/../../key/generate', b'/v1/messages/..%2f..%2fkey',
@@ -80,7 +80,7 @@ say(b'CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n')
 
 #[test]
 fn whatever_is_forged_in_a_head_the_key_and_the_bill_are_ours() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let routed = routed(*wall, |_| {});
         let script = r#"
 FORGED = [b'Authorization: Bearer forged', b'AUTHORIZATION: forged', b'authorization:forged', b'X-API-KEY: forged', b'Api-Key: forged',
@@ -111,7 +111,7 @@ say(b'POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCont
 
 #[test]
 fn no_request_is_smuggled_behind_another() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let routed = routed(*wall, |_| {});
         let script = r#"
 INNER = b'POST /smuggled HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n'
@@ -152,7 +152,7 @@ for head, body in [
 
 #[test]
 fn no_model_is_called_that_the_list_does_not_name() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let routed = routed(*wall, |route| route.models = vec![vec!["good-*".parse().unwrap()]]);
         let script = r#"
 for body in [b'{"model":"evil"}', b'{"model":"good-1","model":"evil"}', b'{"model":"evil","model":"good-1"}', b'{"model":"good-1","mod\\u0065l":"evil"}',
@@ -248,7 +248,7 @@ for host in ('127.66.9.2', '127.66.9.1', '198.18.0.1', '10.0.0.1', '::ffff:127.6
 
 #[test]
 fn a_program_cannot_forge_or_hide_a_call_in_the_record() {
-    for wall in walls() {
+    for wall in gateway_walls() {
         let routed = routed(*wall, |_| {});
         routed.model.instead(|request| {
             let id = request.header("x-request-id").unwrap_or("call-real").to_string();

@@ -238,7 +238,7 @@ fn a_push_that_the_rules_allow_arrives() {
 fn main_is_refused_with_the_reason_at_the_prompt() {
     for forge in [Forge::old(), Forge::new()] {
         let refs = forge.refs();
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             let cage = forge.cage(wall, PushRules::default());
             let said = inside(
                 &cage,
@@ -271,7 +271,7 @@ fn a_branch_goes_forward_over_what_the_server_has() {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
         host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             host_git(&forge.repository(), &["update-ref", "refs/heads/topic", "main~1"]);
             let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
             let back = inside(&cage, "git push -f origin main:aside && git push -f origin main~1:aside");
@@ -294,7 +294,7 @@ fn a_branch_goes_forward_over_what_the_server_has() {
 fn nothing_is_forced_deleted_tagged_or_mirrored() {
     let forge = Forge::old();
     let refs = forge.refs();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = forge.cage(wall, PushRules::default());
         for (script, reason) in [
             (
@@ -329,7 +329,7 @@ fn workflow_files_stay_as_they_are() {
     for filters in ["true", "false"] {
         let forge = Forge::old();
         host_git(&forge.repository(), &["config", "uploadpack.allowFilter", filters]);
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             let cage = forge.cage(wall, policy());
             let said = inside(
                 &cage,
@@ -357,7 +357,7 @@ fn workflow_files_stay_as_they_are() {
 #[test]
 fn workflow_files_change_where_policy_lets_them() {
     let forge = Forge::old();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = forge.cage(wall, PushRules { workflows: Some(true), ..PushRules::default() });
         let script = format!(
             "git checkout -q -b x-{wall} && echo 'on: push' > .github/workflows/ci.yml && git commit -q -a -m meant && git push origin HEAD"
@@ -374,7 +374,7 @@ fn no_hand_written_push_moves_main() {
     let forge = Forge::old();
     let refs = forge.refs();
     let port = forge.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
@@ -389,7 +389,7 @@ fn no_hand_written_push_moves_main() {
         assert_eq!(worked, [""; 0], "{wall}");
     }
     // A branch that may be pushed, with something else in its chunk or its options: both are what they say they are.
-    assert_eq!(forge.arrived(), 2 * walls().len());
+    assert_eq!(forge.arrived(), 2 * gateway_walls().len());
 }
 
 /// A sanity check of the attack itself: with rules that allow it, the plain one works.
@@ -417,7 +417,7 @@ fn two_pushes_on_one_connection_are_two_pushes() {
     let forge = Forge::old();
     let port = forge.port().to_string();
     let main = host_git(&forge.repository(), &["rev-parse", "main"]);
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = forge.cage(wall, PushRules::default());
         inside(
             &cage,
@@ -446,7 +446,7 @@ fn a_push_is_not_larger_than_allowed() {
     let refs = forge.refs();
     let small =
         || PushRules { bytes: Some(ByteSize::mebibytes(1)), objects: Some(20), ..PushRules::default() };
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = forge.cage(wall, small());
         let said = inside(
             &cage,

@@ -50,7 +50,7 @@ fn answers_that_nobody_reads_take_little_room() {
         let server = WebServer::start(at("127.66.9.1"), &leaf, MODERN, |_: Request<Incoming>| async {
             WebResponse::new(whole(&LONG[..]))
         });
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             let cage = cage(wall, &inspected(&dns, &authority, server.port()));
             let script = r#"
 sessions = []
@@ -80,7 +80,7 @@ fn bodies_that_no_server_reads_take_little_room() {
             pending::<()>().await;
             WebResponse::new(whole("never"))
         });
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             let cage = cage(wall, &inspected(&dns, &authority, server.port()));
             let script = r#"
 sessions = []
@@ -116,7 +116,7 @@ fn heads_without_end_and_frames_without_number_take_little_room() {
         let server = WebServer::start(at("127.66.9.1"), &leaf, MODERN, |_: Request<Incoming>| async {
             WebResponse::new(whole("here"))
         });
-        for wall in walls().iter().copied() {
+        for wall in gateway_walls().iter().copied() {
             let cage = cage(wall, &inspected(&dns, &authority, server.port()));
             let script = r#"
 LINE = b'\0\4long\x7f\x81\x7e' + bytes([97] * 16382 + [97, 97, 97])[:16383]
@@ -159,7 +159,7 @@ fn a_client_that_goes_away_takes_its_connection_along() {
         pending::<()>().await;
         WebResponse::new(whole("never"))
     });
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inspected(&dns, &authority, server.port()));
         let script = r#"
 def begin(number):

@@ -45,7 +45,7 @@ fn no_spelling_of_a_path_leads_outside_of_a_rule() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
@@ -78,7 +78,7 @@ fn what_is_allowed_arrives_as_it_was_written() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let before = server.requests().len();
         let targets =
@@ -100,7 +100,7 @@ fn no_request_hides_in_another() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
@@ -140,7 +140,7 @@ fn no_client_says_which_headers_are_dropped_on_the_way() {
     let leaf = authority.leaf(["good.test"]);
     let server = HttpServer::start_tls(at("127.66.9.1"), &leaf, |_| Response::ok("here"));
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let before = server.requests().len();
         let script = r#"
@@ -209,7 +209,7 @@ fn no_head_of_http2_says_one_thing_to_us_and_another_to_the_server() {
         WebResponse::new(whole("here"))
     });
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]
@@ -273,7 +273,7 @@ fn streams_that_are_reset_over_and_over_end_the_connection_and_nothing_else() {
         WebResponse::new(whole("here"))
     });
     let port = server.port().to_string();
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]

@@ -37,7 +37,7 @@ fn a_server_that_cannot_be_verified_gets_nothing() {
         ("expired", authority.expired_leaf(["good.test"])),
         ("of an authority that nobody knows", other.leaf(["good.test"])),
     ];
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         for (what, leaf) in &cases {
             let server = web(leaf);
             let cage = cage(wall, &inspecting(&dns, &authority, server.port()));
@@ -108,7 +108,7 @@ print(found, b'BEGIN CERTIFICATE' in open('/etc/belljar/authority.pem', 'rb').re
 fn one_sandboxs_authority_is_worthless_in_another() {
     let (dns, authority) = (names(), Authority::new());
     let server = web(&authority.leaf(["good.test"]));
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let policy = inspecting(&dns, &authority, server.port());
         let (one, other) = (cage(wall, &policy), cage(wall, &policy));
         let stolen = one.attack("print(open('/etc/belljar/authority.pem').read())", &[]).join("\n");
@@ -132,7 +132,7 @@ if b'here' in get(sys.argv[1]):
 fn what_is_looked_into_carries_nothing_but_http() {
     let (dns, authority) = (names(), Authority::new());
     let server = web(&authority.leaf(["good.test"]));
-    for wall in walls().iter().copied() {
+    for wall in gateway_walls().iter().copied() {
         let cage = cage(wall, &inspecting(&dns, &authority, server.port()));
         let script = r#"
 port = sys.argv[1]

@@ -31,10 +31,6 @@ fn main() {
     if let Err(error) = std::fs::copy(&guest, &embedded) {
         fail(&format!("copy {} to {}: {error}", guest.display(), embedded.display()));
     }
-    match std::fs::read(&embedded) {
-        Ok(bytes) => println!("cargo:rustc-env=BELLJAR_GUEST={:016x}", fingerprint(&bytes)),
-        Err(error) => fail(&format!("read {}: {error}", embedded.display())),
-    }
 }
 
 /// The filter that a container starts with.
@@ -51,13 +47,6 @@ fn write_seccomp(crates: &Path, out: &Path) {
     if let Err(error) = std::fs::write(&profile, seccomp::profile(&rows, arch)) {
         fail(&format!("write {}: {error}", profile.display()));
     }
-}
-
-/// Tells builds of the guest apart (FNV-1a); proves nothing.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 fn build(crates: &Path, target_directory: &Path) -> PathBuf {

@@ -32,7 +32,6 @@ pub use container::around_us as container_around_us;
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::Drawing;
-pub use embedded::{keep_program, sweep_programs};
 pub use guest::{GUEST_GONE, Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,

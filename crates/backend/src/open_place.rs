@@ -19,7 +19,7 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let (started, ()) = start(
         &Launch {
-            program: Program::Open(embedded::program(plan.kept_program())?),
+            program: Program::Open(embedded::program()?),
             argv: &[c"belljar-guest"],
             env: &[c"MALLOC_ARENA_MAX=1"],
             namespaces: Namespaces::NONE,

@@ -29,7 +29,6 @@ pub struct Plan {
     way_out: Option<WayOut>,
     authority: Option<String>,
     own: Vec<PathBuf>,
-    kept_program: Option<PathBuf>,
     git: Option<GitInside>,
     stubs: Option<PathBuf>,
     context: Option<AgentContext>,
@@ -81,7 +80,6 @@ impl Plan {
             way_out: None,
             authority: None,
             own: Vec::new(),
-            kept_program: None,
             git: None,
             stubs: None,
             context: None,
@@ -125,12 +123,6 @@ impl Plan {
     /// The same, with places that belong to belljar and can be no part of what a sandbox sees.
     pub fn keeping(mut self, own: Vec<PathBuf>) -> Plan {
         self.own = own;
-        self
-    }
-
-    /// The same, with a directory where the guest's program may have been kept by an earlier start.
-    pub fn with_kept_program(mut self, directory: PathBuf) -> Plan {
-        self.kept_program = Some(directory);
         self
     }
 
@@ -188,10 +180,6 @@ impl Plan {
         self.stubs.as_deref()
     }
 
-    pub(crate) fn kept_program(&self) -> Option<&Path> {
-        self.kept_program.as_deref()
-    }
-
     /// Whether there is something between the sandbox and the host.
     pub fn wall(&self) -> Wall {
         self.wall
@@ -243,7 +231,7 @@ impl Plan {
         let decide = || match self.wall {
             Wall::Own => {
                 let resolver = self.way_out.as_ref().and_then(|way_out| way_out.resolver);
-                let git = self.git.as_ref().map(|git| (git, self.kept_program()));
+                let git = self.git.as_ref();
                 let (view, authority) = (self.view.as_ref(), self.authority.as_deref());
                 let marker = Marker { id: self.id, backend: self.backend };
                 let (spec, own, root) = (&self.spec, &*self.own, self.root.as_ref());

@@ -14,7 +14,7 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, machine, pushes, relay};
-use belljar_backend::{Backend, RootTree, Wall, backend, keep_program, sweep, sweep_programs, sweep_stubs};
+use belljar_backend::{Backend, RootTree, Wall, backend, sweep, sweep_stubs};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::workspace::View;
@@ -246,7 +246,7 @@ impl Engine {
         let root = self.root(spec, backend.name())?;
         // An image may have taken long to come.
         self.must_be_wanted()?;
-        let Planned { plan, spec, policy, authority, secrets, stubs, kept_program } =
+        let Planned { plan, spec, policy, authority, secrets, stubs } =
             self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
@@ -272,7 +272,6 @@ impl Engine {
                 // What is mounted for a container lies over stubs.
                 plan.sweep_containers();
                 stubs.iter().for_each(|directory| sweep_stubs(directory));
-                kept_program.iter().for_each(|directory| sweep_programs(directory));
             });
             Ok(())
         })?;
@@ -304,9 +303,6 @@ impl Engine {
             }
             None => None,
         };
-        // The state directory is there by now. Once a process: the next one starts sooner.
-        static KEPT: OnceLock<()> = OnceLock::new();
-        KEPT.get_or_init(|| kept_program.iter().for_each(|directory| keep_program(directory)));
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
         let relay = Mutex::new(relay);
         Sandbox::new(

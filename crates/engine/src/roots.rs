@@ -126,6 +126,15 @@ pub(crate) fn understand(
                 .hint("put back what was there, or delete the sandbox and make it anew"));
         }
         tree.lowers = vec![real];
+    } else if let Some(tree) = &mut tree {
+        // Belljar's own: a link on the way to them is the host's, and a backend follows none.
+        for directory in tree.lowers.iter_mut().chain(&mut tree.kept) {
+            *directory = directory.canonicalize().map_err(|error| {
+                let message =
+                    format!("the root's directory `{}` cannot be opened: {error}", directory.display());
+                SandboxError::runtime("root_unusable", message)
+            })?;
+        }
     }
     Ok(tree)
 }

@@ -12,6 +12,7 @@ use crate::stream::fault;
 use belljar_sys::launch::{Identity, act_as, become_user};
 use belljar_sys::mount::{self, Attributes, MountFlags, Reach, UnmountFlags};
 use belljar_sys::net;
+use belljar_sys::opened::{FileIdentity, open_same};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fstat, mkdirat, openat, openat2,
@@ -24,6 +25,8 @@ use belljar_wire::message::{Access, Fault, NodeKind, Source, Step, Stub, StubKin
 use describe::describe;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// Carries out `steps`; `passed` are the mounts that came with them. Gives the sockets of the way out, if it has one.
@@ -64,8 +67,7 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
     let mut sources = VecDeque::new();
     // A copy of a mount that others share would carry what is mounted on it to them.
     let is_staged = steps.iter().any(|step| matches!(step, Step::Stage { .. }));
-    let clone = |path: &CStr| {
-        let tree = mount::clone_tree(CWD, path)?;
+    let alone = |tree: OwnedFd| {
         if is_staged {
             mount::make_private(&tree)?;
         }
@@ -74,12 +76,19 @@ fn open_sources(steps: &[Step], passed: Vec<OwnedFd>) -> Result<VecDeque<OwnedFd
     for step in steps {
         for source in sources_of(step) {
             let opened = match source {
-                Source::Path(path) => c_string(path).and_then(|path| clone(&path)),
+                Source::Path(path) => {
+                    c_string(path).and_then(|path| mount::clone_tree(CWD, &path)).and_then(alone)
+                }
+                Source::Judged { path, device, inode } => {
+                    let identity = FileIdentity { device: *device, inode: *inode };
+                    let opened = open_same(Path::new(path), identity);
+                    opened.and_then(|opened| mount::clone_tree(opened, c"")).and_then(alone)
+                }
                 Source::Passed(index) => {
                     passed.get_mut(usize::from(*index)).and_then(Option::take).ok_or(Errno::BADF)
                 }
                 // Not there yet.
-                Source::Inside(_) | Source::Planted(_) => continue,
+                Source::Inside(_) | Source::Planted(_) | Source::OwnProgram => continue,
             };
             sources.push_back(opened.map_err(|errno| fault(describe(step), errno))?);
         }
@@ -154,7 +163,14 @@ impl Building {
             Step::Bind { source: Source::Planted(place), target, access, .. } => {
                 self.bind_inside(self.planted.as_ref().ok_or(Errno::BADF)?, place, target, *access)
             }
-            Step::Bind { target, kind, access, .. } => self.bind(target, *kind, *access),
+            Step::Bind { source: Source::OwnProgram, target, kind, access } => {
+                let program = self.own_program()?;
+                self.mount(program, target, *kind, *access)
+            }
+            Step::Bind { target, kind, access, .. } => {
+                let tree = self.sources.pop_front().ok_or(Errno::BADF)?;
+                self.mount(tree, target, *kind, *access)
+            }
             Step::Unmount { target } => {
                 fchdir(self.find(target)?)?;
                 mount::unmount(".", UnmountFlags::DETACH)
@@ -253,8 +269,24 @@ impl Building {
         Ok(())
     }
 
-    fn bind(&mut self, target: &str, kind: NodeKind, access: Access) -> Result<(), Errno> {
-        let tree = self.sources.pop_front().ok_or(Errno::BADF)?;
+    /// The program that we run, as a file of the private filesystem, out of sight: one that only runs from memory cannot be
+    /// mounted, and one with a name on the host could be somebody else's by now.
+    fn own_program(&self) -> Result<OwnedFd, Errno> {
+        let private = self.out_of_sight.as_ref().ok_or(Errno::BADF)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        match openat(private, PROGRAM, flags, Mode::from_raw_mode(0o555)) {
+            Ok(file) => {
+                let mut own = File::open("/proc/self/exe").map_err(kernels)?;
+                io::copy(&mut own, &mut File::from(file)).map_err(kernels)?;
+            }
+            // For a second place.
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        mount::clone_tree(private, PROGRAM)
+    }
+
+    fn mount(&mut self, tree: OwnedFd, target: &str, kind: NodeKind, access: Access) -> Result<(), Errno> {
         mount::set_attributes(&tree, attributes(access), Reach::Below)?;
         self.put(tree, target, kind)
     }
@@ -262,10 +294,6 @@ impl Building {
     /// Mounts what is at `place` of `from` onto `target`, which is there. No link on either way: what a workspace holds may be
     /// an agent's work.
     fn bind_inside(&self, from: &OwnedFd, place: &str, target: &str, access: Access) -> Result<(), Errno> {
-        let straight = |root: &OwnedFd, path: &str| {
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
-        };
         let tree = mount::clone_tree(straight(from, place)?, c"")?;
         mount::set_attributes(&tree, attributes(access), Reach::Below)?;
         if access == Access::Reopened {
@@ -322,8 +350,9 @@ impl Building {
         let mut names = vec![STUBS.to_string()];
         for (index, lower) in lowers.iter().enumerate() {
             let name = short_name(index);
-            let place = c_string(format!("{HOLDER}/{lower}").trim_end_matches('/'))?;
-            mount::attach(mount::clone_tree(&stage, &place)?, make_directory(&stage, &name)?)?;
+            let place = format!("{HOLDER}/{lower}");
+            let lower = straight(&stage, place.trim_end_matches('/'))?;
+            mount::attach(mount::clone_tree(lower, c"")?, make_directory(&stage, &name)?)?;
             names.push(name);
         }
         fchdir(&stage)?;
@@ -455,6 +484,16 @@ impl Building {
     }
 }
 
+/// What is at a path below `root`, over no link.
+fn straight(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+fn kernels(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
 fn attributes(access: Access) -> Attributes {
     match access {
         Access::ReadOnly => Attributes::READ_ONLY.and(Attributes::NO_SUID).and(Attributes::NO_DEV),
@@ -565,4 +604,6 @@ const STUBS: &str = "stubs";
 const HOLDER: &str = "holder";
 const UPPER: &str = "upper";
 const WORK: &str = "work";
+/// The name of our own program in the private filesystem; its directories have numbers.
+const PROGRAM: &CStr = c"program";
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";

@@ -15,6 +15,7 @@ pub mod launch;
 pub mod mark;
 pub mod mount;
 pub mod net;
+pub mod opened;
 pub mod orphan;
 pub mod passing;
 pub mod remove;

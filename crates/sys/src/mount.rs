@@ -2,7 +2,6 @@
 
 use crate::caps::{check, last_errno};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
@@ -33,30 +32,23 @@ impl Attributes {
 
 /// A detached copy of the mount at `path`, with everything mounted below it.
 pub fn clone_tree(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as u32;
-    let flags = if path.is_empty() { flags | libc::AT_EMPTY_PATH as u32 } else { flags };
-    // SAFETY: the descriptor is open and the path is NUL-terminated.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_fd().as_raw_fd(), path.as_ptr(), flags) };
-    check(fd)?;
-    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    open_tree(dir.as_fd(), path, libc::AT_RECURSIVE as u32)
 }
 
 /// A detached copy of the mount at `path`, with nothing that is mounted below it.
 pub fn clone_one(dir: impl AsFd, path: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    open_tree(dir.as_fd(), path, 0)
+}
+
+/// An empty path is `dir` itself.
+fn open_tree(dir: BorrowedFd<'_>, path: &CStr, flags: u32) -> Result<OwnedFd, Errno> {
+    let flags = flags | libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    let flags = if path.is_empty() { flags | libc::AT_EMPTY_PATH as u32 } else { flags };
     // SAFETY: the descriptor is open and the path is NUL-terminated.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_fd().as_raw_fd(), path.as_ptr(), flags) };
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) };
     check(fd)?;
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-}
-
-/// The same as [`clone_tree`], of a path that is known to have no links: one that has become a link meanwhile is refused.
-pub fn clone_tree_of_real(path: &CStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let opened = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
-    clone_tree(opened, c"")
 }
 
 /// An overlay of directories that are named from the present directory, as a mount without a place. What is written to

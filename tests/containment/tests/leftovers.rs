@@ -38,12 +38,10 @@ fn look() -> Left {
     Left { mounts, files, orphans: orphans() }
 }
 
-/// What belljar keeps for its user only while it is needed: notes of stubs, and programs that are being written.
+/// What belljar keeps for its user only while it is needed: notes of stubs.
 fn unfinished_state() -> Vec<PathBuf> {
     let state = belljar_audit::state_directory().unwrap();
-    let names = |folder: &str| fs::read_dir(state.join(folder)).into_iter().flatten().flatten();
-    let programs = names("guest").filter(|entry| entry.file_name().to_string_lossy().contains('.'));
-    names("stubs").chain(programs).map(|entry| entry.path()).collect()
+    fs::read_dir(state.join("stubs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 /// Bubblewraps that nobody waits for any more: whoever started them is dead. (Before it has started the guest, a

@@ -7,7 +7,8 @@ use belljar_wire::message::Source;
 
 /// Everything, with the guest as its program. Descriptors: 3 is the door, 4 the guest itself, 5 where bubblewrap says
 /// which process the guest is, 6 only keeps that one from breaking. What has to lie over the guest's own mounts, and
-/// devices, is staged where the guest finds it; `sources` are changed to say so.
+/// devices, is staged where the guest finds it; `sources` are changed to say so. Bubblewrap follows links: the guest mounts what
+/// is staged only if it is what was judged.
 pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<String> {
     let id = user_inside(admin).to_string();
     let mut args: Vec<String> = [
@@ -50,10 +51,7 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         args.extend(["--dev-bind".into(), format!("/dev/{name}"), format!("{STAGED_DEVICES}/{name}")]);
     }
     for (index, (bind, source)) in layout.binds.iter().zip(&mut sources.binds).enumerate() {
-        let Source::Path(path) = source else { continue };
-        if bind.origin == BindOrigin::System {
-            continue;
-        }
+        let Source::Judged { path, .. } = source else { continue };
         let word = match bind.kind {
             BindKind::ReadOnly => "--ro-bind",
             BindKind::ReadWrite | BindKind::Reopened => "--bind",
@@ -62,7 +60,7 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);
     }
     for (index, source) in sources.layers.iter_mut().enumerate() {
-        let Source::Path(path) = source else { continue };
+        let Source::Judged { path, .. } = source else { continue };
         let staged = format!("{STAGE}/layer{index}");
         args.extend(["--bind".into(), std::mem::replace(path, staged.clone()), staged]);
     }
@@ -70,7 +68,7 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
         for (name, word, source) in
             [("root", "--ro-bind", Some(&mut root.holder)), ("changes", "--bind", root.layer.as_mut())]
         {
-            let Some(Source::Path(path)) = source else { continue };
+            let Some(Source::Judged { path, .. }) = source else { continue };
             let staged = format!("{STAGE}/{name}");
             args.extend([word.into(), std::mem::replace(path, staged.clone()), staged]);
         }

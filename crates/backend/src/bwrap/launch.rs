@@ -63,12 +63,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             tasks_files: &tasks_files,
             // The end that we read from as well: bubblewrap would die of writing to a pipe that a killed belljar left
             // without a reader, and its child would wait for its word forever.
-            inherit: &[
-                their_door.as_fd(),
-                embedded::program(plan.kept_program())?,
-                their_info.as_fd(),
-                info.as_fd(),
-            ],
+            inherit: &[their_door.as_fd(), embedded::program()?, their_info.as_fd(), info.as_fd()],
             stderr: Some(their_stderr.as_fd()),
         },
         |_| (),

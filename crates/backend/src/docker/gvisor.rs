@@ -54,7 +54,7 @@ pub(super) fn finish(
         return Err(failed("find the container's kernel", "it is gone".into()));
     }
     if let Some(stubs) = &mut stubs {
-        stubs.wait_for(plan, process.as_fd())?;
+        stubs.wait_for(process.as_fd())?;
     }
     let intake = plan.intake();
     let Knocked { door, .. } = knocked;

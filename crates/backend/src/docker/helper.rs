@@ -18,7 +18,7 @@ impl Helper {
     pub(super) fn start(plan: &Plan) -> Result<Helper, SandboxError> {
         let (door, their_door) = Door::new()?;
         let launch = Launch {
-            program: Program::Open(embedded::program(plan.kept_program())?),
+            program: Program::Open(embedded::program()?),
             argv: &[c"belljar-guest"],
             env: &[c"MALLOC_ARENA_MAX=1"],
             namespaces: Namespaces::NONE,

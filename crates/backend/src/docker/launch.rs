@@ -72,7 +72,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     container.has_knocked.store(true, Ordering::SeqCst);
     container.place.strike();
     if let Some(stubs) = &mut stubs {
-        stubs.wait_for(plan, std::os::fd::AsFd::as_fd(&knocked.process))?;
+        stubs.wait_for(std::os::fd::AsFd::as_fd(&knocked.process))?;
     }
     let container = Contained { counted: Foreign::of(knocked.pid.as_raw_nonzero().get() as u32), container };
     let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
@@ -100,7 +100,7 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
     let words = wanted.words(plan, layout);
     let enforcement = Enforcement::of_container(plan)?;
     let mut setup = setup(plan, layout, &enforcement, &None);
-    setup.steps = stage::steps(plan, layout, &sources, &place, Path::new("belljar-guest"));
+    setup.steps = stage::steps(plan, layout, &sources, &place);
     let user = user_of_container(plan.id);
     Ok(Drawing { program: Some(("docker".into(), words)), user: (user, user), setup })
 }

@@ -3,10 +3,10 @@
 
 use super::helper::Helper;
 use super::place::{Place, SOCKET};
+use crate::Plan;
 use crate::layout::{BindOrigin, Layout};
 use crate::native::{Identity, Sources, bind_steps, private_step, user_of_container};
 use crate::stubs::Stubs;
-use crate::{Plan, embedded};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::AsFd;
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
@@ -19,20 +19,14 @@ pub(super) fn build(plan: &Plan, layout: &Layout, place: &Place) -> Result<Optio
     let sources = Sources::open(layout, identity(plan))?;
     helper.make_stubs(plan, layout, place)?;
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
-    let steps = steps(plan, layout, &sources, place, &program(plan)?);
+    let steps = steps(plan, layout, &sources, place);
     let pending = helper.carry_out(steps, &mounts)?;
     let done = helper.finish(pending).map_err(|failure| crate::native::setup_failed(failure, layout))?;
     Ok(done.stubs)
 }
 
 /// The steps, from an empty directory to a finished stage.
-pub(super) fn steps(
-    plan: &Plan,
-    layout: &Layout,
-    sources: &Sources,
-    place: &Place,
-    program: &Path,
-) -> Vec<Step> {
+pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Place) -> Vec<Step> {
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     let cover = text(place.private());
     let (uid, gid) = identity(plan).user_on_host();
@@ -58,7 +52,8 @@ pub(super) fn steps(
     steps.extend(masks.map(|target| Step::Mask { target: target.clone() }));
     // The daemon would mount the host's cgroups there.
     steps.push(Step::Dir { target: CGROUPS.into(), mode: 0o755 });
-    steps.push(bind(text(program.into()), GUEST, NodeKind::File, Access::ReadOnly));
+    let (source, target) = (Source::OwnProgram, GUEST.to_string());
+    steps.push(Step::Bind { source, target, kind: NodeKind::File, access: Access::ReadOnly });
     steps.push(bind(text(place.door()), DOOR, NodeKind::Directory, Access::ReadOnly));
     steps.push(Step::ReadOnlyRoot);
     steps.push(Step::Uncover { cover });
@@ -93,18 +88,6 @@ fn content_of<'l>(layout: &'l Layout, path: &str) -> Option<&'l Vec<u8>> {
 
 fn bind(source: String, target: &str, kind: NodeKind, access: Access) -> Step {
     Step::Bind { source: Source::Path(source), target: target.into(), kind, access }
-}
-
-/// The guest's program, as a file that can be mounted.
-fn program(plan: &Plan) -> Result<PathBuf, SandboxError> {
-    let kept = plan.kept_program().and_then(embedded::kept_file);
-    kept.ok_or_else(|| {
-        SandboxError::runtime(
-            "no_state",
-            "the guest's program cannot be kept, and a container needs it as a file",
-        )
-        .hint("set XDG_STATE_HOME to a folder that you can write to")
-    })
 }
 
 /// The outermost parts of the stage, as places without the leading slash: what the container is shown.

@@ -43,7 +43,7 @@ impl Layout {
             layer.stubs.push(stub);
             return Ok(());
         }
-        if super::workspace::cannot_be_made(folder, path) {
+        if super::workspace::cannot_be_made(&self.opened.look_through(folder), path) {
             let message =
                 format!("agent context cannot be shown in `{}`: nothing can be made there", folder.display());
             return Err(SandboxError::policy("agent_context_no_place", message)

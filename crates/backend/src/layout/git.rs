@@ -3,7 +3,6 @@
 
 use super::etc::Etc;
 use super::{Bind, BindKind, BindOrigin};
-use crate::embedded;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +13,9 @@ pub struct GitInside {
     pub config: String,
 }
 
-/// Adds it: the file to `etc`, the guard to `path` and to the result. Also gives the variables that name the file. `kept` is
-/// where the guest's program is kept; without it there is no guard, which explains and protects nothing.
+/// Adds it: the file to `etc`, the guard to `path` and to the result. Also gives the variables that name the file.
 pub(super) fn add(
     git: &GitInside,
-    kept: Option<&Path>,
     etc: &mut Etc,
     path: &mut Vec<PathBuf>,
     is_program: impl Fn(&Path) -> bool,
@@ -27,13 +24,11 @@ pub(super) fn add(
         return (None, Vec::new());
     }
     etc.files.push((super::relative(CONFIG).to_string(), git.config.clone().into_bytes()));
-    let guard = kept.and_then(embedded::kept_file).map(|source| {
-        path.insert(0, PathBuf::from(PROGRAMS));
-        let target = format!("{}/git", super::relative(PROGRAMS));
-        // As a program under a home is: nobody but us can reach it, and everybody inside may run it.
-        Bind { source, target, kind: BindKind::ReadOnly, origin: BindOrigin::Home }
-    });
-    (guard, vec![("GIT_CONFIG_SYSTEM".into(), CONFIG.into())])
+    path.insert(0, PathBuf::from(PROGRAMS));
+    let target = format!("{}/git", super::relative(PROGRAMS));
+    let (kind, origin) = (BindKind::ReadOnly, BindOrigin::OwnProgram);
+    let guard = Bind { source: "belljar-guest".into(), target, kind, origin };
+    (Some(guard), vec![("GIT_CONFIG_SYSTEM".into(), CONFIG.into())])
 }
 
 const CONFIG: &str = "/etc/belljar/gitconfig";

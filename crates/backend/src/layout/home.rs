@@ -2,7 +2,8 @@
 //! none as a whole.
 
 use super::etc::rows;
-use super::{Bind, BindKind, BindOrigin};
+use super::opened::walk;
+use super::{Bind, BindKind, BindOrigin, shared};
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -15,17 +16,24 @@ pub(super) struct Visible {
     /// Variables that name where a tool's programs are.
     pub(super) variables: Vec<(OsString, OsString)>,
     homes: Homes,
+    workspace: Option<PathBuf>,
 }
 
-pub(super) fn visible() -> Visible {
+/// `workspace` is where agents work: a link there leads to nothing that is shown.
+pub(super) fn visible(workspace: Option<&Path>) -> Visible {
     let home = own();
     let path = env::var_os("PATH").unwrap_or_default();
-    from(home.as_deref(), env::split_paths(&path).collect())
+    from(home.as_deref(), env::split_paths(&path).collect(), workspace)
 }
 
-fn from(home: Option<&Path>, path: Vec<PathBuf>) -> Visible {
-    let mut visible =
-        Visible { binds: Vec::new(), path: Vec::new(), variables: Vec::new(), homes: Homes::with(home) };
+fn from(home: Option<&Path>, path: Vec<PathBuf>, workspace: Option<&Path>) -> Visible {
+    let mut visible = Visible {
+        binds: Vec::new(),
+        path: Vec::new(),
+        variables: Vec::new(),
+        homes: Homes::with(home),
+        workspace: workspace.map(Path::to_path_buf),
+    };
     for entry in path {
         let plain = entry.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !plain || !entry.is_absolute() || visible.path.contains(&entry) {
@@ -51,9 +59,12 @@ fn from(home: Option<&Path>, path: Vec<PathBuf>) -> Visible {
 impl Visible {
     /// Shows a directory where it is on the host, if it is one.
     fn add(&mut self, directory: &Path) -> bool {
-        let (Ok(source), Some(target)) = (directory.canonicalize(), directory.to_str()) else { return false };
+        let Some(target) = directory.to_str() else { return false };
+        let walked = walk(directory);
+        let is_planted = self.workspace.as_ref().is_some_and(|workspace| shared::leaves(&walked, workspace));
+        let source = walked.real;
         // A link may lead anywhere, to a whole home too.
-        if !source.is_dir() || self.homes.are_in(&source) {
+        if is_planted || !source.is_dir() || self.homes.are_in(&source) {
             return false;
         }
         let target = super::relative(target).to_string();
@@ -178,7 +189,7 @@ mod tests {
         for entry in
             ["/home/ann", "/home/ann/", "/home", "/root", "/home/bob", "/", "bin", "/home/ann/../bob/bin"]
         {
-            let visible = from(Some(home), vec![PathBuf::from(entry)]);
+            let visible = from(Some(home), vec![PathBuf::from(entry)], None);
             assert_eq!(visible.binds, [], "{entry}");
         }
     }
@@ -222,7 +233,7 @@ mod tests {
         for directory in [".cargo/bin", ".rustup/toolchains", ".ssh", ".aws"] {
             std::fs::create_dir_all(home.join(directory)).unwrap();
         }
-        let visible = from(Some(&home), vec![home.join(".cargo/bin"), PathBuf::from("/usr/bin")]);
+        let visible = from(Some(&home), vec![home.join(".cargo/bin"), PathBuf::from("/usr/bin")], None);
         let sources: Vec<_> = visible.binds.iter().map(|bind| bind.source.clone()).collect();
         assert_eq!(sources, [home.join(".cargo/bin"), home.join(".rustup")]);
         assert_eq!(visible.path[..2], [home.join(".cargo/bin"), PathBuf::from("/usr/bin")]);

@@ -14,6 +14,7 @@ mod marker;
 mod mounts;
 mod nested;
 mod network;
+mod opened;
 mod root;
 mod shared;
 mod sockets;
@@ -40,6 +41,7 @@ pub use etc::home_files;
 /// What git is told inside.
 pub use git::GitInside;
 pub(crate) use marker::Marker;
+pub(crate) use opened::{OpenedPaths, moved};
 pub(crate) use root::RootLayer;
 /// Whether a directory can be a sandbox's `/`.
 pub use shared::root_directory;
@@ -55,8 +57,8 @@ pub(crate) struct Wanted<'p> {
     pub(crate) resolver: Option<IpAddr>,
     pub(crate) authority: Option<&'p str>,
     pub(crate) own: &'p [PathBuf],
-    /// What git is told, and where the guest's program is kept.
-    pub(crate) git: Option<(&'p GitInside, Option<&'p Path>)>,
+    /// What git is told.
+    pub(crate) git: Option<&'p GitInside>,
     /// What `/` is made of; without it, the host's own system.
     pub(crate) root: Option<&'p RootTree>,
     /// What agents are told beside their repository.
@@ -86,6 +88,8 @@ pub(crate) struct Layout {
     pub(crate) workspace: String,
     /// What every command's environment holds.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// What is mounted of the host, open since it was judged.
+    pub(crate) opened: OpenedPaths,
 }
 
 /// A part of the host's filesystem.
@@ -102,7 +106,7 @@ impl Bind {
     /// Where this shows a path of the host, if it does, without the leading slash.
     fn shows(&self, path: &Path) -> Option<PathBuf> {
         match self.origin {
-            BindOrigin::Planted | BindOrigin::Made(_) => None,
+            BindOrigin::Planted | BindOrigin::Made(_) | BindOrigin::OwnProgram => None,
             BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::Held => {
                 let rest = path.strip_prefix(&self.source).ok()?;
                 Some(Path::new(&self.target).components().chain(rest.components()).collect())
@@ -135,6 +139,8 @@ pub(crate) enum BindOrigin {
     Planted,
     /// A file of our own, which is at this place, without the leading slash.
     Made(&'static str),
+    /// The guest's own program, under another name.
+    OwnProgram,
 }
 
 /// A directory of the private filesystem.
@@ -161,10 +167,10 @@ struct System {
 }
 
 impl System {
-    fn of_host(marker: &Marker) -> System {
+    fn of_host(marker: &Marker, workspace: Option<&Path>) -> System {
         let (mut binds, mut links) = system::directories();
         links.push(("var/tmp".into(), "../tmp".into()));
-        let home = home::visible();
+        let home = home::visible(workspace);
         binds.extend(home.binds);
         System {
             etc: etc::files(marker),
@@ -183,8 +189,10 @@ impl Layout {
     /// The layout of a sandbox behind a wall: of the host's own system, or of a root that brings its own.
     pub(crate) fn behind_wall(wanted: Wanted<'_>) -> Result<Layout, SandboxError> {
         let Wanted { marker, spec, view, resolver, authority, own, git, root, context } = wanted;
-        let workspace_on_host = spec.workspace.as_deref().map(shared::workspace).transpose()?;
-        let named = shared::named(&spec.shared, workspace_on_host.as_deref())?;
+        let mut opened = OpenedPaths::default();
+        let workspace_on_host =
+            spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
+        let named = shared::named(&spec.shared, workspace_on_host.as_deref(), &mut opened)?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
@@ -193,21 +201,24 @@ impl Layout {
             .collect();
         let sockets = belljar_docker::sockets();
         let volumes = spec.volumes.iter().map(|volume| &*volume.source).chain(spec.home.as_deref());
-        shared::refuse_docker_sockets(shared.iter().copied().chain(volumes), &sockets)?;
-        shared::refuse_our_own(&shared, own)?;
+        shared::refuse_docker_sockets(shared.iter().copied().chain(volumes), &sockets, &opened)?;
+        shared::refuse_our_own(&shared, own, &opened)?;
         if spec.kept.is_some() {
             let asked = spec.shared.iter().map(|shared| &*shared.path);
             shared::refuse_moved(asked.chain(spec.workspace.as_deref()), &shared)?;
-            let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
-            if let (Some(view), Some(workspace), true) = (view, &workspace_on_host, is_shown) {
-                shared::refuse_moved([&**workspace], &[&view.folder])?;
-            }
+        }
+        // What is shown is what was judged, and not where its path led when the view was made.
+        let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
+        if let (Some(view), Some(workspace), true) = (view, &workspace_on_host, is_shown)
+            && view.folder != *workspace
+        {
+            return Err(moved(workspace));
         }
         let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let tree = root.map(root::open).transpose()?;
         let mut system = match (root, &tree) {
             (Some(root), Some(tree)) => root::system(root, tree, &marker),
-            _ => System::of_host(&marker),
+            _ => System::of_host(&marker, workspace_on_host.as_deref()),
         };
         let etc = &mut system.etc;
         etc.files.extend(network::files(
@@ -225,7 +236,7 @@ impl Layout {
             None => path.is_file(),
         };
         let (guard, git) =
-            git.map(|(git, kept)| git::add(git, kept, etc, &mut system.path, is_program)).unwrap_or_default();
+            git.map(|git| git::add(git, etc, &mut system.path, is_program)).unwrap_or_default();
         let System { etc, mut binds, mut links, path, variables, under, shell, private } = system;
         let (own_binds, homes) =
             binds.into_iter().partition::<Vec<_>, _>(|bind| bind.origin == BindOrigin::System);
@@ -249,16 +260,16 @@ impl Layout {
         }
         if let Some(home) = &spec.home {
             private.retain(|directory| directory.target != relative(HOME));
-            binds.push(volumes::home(home, own)?);
+            binds.push(volumes::home(home, own, &mut opened)?);
         }
-        let shown = view.map(|view| workspace::show(&view, &workspace)).transpose()?;
+        let shown = view.map(|view| workspace::show(&view, &workspace, &mut opened)).transpose()?;
         match &shown {
             Some(shown) => binds.extend(shown.binds.iter().cloned()),
             None => private.push(PrivateDir { target: relative(WORKSPACE).into(), mode: 0o755 }),
         }
         let shown = shown.unwrap_or_default();
         binds.extend(nested::everywhere(named, &binds));
-        binds.extend(volumes::mounted(&spec.volumes, own, &binds)?);
+        binds.extend(volumes::mounted(&spec.volumes, own, &binds, &mut opened)?);
         let kernels = mounts::of_the_kernel(&binds);
         let is_hidden = |hold: &Bind| kernels.iter().any(|place| Path::new(&hold.target).starts_with(place));
         // Nobody reaches what is hidden, and every process of the host would be held.
@@ -292,14 +303,20 @@ impl Layout {
             masks,
             workspace,
             environment,
+            opened,
         };
         if let Some(context) = context {
             layout.add_context(context)?;
         }
         // Last: every file of ours becomes part of it.
         if let (Some(root), Some(tree)) = (root, &tree) {
-            let Layout { binds, private, files, links, .. } = &mut layout;
-            layout.root = root::layer(root, tree, binds, private, files, links)?;
+            let Layout { binds, private, files, links, opened, .. } = &mut layout;
+            layout.root = root::layer(root, tree, binds, opened, private, files, links)?;
+        }
+        let Layout { binds, opened, .. } = &mut layout;
+        // Those were found by belljar itself: programs under a home.
+        for bind in binds.iter().filter(|bind| matches!(bind.origin, BindOrigin::Named | BindOrigin::Home)) {
+            opened.open_source(&bind.source)?;
         }
         Ok(layout)
     }
@@ -325,7 +342,8 @@ impl Layout {
             return Err(SandboxError::unavailable("root_without_wall", message)
                 .hint("leave `root` away, or use the backend `native`"));
         }
-        let named = spec.workspace.as_deref().map(shared::workspace).transpose()?;
+        let mut opened = OpenedPaths::default();
+        let named = spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without a wall there is no private workspace";
             return Err(

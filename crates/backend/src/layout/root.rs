@@ -3,6 +3,7 @@
 //! sandbox's changes, and so do the places for mounts.
 
 use super::etc::Etc;
+use super::opened::OpenedPaths;
 use super::tree::{RootTree, Tree};
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, PrivateDir, System, USER, java, trust};
 use belljar_spec::SandboxError;
@@ -110,6 +111,7 @@ pub(super) fn layer(
     root: &RootTree,
     tree: &Tree<'_>,
     binds: &[Bind],
+    opened: &mut OpenedPaths,
     private: &[PrivateDir],
     files: &mut Vec<(String, Vec<u8>)>,
     links: &mut Vec<(String, String)>,
@@ -136,11 +138,13 @@ pub(super) fn layer(
     for bind in binds {
         match bind.origin {
             BindOrigin::Held | BindOrigin::Planted | BindOrigin::Made(_) => {}
-            BindOrigin::System | BindOrigin::Home | BindOrigin::Named if is_covered(&bind.target) => {}
-            BindOrigin::System | BindOrigin::Home | BindOrigin::Named if bind.source.is_dir() => {
+            _ if is_covered(&bind.target) => {}
+            BindOrigin::System | BindOrigin::Home | BindOrigin::Named
+                if opened.is_directory(&bind.source) =>
+            {
                 add(&bind.target, StubKind::Directory);
             }
-            BindOrigin::System | BindOrigin::Home | BindOrigin::Named => {
+            BindOrigin::System | BindOrigin::Home | BindOrigin::Named | BindOrigin::OwnProgram => {
                 add(&bind.target, StubKind::File(Bytes(Vec::new())));
             }
         }
@@ -153,6 +157,9 @@ pub(super) fn layer(
     }
     let (holder, lowers) = hold(&root.lowers)?;
     let links = std::mem::take(links).into_iter().map(|(place, to)| (tree.place(&place), to)).collect();
+    for directory in std::iter::once(&holder).chain(&root.kept) {
+        opened.open_source(directory)?;
+    }
     Ok(Some(RootLayer { holder, lowers, kept: root.kept.clone(), stubs, links }))
 }
 

@@ -1,25 +1,28 @@
 //! The workspace and the paths that a caller names: what may be shared at all.
 
 use super::home::Homes;
+use super::opened::{MOST_LINKS, OpenedPaths, Walked, identity, moved, walk};
 use super::{Bind, BindKind, BindOrigin, text};
 use belljar_spec::{Permission, SandboxError, SharedPath};
+use belljar_sys::opened::{FileIdentity, OpenedPath};
+use belljar_sys::rustix::fs::FileType;
+use belljar_sys::rustix::io::Errno;
 use std::collections::HashMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The workspace: an existing folder that is not somebody's whole world.
-pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
-    let real = resolve(path, "workspace")?;
-    if !real.is_dir() {
+pub(super) fn workspace(path: &Path, opened: &mut OpenedPaths) -> Result<PathBuf, SandboxError> {
+    let Walked { real, .. } = resolve(path, "workspace", opened)?;
+    let folder = opened.get(&real)?;
+    if !folder.is_directory() {
         return Err(SandboxError::policy(
             "workspace_not_a_folder",
             format!("the workspace `{}` is a file", path.display()),
         )
         .hint("give the folder that it lies in: `--workspace DIR`"));
     }
-    if fs::read_dir(&real).is_err() {
+    if folder.for_reading().is_err() {
         return Err(unreadable(path, "workspace"));
     }
     refuse_whole_worlds(&real, "workspace", &Homes::here())?;
@@ -28,18 +31,21 @@ pub(super) fn workspace(path: &Path) -> Result<PathBuf, SandboxError> {
 
 /// A directory that is to be a sandbox's `/`, with nothing of it changed. Judged as what is shared, since all of it can be read.
 pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxError> {
-    let real = resolve(path, "root")?;
+    let mut opened = OpenedPaths::default();
+    let Walked { real, .. } = resolve(path, "root", &mut opened)?;
     if real == Path::new("/") {
         let message = "the host's own `/` holds everybody's files, and cannot be a sandbox's";
         return Err(SandboxError::policy("path_too_wide", message)
             .hint("`--root host` shows the host's system, without the rest"));
     }
-    if !real.is_dir() || fs::read_dir(&real).is_err() {
+    let directory = opened.get(&real)?;
+    if !directory.is_directory() || directory.for_reading().is_err() {
         return Err(unreadable(path, "root"));
     }
     refuse_whole_worlds(&real, "root", &Homes::here())?;
-    refuse_our_own(&[&real], own)?;
-    if !["bin", "usr", "nix"].iter().any(|name| real.join(name).symlink_metadata().is_ok()) {
+    refuse_our_own(&[&real], own, &opened)?;
+    let inside = opened.look_through(&real);
+    if !["bin", "usr", "nix"].iter().any(|name| inside.join(name).symlink_metadata().is_ok()) {
         let message =
             format!("the directory `{}` holds no system: neither bin nor usr is in it", path.display());
         return Err(SandboxError::policy("root_unusable", message)
@@ -49,17 +55,22 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
 }
 
 /// The paths that were named, parents first.
-pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<Vec<Bind>, SandboxError> {
+pub(super) fn named(
+    shared: &[SharedPath],
+    workspace: Option<&Path>,
+    opened: &mut OpenedPaths,
+) -> Result<Vec<Bind>, SandboxError> {
     let mut binds = Vec::new();
     if shared.is_empty() {
         return Ok(binds);
     }
     let homes = Homes::here();
     for SharedPath { path, permission } in shared {
-        let real = resolve(path, "path")?;
-        refuse_planted_links(path, &real, workspace)?;
-        let found = fs::metadata(&real).map_err(|_| unreadable(path, "path"))?;
-        if found.file_type().is_socket() {
+        let walked = resolve(path, "path", opened)?;
+        refuse_planted_links(path, &walked, workspace)?;
+        let real = walked.real;
+        let found = opened.get(&real)?;
+        if found.kind() == FileType::Socket {
             let message = format!(
                 "`{}` is a socket: whoever can write to it speaks to a service of the host",
                 path.display()
@@ -68,7 +79,7 @@ pub(super) fn named(shared: &[SharedPath], workspace: Option<&Path>) -> Result<V
                 SandboxError::policy("path_is_socket", message).hint("no socket of the host can be shared")
             );
         }
-        if fs::File::open(&real).is_err() {
+        if found.for_reading().is_err() {
             return Err(unreadable(path, "path"));
         }
         refuse_whole_worlds(&real, "path", &homes)?;
@@ -96,18 +107,15 @@ pub(super) fn refuse_moved<'p>(
         .hint("put back what was there, or delete the sandbox and make it anew"))
 }
 
-/// A link in the workspace may be an agent's: what it points to was not what the caller named.
-fn refuse_planted_links(path: &Path, real: &Path, workspace: Option<&Path>) -> Result<(), SandboxError> {
+/// A link in the workspace may be an agent's: what it points to was not what the caller named. However the way into the
+/// workspace is spelled, one that leads out of it again is a link that lies in it.
+fn refuse_planted_links(path: &Path, walked: &Walked, workspace: Option<&Path>) -> Result<(), SandboxError> {
     let Some(workspace) = workspace else { return Ok(()) };
-    let named = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    // However the workspace itself is spelled: some part of the way lies in it.
-    let passes_workspace =
-        named.ancestors().any(|part| part.canonicalize().is_ok_and(|part| part == workspace));
-    if passes_workspace && !real.starts_with(workspace) {
+    if leaves(walked, workspace) {
         let message = format!(
             "the path `{}` leads out of the workspace by a link, to `{}`",
             path.display(),
-            real.display()
+            walked.real.display()
         );
         return Err(SandboxError::policy("path_leaves_workspace", message)
             .hint("somebody, perhaps an agent, put the link there; name the place that it points to if that is what you want"));
@@ -115,20 +123,30 @@ fn refuse_planted_links(path: &Path, real: &Path, workspace: Option<&Path>) -> R
     Ok(())
 }
 
-fn resolve(path: &Path, what: &str) -> Result<PathBuf, SandboxError> {
-    let real = path.canonicalize().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
+/// Whether a link in `folder` leads out of it.
+pub(super) fn leaves(walked: &Walked, folder: &Path) -> bool {
+    !walked.real.starts_with(folder) && walked.links.iter().any(|link| link.starts_with(folder))
+}
+
+/// Where a path leads, and opens what is there: that is what is judged from here on.
+fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, SandboxError> {
+    let walked = walk(path);
+    let found =
+        if path.as_os_str().is_empty() { Err(Errno::NOENT) } else { opened.open(&walked.real).map(drop) };
+    found.map_err(|errno| match errno {
+        Errno::NOENT => {
             SandboxError::policy("path_missing", format!("the {what} `{}` does not exist", path.display()))
                 .hint("check the spelling, or make it first")
         }
-        ErrorKind::PermissionDenied => unreadable(path, what),
+        Errno::ACCESS => unreadable(path, what),
+        Errno::LOOP | Errno::STALE if walked.links.len() < MOST_LINKS => moved(path),
         _ => SandboxError::policy(
             "path_unusable",
-            format!("the {what} `{}` cannot be used: {error}", path.display()),
+            format!("the {what} `{}` cannot be used: {errno}", path.display()),
         ),
     })?;
-    text(&real)?;
-    Ok(real)
+    text(&walked.real)?;
+    Ok(walked)
 }
 
 fn unreadable(path: &Path, what: &str) -> SandboxError {
@@ -154,23 +172,33 @@ fn refuse_whole_worlds(real: &Path, what: &str, homes: &Homes) -> Result<(), San
 }
 
 /// What belljar itself keeps must not be an agent's to read or change: its records, what was trusted, and secrets.
-pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), SandboxError> {
+pub(super) fn refuse_our_own(
+    shared: &[&Path],
+    own: &[PathBuf],
+    opened: &OpenedPaths,
+) -> Result<(), SandboxError> {
     let mut known = HashMap::new();
+    // The same folder may be mounted at a second place.
+    let holders: Vec<Vec<FileIdentity>> =
+        shared.iter().map(|path| opened.get(path).map(OpenedPath::holders).unwrap_or_default()).collect();
     for named in own {
         let own = where_it_will_be(named);
         // A link on the way to it could be made to lead elsewhere.
-        let ways = ways_to(named);
+        let Walked { real, mut links } = walk(named);
+        links.push(real);
+        let itself = identity(&own);
         let mut passes = |shared: &Path| {
-            let shared = identity(shared);
+            let shared = opened.identity(shared);
             named.ancestors().any(|part| {
                 shared.is_some() && *known.entry(part).or_insert_with(|| identity(part)) == shared
             })
         };
-        let is_ours = |path: &&&Path| {
-            let is_on_the_way = ways.iter().any(|way| way.starts_with(path));
-            path.starts_with(&own) || own.starts_with(path) || is_on_the_way || passes(path)
+        let is_ours = |(path, holders): &(&&Path, &Vec<FileIdentity>)| {
+            let is_on_the_way = links.iter().any(|way| way.starts_with(path));
+            let lies_in_it = itself.is_some_and(|own| holders.contains(&own));
+            path.starts_with(&own) || own.starts_with(path) || lies_in_it || is_on_the_way || passes(path)
         };
-        if let Some(path) = shared.iter().find(is_ours) {
+        if let Some((path, _)) = shared.iter().zip(&holders).find(is_ours) {
             let message =
                 format!("`{}` holds what belljar keeps to itself, at `{}`", path.display(), named.display());
             return Err(SandboxError::policy("path_is_ours", message).hint(
@@ -182,37 +210,12 @@ pub(super) fn refuse_our_own(shared: &[&Path], own: &[PathBuf]) -> Result<(), Sa
     Ok(())
 }
 
-/// Where the links lie that lead to it, each by its real path, and where they lead, whether anything is there or not. Whoever can
-/// change one of them says what it is.
-fn ways_to(path: &Path) -> Vec<PathBuf> {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let (mut links, mut real) = (Vec::new(), PathBuf::from("/"));
-    let mut left: Vec<PathBuf> =
-        path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect();
-    while let Some(part) = left.pop() {
-        if part == Path::new("..") {
-            real.pop();
-            continue;
-        }
-        let here = real.join(&part);
-        match fs::read_link(&here) {
-            Ok(target) if links.len() < MOST_LINKS => {
-                links.push(here);
-                // An absolute one begins at the root by itself.
-                left.extend(target.components().rev().map(|part| PathBuf::from(part.as_os_str())));
-            }
-            _ => real = here,
-        }
-    }
-    links.push(real);
-    links
-}
-
 /// Whoever reaches a Docker daemon is root of its machine. Its socket is known by what it is, not by its name: a link to it, a
 /// bind of it and a path over /proc lead to the same one, and so does every folder that it lies in.
 pub(super) fn refuse_docker_sockets<'p>(
     shared: impl IntoIterator<Item = &'p Path>,
     sockets: &[PathBuf],
+    opened: &OpenedPaths,
 ) -> Result<(), SandboxError> {
     // By the name that it has, and by the one that it really has.
     let names = sockets.iter().cloned().chain(sockets.iter().filter_map(|socket| socket.canonicalize().ok()));
@@ -221,7 +224,7 @@ pub(super) fn refuse_docker_sockets<'p>(
         // A daemon that starts later puts it there.
         false => Vec::from_iter(socket.parent().and_then(identity)),
     };
-    let held: Vec<(u64, u64)> = names.flat_map(holders).collect();
+    let held: Vec<FileIdentity> = names.flat_map(holders).collect();
     // One with another name, which may be anywhere on its filesystem.
     let linked: Vec<u64> = sockets
         .iter()
@@ -233,8 +236,8 @@ pub(super) fn refuse_docker_sockets<'p>(
     for path in shared {
         let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let nested = mounts.iter().filter(|point| point.starts_with(&real) && **point != real);
-        let mut all = std::iter::once(path).chain(nested.map(PathBuf::as_path)).filter_map(identity);
-        if all.any(|(device, file)| held.contains(&(device, file)) || linked.contains(&device)) {
+        let mut all = opened.identity(path).into_iter().chain(nested.filter_map(|point| identity(point)));
+        if all.any(|file| held.contains(&file) || linked.contains(&file.device)) {
             let message = format!("`{}` is or holds the socket of a Docker daemon", path.display());
             return Err(SandboxError::policy("path_is_docker_socket", message).hint(
                 "whoever reaches it is root here, so no sandbox is given it; share a folder without it",
@@ -242,11 +245,6 @@ pub(super) fn refuse_docker_sockets<'p>(
         }
     }
     Ok(())
-}
-
-/// What the kernel knows a file by, however it is spelled.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    path.metadata().ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Where a path leads that may not be there yet: what is there of it may be a link.
@@ -258,8 +256,6 @@ fn where_it_will_be(path: &Path) -> PathBuf {
     known.unwrap_or_else(|| path.to_path_buf())
 }
 
-/// As many as the kernel follows (path_resolution(7)).
-const MOST_LINKS: usize = 40;
 /// Devices, kernel switches, and the sockets of services.
 const KERNELS_AND_SERVICES: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/var/run"];
 
@@ -282,7 +278,9 @@ mod tests {
         symlink("../../later/file", place.join("config/inner/file")).expect("a link");
         symlink("config", place.join("around")).expect("a link");
         let refused = |shared: &str, own: &str| {
-            refuse_our_own(&[&place.join(shared)], &[place.join(own)]).map_err(|error| error.code)
+            let (shared, mut opened) = (place.join(shared), OpenedPaths::default());
+            opened.open(&shared).expect("there");
+            refuse_our_own(&[&shared], &[place.join(own)], &opened).map_err(|error| error.code)
         };
         for own in ["config/file", "around/file"] {
             for shared in ["config", "dots", "dots/file", "middle"] {
@@ -306,7 +304,9 @@ mod tests {
         std::fs::hard_link(&socket, place.join("again")).expect("another name");
         std::fs::create_dir(place.join("other")).expect("a folder");
         let known = [place.join("direct"), place.join("nowhere.sock")];
-        let refuse = |path: &Path| refuse_docker_sockets([path], &known).map_err(|error| error.code);
+        let refuse = |path: &Path| {
+            refuse_docker_sockets([path], &known, &OpenedPaths::default()).map_err(|error| error.code)
+        };
         for path in
             ["run/inner/docker.sock", "run/inner", "run", "link", "direct", "again", "link/docker.sock", ""]
         {

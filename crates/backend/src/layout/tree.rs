@@ -2,7 +2,9 @@
 //! followed by the kernel, and none leads out of the tree.
 
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, fgetxattr, fstat, openat, readlinkat};
+use belljar_sys::rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fgetxattr, fstat, openat, openat2, readlinkat,
+};
 use belljar_sys::rustix::io::Errno;
 use std::fs::File;
 use std::io::Read;
@@ -11,9 +13,10 @@ use std::path::{Path, PathBuf};
 /// What a sandbox's `/` is made of, where that is not the host's own system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootTree {
-    /// Directories that lie over each other, topmost first. None: the root is somebody else's to mount, as a container's is.
+    /// Directories that lie over each other, topmost first, each by its real path: no link is followed on the way to it. None:
+    /// the root is somebody else's to mount, as a container's is.
     pub lowers: Vec<PathBuf>,
-    /// A directory with room for what is changed, `upper` and `work` in it. Left out: changes are private files, and go away
+    /// A directory with room for what is changed, `upper` and `work` in it; a real path as well. Left out: changes are private files, and go away
     /// with the sandbox.
     pub kept: Option<PathBuf>,
     /// What the root says of the environment. Ours comes over it.
@@ -52,7 +55,8 @@ enum Entry {
 impl<'t> Tree<'t> {
     pub(super) fn open(root: &'t RootTree) -> Result<Tree<'t>, (PathBuf, Errno)> {
         let open = |path: &PathBuf| {
-            openat(CWD, path, DIRECTORY, Mode::empty()).map_err(|errno| (path.clone(), errno))
+            openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+                .map_err(|errno| (path.clone(), errno))
         };
         Ok(Tree { layers: root.lowers.iter().map(open).collect::<Result<_, _>>()?, known: &root.known })
     }

@@ -1,13 +1,14 @@
 //! What outlives a sandbox: directories that belljar keeps, writable inside, at places of their own. Which directories may be one is
 //! the engine's to say, who knows where they are kept; that none of them holds belljar's own is judged here once more.
 
+use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, HOME, relative, text};
 use belljar_spec::{SandboxError, SandboxSpec, Volume};
 use std::path::{Path, PathBuf};
 
 /// The kept home.
-pub(super) fn home(source: &Path, own: &[PathBuf]) -> Result<Bind, SandboxError> {
-    bind(source, relative(HOME), own)
+pub(super) fn home(source: &Path, own: &[PathBuf], opened: &mut OpenedPaths) -> Result<Bind, SandboxError> {
+    bind(source, relative(HOME), own, opened)
 }
 
 /// The volumes, parents first.
@@ -15,10 +16,11 @@ pub(super) fn mounted(
     volumes: &[Volume],
     own: &[PathBuf],
     before: &[Bind],
+    opened: &mut OpenedPaths,
 ) -> Result<Vec<Bind>, SandboxError> {
     let mut binds = Vec::new();
     for Volume { source, target } in volumes {
-        let bind = bind(source, relative(target.as_str()), own)?;
+        let bind = bind(source, relative(target.as_str()), own, opened)?;
         let covers = |other: &&Bind| {
             let (ours, theirs) = (Path::new(&bind.target), Path::new(&other.target));
             // A home is the one thing that a volume may lie in.
@@ -42,12 +44,18 @@ pub(super) fn refuse_without_wall(spec: &SandboxSpec) -> Result<(), SandboxError
         .hint("leave it away, or use the backend `native`"))
 }
 
-fn bind(source: &Path, target: &str, own: &[PathBuf]) -> Result<Bind, SandboxError> {
+fn bind(
+    source: &Path,
+    target: &str,
+    own: &[PathBuf],
+    opened: &mut OpenedPaths,
+) -> Result<Bind, SandboxError> {
     let refused = |why: String| {
         SandboxError::policy("volume_unusable", format!("`{}` cannot be a volume: {why}", source.display()))
     };
-    let real = source.canonicalize().map_err(|error| refused(error.to_string()))?;
-    if !real.is_dir() {
+    let real = walk(source).real;
+    let found = opened.open(&real).map_err(|errno| refused(errno.to_string()))?;
+    if !found.is_directory() {
         return Err(refused("it is not a directory".into()));
     }
     if let Some(held) = own.iter().find(|own| holds(&real, own)) {
@@ -84,7 +92,8 @@ mod tests {
             origin: BindOrigin::Named,
         };
         let mounted_at = |source: &Path, target: &str, before: &[Bind]| {
-            mounted(&[volume(source, target)], &own, before).map(|binds| binds[0].target.clone())
+            mounted(&[volume(source, target)], &own, before, &mut OpenedPaths::default())
+                .map(|binds| binds[0].target.clone())
         };
         assert_eq!(mounted_at(&kept, "/volumes/a", &[]).unwrap(), "volumes/a");
         assert_eq!(

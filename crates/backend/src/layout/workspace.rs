@@ -5,6 +5,7 @@
 //! so for everybody inside. The same holds for every folder on the way to it. A mount needs a place: what is missing gets
 //! a stub, in a layer of its own below an overlay, in the folder itself otherwise (`crate::stubs`).
 
+use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Layer, LinkedGit, Shield, Shielded, View};
@@ -67,13 +68,13 @@ struct Held {
 }
 
 /// A view, seen at `workspace`.
-pub(super) fn show(view: &View, workspace: &str) -> Result<Shown, SandboxError> {
+pub(super) fn show(view: &View, workspace: &str, opened: &mut OpenedPaths) -> Result<Shown, SandboxError> {
     let mut shown = Shown::default();
     let target = relative(workspace).to_string();
-    let layer = view.layer.as_ref().map(|layer| layered(layer, &view.folder, &target)).transpose()?;
-    shown.root(&view.folder, target, layer, &view.shields)?;
+    let layer = view.layer.as_ref().map(|layer| layered(layer, &view.folder, &target, opened)).transpose()?;
+    shown.root(&view.folder, target, layer, &view.shields, opened)?;
     if let Some(git) = &view.git {
-        shown.git(git, &view.folder, workspace)?;
+        shown.git(git, &view.folder, workspace, opened)?;
     }
     Ok(shown)
 }
@@ -85,8 +86,10 @@ impl Shown {
         target: String,
         layer: Option<Layered>,
         shields: &[Shield],
+        opened: &mut OpenedPaths,
     ) -> Result<(), SandboxError> {
         text(folder)?;
+        let through = opened.open_source(folder)?.by_descriptor();
         self.binds.push(Bind {
             source: folder.to_path_buf(),
             target: target.clone(),
@@ -94,22 +97,29 @@ impl Shown {
             origin: BindOrigin::Named,
         });
         let is_layered = layer.is_some();
-        let shields = carried_out(folder, is_layered, shields);
+        let shields = carried_out(&through, is_layered, shields);
         self.layers.extend(layer.map(|layer| Layered { stubs: stubs(&shields), ..layer }));
         self.shielded.push(Root { folder: folder.to_path_buf(), target, is_layered, shields });
         Ok(())
     }
 
     /// The git directory, and the files by which it and the folder find each other, with the paths that they have inside.
-    fn git(&mut self, git: &LinkedGit, folder: &Path, workspace: &str) -> Result<(), SandboxError> {
+    fn git(
+        &mut self,
+        git: &LinkedGit,
+        folder: &Path,
+        workspace: &str,
+        opened: &mut OpenedPaths,
+    ) -> Result<(), SandboxError> {
         // Beside the folder's own: nothing of the host's repository changes either.
         let beside = self.layers.first().map(|layer| Layer {
             upper: layer.directory.join(GIT_UPPER),
             work: layer.directory.join(GIT_WORK),
         });
-        let layer =
-            beside.map(|layer| made(&layer).and_then(|()| layered(&layer, &git.common, GIT))).transpose()?;
-        self.root(&git.common, GIT.into(), layer, &git.shields)?;
+        let layer = beside
+            .map(|layer| made(&layer).and_then(|()| layered(&layer, &git.common, GIT, opened)))
+            .transpose()?;
+        self.root(&git.common, GIT.into(), layer, &git.shields, opened)?;
         let own = if git.own.is_empty() { format!("/{GIT}") } else { format!("/{GIT}/{}", git.own) };
         let dot_git = format!("{}/.git", relative(workspace));
         self.cover(folder.join(".git"), dot_git, DOT_GIT, format!("gitdir: {own}\n"));
@@ -281,7 +291,12 @@ fn stubs(shields: &[Held]) -> Vec<Stub> {
 
 /// A layer that the guest can mount: the kernel wants both of its directories below one mount, and its own list of options
 /// has commas and colons in it.
-fn layered(layer: &Layer, folder: &Path, target: &str) -> Result<Layered, SandboxError> {
+fn layered(
+    layer: &Layer,
+    folder: &Path,
+    target: &str,
+    opened: &mut OpenedPaths,
+) -> Result<Layered, SandboxError> {
     let unusable = |what: &str| {
         let message = format!("the layer `{}` cannot be used: {what}", layer.upper.display());
         SandboxError::runtime("overlay_unusable", message)
@@ -303,7 +318,10 @@ fn layered(layer: &Layer, folder: &Path, target: &str) -> Result<Layered, Sandbo
             .hint("unmount it, work on a folder without it, or leave `--overlay` away"));
     }
     let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);
-    Ok(Layered { target: target.into(), directory: directory.to_path_buf(), upper, work, stubs: Vec::new() })
+    // Belljar's own; a link on the way to it is the host's.
+    let directory = walk(directory).real;
+    opened.open_source(&directory)?;
+    Ok(Layered { target: target.into(), directory, upper, work, stubs: Vec::new() })
 }
 
 /// Makes the directories of a layer, where they are not there yet.
@@ -332,6 +350,10 @@ const GIT_WORK: &str = "git-work";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn show(view: &View, workspace: &str) -> Result<Shown, SandboxError> {
+        super::show(view, workspace, &mut OpenedPaths::default())
+    }
 
     fn shield(path: &str, what: Shielded) -> Shield {
         Shield { path: path.into(), what }

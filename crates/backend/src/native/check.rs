@@ -2,7 +2,7 @@
 
 use super::{DEVICES, launch};
 use crate::guest::{SetupFailure, not_ready};
-use crate::layout::{Bind, BindOrigin, Layout};
+use crate::layout::{Bind, BindOrigin, Layout, moved};
 use crate::plan::trial;
 use belljar_spec::SandboxError;
 use belljar_sys::errno;
@@ -41,6 +41,11 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     let Some(errno) = errno::told(errno) else {
         return SandboxError::runtime("setup_failed", format!("cannot {doing}"));
     };
+    if errno == Errno::STALE {
+        // It is not what was judged.
+        let share = share_in(doing, layout).map(|share| share.source.as_path());
+        return moved(share.unwrap_or(Path::new(&layout.workspace)));
+    }
     let reason = format!(": {errno}");
     if doing.starts_with("lay ") {
         return no_overlay(doing, errno, layout);

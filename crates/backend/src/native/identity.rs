@@ -5,15 +5,13 @@ use belljar_spec::{Admin, SandboxError, SandboxId};
 use belljar_sys::ids;
 use belljar_sys::launch::{Dying, with_user_namespace};
 use belljar_sys::mount;
+use belljar_sys::opened::OpenedPath;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use belljar_sys::rustix::fs::{CWD, Mode, OFlags, open, stat};
+use belljar_sys::rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, open, statat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{getegid, geteuid};
 use belljar_wire::message::Step;
-use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 /// The sandbox's users, seen from the host.
@@ -127,31 +125,32 @@ impl AsFd for Passed {
     }
 }
 
-/// A detached mount of `path` in which its owner is `identity`'s user, and everybody else is nobody.
-pub(crate) fn mapped_mount(path: &Path, identity: Identity) -> Result<Passed, SandboxError> {
-    mount_mapped(path, path, Ours::Nobodys, identity)
+/// A detached mount of what was judged, in which its owner is `identity`'s user, and everybody else is nobody.
+pub(crate) fn mapped_mount(judged: &OpenedPath, identity: Identity) -> Result<Passed, SandboxError> {
+    mount_mapped(judged, judged.owner(), Ours::Nobodys, identity)
 }
 
 /// A detached mount of a layer's directory, which is ours, with what lies in it the folder's owner's: changes are owned by
 /// who owns the folder.
 pub(super) fn layer_mount(
     layer: &Layered,
-    folder: &Path,
+    directory: &OpenedPath,
+    folder: &OpenedPath,
     identity: Identity,
 ) -> Result<Passed, SandboxError> {
-    let failed = |error: std::io::Error| {
-        let message = format!("cannot use the layer `{}`: {error}", layer.directory.display());
+    let failed = |errno: Errno| {
+        let message = format!("cannot use the layer `{}`: {errno}", layer.directory.display());
         SandboxError::runtime("overlay_unusable", message)
     };
-    let owner = fs::metadata(folder).map_err(failed)?;
+    let (uid, gid) = folder.owner();
     for name in [&layer.upper, &layer.work] {
-        let directory = layer.directory.join(name);
-        let found = fs::symlink_metadata(&directory).map_err(failed)?;
-        if (found.uid(), found.gid()) != (owner.uid(), owner.gid()) {
-            lchown(&directory, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
+        let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if (found.st_uid, found.st_gid) != (uid, gid) {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            chownat(directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         }
     }
-    mount_mapped(&layer.directory, folder, Ours::Roots, identity)
+    mount_mapped(directory, folder.owner(), Ours::Roots, identity)
 }
 
 /// Which users a sandbox has, where it has a range.
@@ -164,8 +163,8 @@ pub(crate) enum Users {
 }
 
 /// Detached mounts of directories that hold a root's files, with the ids of its own users in them.
-pub(super) fn root_mounts<'p>(
-    directories: impl Iterator<Item = &'p Path>,
+pub(super) fn root_mounts(
+    directories: &[&OpenedPath],
     identity: Identity,
     users: Users,
 ) -> Result<Vec<Passed>, SandboxError> {
@@ -180,14 +179,14 @@ pub(super) fn root_mounts<'p>(
     };
     let mut namespace = None;
     let mut mounts = Vec::new();
-    for path in directories {
+    for directory in directories {
+        let path = directory.path();
         if namespace.is_none() {
             namespace = Some(namespace_with_maps(&map, &map).map_err(|errno| failed(path, errno))?);
         }
         let Some((mapping, _)) = &namespace else { continue };
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed(path, Errno::INVAL))?;
         // Alone: what is mounted below it is no part of the root.
-        let mount = mount::clone_one(CWD, &name).map_err(|errno| failed(path, errno))?;
+        let mount = mount::clone_one(directory, c"").map_err(|errno| failed(path, errno))?;
         mount::map_ids(&mount, mapping).map_err(|errno| match errno {
             Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => no_mapping(path, errno),
             other => failed(path, other),
@@ -217,26 +216,31 @@ enum Ours {
     Roots,
 }
 
+/// A copy of what was judged, which carries nothing that is mounted on it back to the host, as that of a mount would that the
+/// host shares.
+pub(super) fn private_copy(judged: &OpenedPath) -> Result<OwnedFd, SandboxError> {
+    let copied = mount::clone_tree(judged, c"").and_then(|tree| {
+        mount::make_private(&tree)?;
+        Ok(tree)
+    });
+    copied.map_err(|errno| {
+        let message = format!("cannot mount `{}`: {errno}", judged.path().display());
+        SandboxError::runtime("share_failed", message)
+    })
+}
+
 fn mount_mapped(
-    path: &Path,
-    owned_like: &Path,
+    judged: &OpenedPath,
+    (owner, group): (u32, u32),
     ours: Ours,
     identity: Identity,
 ) -> Result<Passed, SandboxError> {
+    let path = judged.path();
     let failed = |doing: &str, errno: Errno| {
         let message = format!("cannot {doing} `{}`: {errno}", path.display());
         SandboxError::runtime("share_failed", message)
     };
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", Errno::INVAL))?;
-    let cloned = match ours {
-        // What was named was looked at under its real path, and must still be what is there.
-        Ours::Nobodys => mount::clone_tree_of_real(&name),
-        Ours::Roots => mount::clone_tree(CWD, &name),
-    };
-    let tree = cloned.map_err(|errno| failed("mount", errno))?;
-    // A copy of a mount that the host shares would carry what is mounted on it back to the host.
-    mount::make_private(&tree).map_err(|errno| failed("mount", errno))?;
-    let owner = stat(owned_like).map_err(|errno| failed("look at", errno))?;
+    let tree = private_copy(judged)?;
     let (uid, gid) = identity.user_on_host();
     let root = identity.other_on_host();
     let map = |owner: u32, user: u32| match (ours, owner) {
@@ -244,7 +248,7 @@ fn mount_mapped(
         // Root's own files are those of the sandbox's root.
         (Ours::Roots, _) => format!("{owner} {user} 1\n0 {root} 1"),
     };
-    let (namespace, dying) = namespace_with_maps(&map(owner.st_uid, uid), &map(owner.st_gid, gid))
+    let (namespace, dying) = namespace_with_maps(&map(owner, uid), &map(group, gid))
         .map_err(|errno| failed("map the owner of", errno))?;
     mount::map_ids(&tree, namespace).map_err(|errno| match errno {
         Errno::INVAL | Errno::OPNOTSUPP | Errno::PERM => no_mapping(path, errno),

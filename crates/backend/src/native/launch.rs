@@ -80,7 +80,7 @@ fn start_guest<'p>(
     let tasks_files = cgroup.map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let launch = Launch {
-        program: Program::Open(embedded::program(plan.kept_program())?),
+        program: Program::Open(embedded::program()?),
         // It begins to make its network while we decide what it will see.
         argv: &[c"belljar-guest", c"network"],
         // One heap for all threads of the guest: it is mostly asleep.

@@ -1,16 +1,12 @@
 //! A layout as steps for the guest.
 
 use super::Identity;
-use super::identity::{Passed, Users, layer_mount, mapped_mount, root_mounts};
-use crate::Plan;
+use super::identity::{Passed, Users, layer_mount, mapped_mount, private_copy, root_mounts};
 use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout, ROOT_ID};
+use crate::{Plan, embedded};
 use belljar_spec::{Nesting, SandboxError};
-use belljar_sys::mount;
-use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::CWD;
+use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The whole of it: from an empty root to a finished one.
@@ -105,38 +101,42 @@ impl Sources {
     ) -> Result<Sources, SandboxError> {
         let mut sources = Sources { binds: Vec::new(), layers: Vec::new(), root: None, mounts: Vec::new() };
         for bind in &layout.binds {
+            let judged = || layout.opened.get(&bind.source);
             let source = match (identity, bind.origin) {
+                (_, BindOrigin::OwnProgram) => Source::OwnProgram,
                 (_, BindOrigin::Held) => Source::Inside(bind.target.clone()),
                 (_, BindOrigin::Planted) => Source::Planted(bind.target.clone()),
                 (_, BindOrigin::Made(place)) if layout.root.is_some() => Source::Planted(place.into()),
                 (_, BindOrigin::Made(place)) => Source::Inside(place.into()),
-                (Identity::Own { .. }, _) | (_, BindOrigin::System) => {
-                    Source::Path(bind.source.to_string_lossy().into_owned())
-                }
-                (Identity::Range { .. }, BindOrigin::Home) => sources.pass(plain_mount(bind)?.into()),
+                // The host's root alone can change what lies there.
+                (_, BindOrigin::System) => Source::Path(bind.source.to_string_lossy().into_owned()),
+                (Identity::Own { .. }, BindOrigin::Home | BindOrigin::Named) => by_identity(judged()?),
+                (Identity::Range { .. }, BindOrigin::Home) => sources.pass(private_copy(judged()?)?.into()),
                 (Identity::Range { .. }, BindOrigin::Named) => {
-                    sources.pass(mapped_mount(&bind.source, identity)?)
+                    sources.pass(mapped_mount(judged()?, identity)?)
                 }
             };
             sources.binds.push(source);
         }
         for layer in &layout.layers {
+            let directory = layout.opened.get(&layer.directory)?;
             let source = match identity {
-                Identity::Own { .. } => Source::Path(layer.directory.to_string_lossy().into_owned()),
+                Identity::Own { .. } => by_identity(directory),
                 Identity::Range { .. } => {
-                    sources.pass(layer_mount(layer, folder_of(layout, layer)?, identity)?)
+                    let folder = layout.opened.get(folder_of(layout, layer)?)?;
+                    sources.pass(layer_mount(layer, directory, folder, identity)?)
                 }
             };
             sources.layers.push(source);
         }
         if let Some(root) = &layout.root {
             let directories = std::iter::once(&*root.holder).chain(root.kept.as_deref());
+            let directories: Vec<&OpenedPath> =
+                directories.map(|path| layout.opened.get(path)).collect::<Result<_, _>>()?;
             let mut opened: Vec<Source> = match identity {
-                Identity::Own { .. } => {
-                    directories.map(|path| Source::Path(path.to_string_lossy().into_owned())).collect()
-                }
+                Identity::Own { .. } => directories.into_iter().map(by_identity).collect(),
                 Identity::Range { .. } => {
-                    let mounts = root_mounts(directories, identity, users)?;
+                    let mounts = root_mounts(&directories, identity, users)?;
                     mounts.into_iter().map(|mount| sources.pass(mount)).collect()
                 }
             };
@@ -159,15 +159,11 @@ fn folder_of<'l>(layout: &'l Layout, layer: &Layered) -> Result<&'l Path, Sandbo
         .ok_or_else(|| SandboxError::runtime("overlay_unusable", "a layer lies over nothing"))
 }
 
-fn plain_mount(bind: &Bind) -> Result<OwnedFd, SandboxError> {
-    let failed = |reason: String| {
-        SandboxError::runtime("share_failed", format!("cannot mount `{}`: {reason}", bind.source.display()))
-    };
-    let path = CString::new(bind.source.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;
-    let tree = mount::clone_tree(CWD, &path).map_err(|errno| failed(errno.to_string()))?;
-    // A copy of a mount that the host shares would carry what is mounted on it back to the host.
-    mount::make_private(&tree).map_err(|errno| failed(errno.to_string()))?;
-    Ok(tree)
+/// For a guest that has to open it itself, in a mount namespace where no descriptor of ours means a mount: it opens the same
+/// path, and mounts it only if it is the same file. We hold that open meanwhile, so no other file can become it.
+fn by_identity(judged: &OpenedPath) -> Source {
+    let FileIdentity { device, inode } = judged.identity();
+    Source::Judged { path: judged.path().to_string_lossy().into_owned(), device, inode }
 }
 
 fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Step {
@@ -178,7 +174,11 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
         let Layered { target, upper, work, stubs, .. } = layered.clone();
         return Step::Overlay { target, folder: source.clone(), layer: layer.clone(), upper, work, stubs };
     }
-    let kind = if bind.source.is_dir() { NodeKind::Directory } else { NodeKind::File };
+    let kind = match bind.origin {
+        BindOrigin::OwnProgram => NodeKind::File,
+        _ if layout.opened.is_directory(&bind.source) => NodeKind::Directory,
+        _ => NodeKind::File,
+    };
     let access = match bind.kind {
         BindKind::ReadOnly => Access::ReadOnly,
         BindKind::ReadWrite => Access::ReadWrite,
@@ -189,8 +189,10 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
 
 /// The private filesystem: made first, over a directory (`cover`) that goes away with what is there now.
 pub(crate) fn private_step(plan: &Plan, layout: &Layout, cover: &str) -> Step {
-    let bytes = plan.limits.disk.value.as_u64();
-    let inodes = (bytes / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
+    let asked = plan.limits.disk.value.as_u64();
+    // What the guest keeps there of its own is nobody's private files.
+    let bytes = asked.saturating_add(embedded::size().next_multiple_of(PAGE) + PAGE);
+    let inodes = (asked / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
     let modes = layout.private.iter().map(|directory| directory.mode).collect();
     Step::Private { cover: cover.into(), bytes, inodes, modes }
 }
@@ -225,5 +227,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 /// An inode takes about a kilobyte of kernel memory that the size does not count.
 const BYTES_AN_INODE: u64 = 4096;
+/// Filesystems in memory count in pages; the largest usual ones.
+const PAGE: u64 = 65_536;
 const MIN_INODES: u64 = 1024;
 const MAX_INODES: u64 = 1 << 20;

@@ -5,9 +5,10 @@
 use super::find;
 use crate::layout::Missing;
 use belljar_spec::SandboxError;
+use belljar_sys::opened::OpenedPath;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
-    CWD, FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
+    FileType, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, openat, openat2,
 };
 use belljar_sys::rustix::io::Errno;
 use std::path::Path;
@@ -15,9 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What of a folder's shields could be stubs, held; an error if one of them is gone.
-pub(super) fn hold_all(missing: &Missing) -> Result<Vec<OwnedFd>, SandboxError> {
+pub(super) fn hold_all(missing: &Missing, judged: &OpenedPath) -> Result<Vec<OwnedFd>, SandboxError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = openat(CWD, &missing.root, flags, Mode::empty()) else { return Ok(Vec::new()) };
+    let Ok(folder) = openat(judged, ".", flags, Mode::empty()) else { return Ok(Vec::new()) };
     let held = missing.shields.iter().map(|shield| hold(missing, &folder, shield));
     held.filter_map(Result::transpose).collect()
 }

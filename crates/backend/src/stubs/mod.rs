@@ -79,32 +79,28 @@ impl Stubs {
             None => return Err(no_place("it has no state directory")),
         };
         // What others made, and we find there, has to stay as long as we need it.
-        let mut notes = note::of_others(&directory, &shielded);
+        let mut notes = note::of_others(&directory, &shielded, &layout.opened);
         for missing in needed {
             if notes.iter().all(|note| !note.is_about(&missing.root)) {
                 notes.push(
-                    Note::open(&directory, &missing.root).map_err(|error| no_place(&error.to_string()))?,
+                    Note::open_for(&directory, layout.opened.get(&missing.root)?)
+                        .map_err(|error| no_place(&error.to_string()))?,
                 );
             }
         }
         let mut stubs = Stubs { directory, notes, held: Vec::new(), stand_by: None };
-        stubs.have_one_stand_by(plan, guest, stage)?;
+        stubs.have_one_stand_by(guest, stage)?;
         Ok(Some(stubs))
     }
 
     /// Whoever stands by waits for this process from now on, which became the sandbox's first one after they were made.
-    pub(crate) fn wait_for(&mut self, plan: &Plan, guest: BorrowedFd<'_>) -> Result<(), SandboxError> {
-        self.have_one_stand_by(plan, guest, &[])
+    pub(crate) fn wait_for(&mut self, guest: BorrowedFd<'_>) -> Result<(), SandboxError> {
+        self.have_one_stand_by(guest, &[])
     }
 
-    fn have_one_stand_by(
-        &mut self,
-        plan: &Plan,
-        guest: BorrowedFd<'_>,
-        stage: &[PathBuf],
-    ) -> Result<(), SandboxError> {
+    fn have_one_stand_by(&mut self, guest: BorrowedFd<'_>, stage: &[PathBuf]) -> Result<(), SandboxError> {
         if !self.notes.is_empty() {
-            self.stand_by = Some(stand_by_with(plan, &self.directory, &self.notes, guest, stage)?);
+            self.stand_by = Some(stand_by_with(&self.directory, &self.notes, guest, stage)?);
         }
         Ok(())
     }
@@ -136,7 +132,7 @@ impl Stubs {
     /// next one to need it would make one that we do not know of, and take it away below our mount.
     pub(crate) fn hold(&mut self, layout: &Layout) -> Result<(), SandboxError> {
         for missing in &layout.missing {
-            self.held.extend(hold::hold_all(missing)?);
+            self.held.extend(hold::hold_all(missing, layout.opened.get(&missing.root)?)?);
         }
         Ok(())
     }
@@ -194,7 +190,6 @@ pub fn sweep_stubs(directory: &Path) {
 
 /// A process that does the same for these notes, should we be killed, when the sandbox is dead as well.
 fn stand_by_with(
-    plan: &Plan,
     directory: &Path,
     notes: &[Note],
     guest: BorrowedFd<'_>,
@@ -212,7 +207,7 @@ fn stand_by_with(
     let words = [b"belljar-guest".as_slice(), b"reap"].into_iter().chain(stage);
     let words = words.chain(notes.iter().map(|note| note.name.as_bytes()));
     let words = words.map(CString::new).collect::<Result<_, _>>().map_err(|_| failed(Errno::INVAL))?;
-    stand_by(embedded::program(plan.kept_program())?, words, &inherit, guest).map_err(failed)
+    stand_by(embedded::program()?, words, &inherit, guest).map_err(failed)
 }
 
 /// What to make where a shield finds nothing. A folder on the way to others may have been there as somebody's stub when we

@@ -1,7 +1,8 @@
 //! The note of what was made in a folder. It has the folder's own name, as the kernel knows it, so that everybody who works
 //! on that folder finds the same one.
 
-use crate::layout::Missing;
+use crate::layout::{Missing, OpenedPaths};
+use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_file_with};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
@@ -25,9 +26,13 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The note about `folder`, made if there is none, together with whoever else holds it.
-    pub(super) fn open(directory: &Path, folder: &Path) -> io::Result<Note> {
-        let opened = open_folder(folder)?;
+    /// The note about a folder, made if there is none, together with whoever else holds it.
+    pub(super) fn open_for(directory: &Path, judged: &OpenedPath) -> io::Result<Note> {
+        Note::open(directory, judged.as_fd().try_clone_to_owned()?, judged.path())
+    }
+
+    /// The same of a folder that others wrote of, and that is opened here.
+    fn open(directory: &Path, opened: OwnedFd, folder: &Path) -> io::Result<Note> {
         let found = fstat(&opened)?;
         let name = format!("{:x}-{:x}", found.st_dev, found.st_ino);
         let place = directory.join(&name);
@@ -95,22 +100,24 @@ impl Note {
 
 /// The notes of other sandboxes that name something which we need too: by its path, or in a folder of ours that had another
 /// path when they were written.
-pub(super) fn of_others(directory: &Path, shielded: &[&Missing]) -> Vec<Note> {
+pub(super) fn of_others(directory: &Path, shielded: &[&Missing], ours: &OpenedPaths) -> Vec<Note> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let known = entries.filter_map(|entry| {
         let all = planted::decode(&fs::read(entry.path()).ok()?);
-        let folder = all.iter().find_map(|planted| folder_that_concerns(planted, shielded))?;
+        let folder = all.iter().find_map(|planted| folder_that_concerns(planted, shielded, ours))?;
         // It may be gone by now, with its stubs: then what we found is gone as well, and we will say so.
-        Note::open(directory, &folder).ok()
+        match ours.get(&folder) {
+            Ok(judged) => Note::open_for(directory, judged).ok(),
+            Err(_) => Note::open(directory, open_folder(&folder).ok()?, &folder).ok(),
+        }
     });
     known.collect()
 }
 
 /// Where the folder of a note is, if something in it is one of our shields.
-fn folder_that_concerns(planted: &Planted, shielded: &[&Missing]) -> Option<PathBuf> {
-    let is_it = |missing: &&&Missing| {
-        stat(&missing.root).is_ok_and(|found| (found.st_dev, found.st_ino) == (planted.device, planted.inode))
-    };
+fn folder_that_concerns(planted: &Planted, shielded: &[&Missing], ours: &OpenedPaths) -> Option<PathBuf> {
+    let of_note = FileIdentity { device: planted.device, inode: planted.inode };
+    let is_it = |missing: &&&Missing| ours.get(&missing.root).is_ok_and(|found| found.identity() == of_note);
     let was = Path::new(OsStr::from_bytes(&planted.folder.0));
     let folder = shielded.iter().find(is_it).map_or(was, |missing| &missing.root);
     let is_shield = |stub: &Stub| {

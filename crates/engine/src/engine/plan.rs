@@ -23,7 +23,6 @@ pub(super) struct Planned {
     /// Where a route reads its key.
     pub(super) secrets: Option<Arc<dyn SecretStore>>,
     pub(super) stubs: Option<PathBuf>,
-    pub(super) kept_program: Option<PathBuf>,
 }
 
 impl Engine {
@@ -54,10 +53,6 @@ impl Engine {
             plan = plan.with_root(root);
         }
         let state = belljar_audit::state_directory().ok();
-        let kept_program = state.as_ref().map(|state| state.join("guest"));
-        if let Some(directory) = &kept_program {
-            plan = plan.with_kept_program(directory.clone());
-        }
         let stubs = state.as_ref().map(|state| state.join("stubs"));
         if let Some(directory) = &stubs {
             plan = plan.with_stubs(directory.clone());
@@ -97,7 +92,7 @@ impl Engine {
         if let Some(authority) = &authority {
             plan = plan.with_authority(authority.certificate_pem().to_string());
         }
-        Ok(Planned { plan, spec, policy, authority, secrets, stubs, kept_program })
+        Ok(Planned { plan, spec, policy, authority, secrets, stubs })
     }
 
     /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.

@@ -11,7 +11,9 @@ pub(super) fn describe(step: &Step) -> String {
         Step::Symlink { target, .. } => format!("make the link /{target}"),
         Step::Private { .. } => "make the private filesystem".into(),
         Step::PrivateDir { target } => format!("mount /{target}"),
-        Step::Bind { source: Source::Path(path), target, .. } => format!("mount {path} at /{target}"),
+        Step::Bind { source: Source::Path(path) | Source::Judged { path, .. }, target, .. } => {
+            format!("mount {path} at /{target}")
+        }
         Step::Bind { source: Source::Inside(_) | Source::Planted(_), target, .. } => {
             format!("hold /{target}")
         }

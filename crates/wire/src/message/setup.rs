@@ -123,6 +123,11 @@ pub enum Source {
     /// What was planted at this place over a root of layers, whatever the layers say of it: neither a command's changes nor those
     /// of an earlier life are seen in it.
     Planted(String),
+    /// A path of the host that leads over no link to the file with this identity, which was judged and is still open on the
+    /// host. Any other file there is refused (`ESTALE`).
+    Judged { path: String, device: u64, inode: u64 },
+    /// The guest's own program, as a file.
+    OwnProgram,
 }
 
 /// Whether a bind's target is a directory or a file.

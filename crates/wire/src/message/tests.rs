@@ -100,6 +100,9 @@ fn golden_bytes_of_an_overlay() {
     };
     assert_eq!(encode(&held), [5, 2, 1, b'w', 1, b'w', 0, 0]);
     assert_eq!(encode(&Source::Planted("p".into())), [3, 1, b'p']);
+    let judged = Source::Judged { path: "/j".into(), device: 300, inode: 7 };
+    assert_eq!(encode(&judged), [4, 2, b'/', b'j', 0xac, 2, 7]);
+    assert_eq!(encode(&Source::OwnProgram), [5]);
     assert_eq!(encode(&Access::Reopened), [3]);
 }
 

@@ -54,6 +54,43 @@ fn a_program_that_an_agent_left_on_path_is_not_run_by_the_host() {
     );
 }
 
+/// The state directory is this user's, and so is every process that finds a gap in a wall: no program of it is ever run outside.
+#[test]
+fn a_program_in_the_state_directory_is_not_run_by_the_host() {
+    let (state, workspace) = (folder(), folder());
+    let run = || {
+        std::process::Command::new(belljar())
+            .args(["run", "--backend", "native", "--", "true"])
+            .env("XDG_STATE_HOME", state.path())
+            .current_dir(workspace.path())
+            .status()
+            .unwrap()
+    };
+    assert!(run().success());
+    // As the guest's first words are, this makes a file that is called `network`.
+    let touch = fs::read("/usr/bin/touch").unwrap();
+    let mut replaced = Vec::new();
+    let mut left = vec![state.path().to_path_buf()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).unwrap().flatten() {
+            let found = entry.metadata().unwrap();
+            if found.is_dir() {
+                left.push(entry.path());
+            } else if found.is_file() && found.permissions().mode() & 0o111 != 0 {
+                let mut program = touch.clone();
+                program.resize(found.len() as usize, 0);
+                fs::remove_file(entry.path()).unwrap();
+                fs::write(entry.path(), program).unwrap();
+                fs::set_permissions(entry.path(), found.permissions()).unwrap();
+                replaced.push(entry.path());
+            }
+        }
+    }
+    let ran = run();
+    assert!(!workspace.path().join("network").exists(), "the host ran one of {replaced:?}");
+    assert!(ran.success(), "{replaced:?}");
+}
+
 /// File operations of the host run in process 1: a link of the agent's to `/proc/self` would mean process 1 itself.
 #[test]
 fn file_operations_show_nothing_of_process_one() {

@@ -23,6 +23,7 @@ mod limits;
 mod living;
 mod llm_route;
 mod network;
+mod path_races;
 mod privileges;
 mod processes;
 mod protected_paths;

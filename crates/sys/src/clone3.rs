@@ -1,4 +1,5 @@
-//! clone3(2), in the two ways that we need it.
+//! clone3(2), in the two ways that we need it; and clone(2) with the same flags where a filter refuses clone3, as Docker's default
+//! profile does because it cannot look at flags in memory.
 
 use crate::caps::last_errno;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -33,18 +34,42 @@ impl Args {
         self.0.flags |= libc::CLONE_FILES as u64;
     }
 
-    /// Born in this cgroup (version 2).
+    /// Born in this cgroup (version 2). Only clone3 can do that: see [`is_available`].
     pub(crate) fn set_cgroup(&mut self, cgroup: BorrowedFd<'_>) {
         self.0.flags |= CLONE_INTO_CGROUP;
         self.0.cgroup = cgroup.as_raw_fd() as u64;
     }
+
+    /// The same as arguments of clone(2): flags with the signal in them, the end of the stack, and where a handle is stored.
+    fn for_clone(&self) -> Result<[u64; 3], Errno> {
+        let Args(args) = self;
+        if args.flags & CLONE_INTO_CGROUP != 0 {
+            return Err(Errno::NOSYS);
+        }
+        Ok([args.flags | args.exit_signal, args.stack + args.stack_size, args.pidfd])
+    }
+}
+
+/// Whether clone3 is there. Kernels before 5.3 have none, and filters of containers refuse it: with ENOSYS, so that C libraries
+/// fall back to clone, or, older ones, with EPERM.
+pub(crate) fn is_available() -> bool {
+    // SAFETY: arguments of no size are refused before anything is read.
+    let answer = unsafe { libc::syscall(libc::SYS_clone3, std::ptr::null::<libc::clone_args>(), 0) };
+    answer != -1 || !matches!(last_errno(), Errno::NOSYS | Errno::PERM)
 }
 
 /// Runs `child` in a process that is a copy of this one. Signals must be blocked.
 pub(crate) fn run_in_copy<T>(args: Args, arg: &T, child: fn(&T) -> !) -> Result<u32, Errno> {
-    // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound. The
-    // struct is live and of the size passed.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args.0, size_of::<libc::clone_args>()) };
+    let pid = if is_available() {
+        // SAFETY: without CLONE_VM the child runs on a copy of this memory and stack, so returning twice is sound. The
+        // struct is live and of the size passed.
+        unsafe { libc::syscall(libc::SYS_clone3, &raw const args.0, size_of::<libc::clone_args>()) }
+    } else {
+        let [flags, stack, pidfd] = args.for_clone()?;
+        // SAFETY: as above; no stack means the same address in the copy. The handle is stored where the caller keeps it. The
+        // last two arguments, whose order differs by architecture, are for flags that are not set.
+        unsafe { libc::syscall(libc::SYS_clone, flags, stack, pidfd, 0, 0) }
+    };
     match pid {
         0 => child(arg),
         -1 => Err(last_errno()),
@@ -67,15 +92,23 @@ pub(crate) fn start_borrowing<T>(
     args.0.flags |= libc::CLONE_VM as u64;
     args.0.stack = stack.as_mut_ptr() as u64;
     args.0.stack_size = size_of_val(stack) as u64;
-    let returned = clone3_onto_stack(&args.0, std::ptr::from_ref(arg).cast(), child as *const ());
+    let (number, words) = if is_available() {
+        let place = std::ptr::from_ref(&args.0) as u64;
+        (libc::SYS_clone3, [place, size_of::<libc::clone_args>() as u64, 0])
+    } else {
+        (libc::SYS_clone, args.for_clone()?)
+    };
+    let returned = clone_onto_stack(number, words, std::ptr::from_ref(arg).cast(), child as *const ());
     if returned < 0 { Err(Errno::from_raw_os_error(-returned as i32)) } else { Ok(returned as u32) }
 }
 
-/// In the parent, returns what the kernel returned. In the child, calls `child(arg)` on the new stack.
+/// clone3 or clone, with its first arguments; those behind them are for flags that are not set. In the parent, returns what the
+/// kernel returned. In the child, calls `child(arg)` on the new stack.
 #[cfg(target_arch = "x86_64")]
-fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) -> isize {
+fn clone_onto_stack(number: libc::c_long, words: [u64; 3], arg: *const (), child: *const ()) -> isize {
     let returned: isize;
-    // SAFETY: the kernel reads a live struct of the size passed. The child starts behind the system call with the new,
+    let [first, second, third] = words;
+    // SAFETY: the kernel reads what the caller keeps alive. The child starts behind the system call with the new,
     // empty, 16-byte aligned stack and calls a function that never returns; the parent's registers are as the kernel
     // leaves them, which is what is declared, and its stack is not touched.
     unsafe {
@@ -88,9 +121,12 @@ fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) 
             "call r13",
             "ud2",
             "2:",
-            inlateout("rax") libc::SYS_clone3 as isize => returned,
-            in("rdi") std::ptr::from_ref(args),
-            in("rsi") size_of::<libc::clone_args>(),
+            inlateout("rax") number as isize => returned,
+            in("rdi") first,
+            in("rsi") second,
+            in("rdx") third,
+            in("r10") 0_u64,
+            in("r8") 0_u64,
             in("r12") arg,
             in("r13") child,
             lateout("rcx") _,
@@ -100,10 +136,11 @@ fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) 
     returned
 }
 
-/// In the parent, returns what the kernel returned. In the child, calls `child(arg)` on the new stack.
+/// The same.
 #[cfg(target_arch = "aarch64")]
-fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) -> isize {
+fn clone_onto_stack(number: libc::c_long, words: [u64; 3], arg: *const (), child: *const ()) -> isize {
     let returned: isize;
+    let [first, second, third] = words;
     // SAFETY: as on x86_64.
     unsafe {
         asm!(
@@ -114,9 +151,12 @@ fn clone3_onto_stack(args: &libc::clone_args, arg: *const (), child: *const ()) 
             "blr x21",
             "brk #1",
             "2:",
-            in("x8") libc::SYS_clone3,
-            inlateout("x0") std::ptr::from_ref(args) => returned,
-            in("x1") size_of::<libc::clone_args>(),
+            in("x8") number,
+            inlateout("x0") first as isize => returned,
+            in("x1") second,
+            in("x2") third,
+            in("x3") 0_u64,
+            in("x4") 0_u64,
             in("x20") arg,
             in("x21") child,
         );

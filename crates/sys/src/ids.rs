@@ -10,6 +10,35 @@ pub fn are_ours(ids: Range<u32>) -> bool {
     geteuid().is_root() && has("/proc/self/uid_map") && has("/proc/self/gid_map")
 }
 
+/// Whether our user is root outside of our user namespace as well.
+pub fn is_root_outside() -> bool {
+    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| leads_to_root(&map, geteuid().as_raw()))
+}
+
+/// Whether we may mount: we have CAP_SYS_ADMIN, which root in most containers has not.
+pub fn may_mount() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_ADMIN))
+}
+
+fn has_capability(status: &str, number: u32) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.is_some_and(|mask| mask & (1 << number) != 0)
+}
+
+fn leads_to_root(map: &str, uid: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.next(), numbers.next()) {
+            (Some(Ok(inside)), Some(Ok(0)), Some(Ok(1..))) => inside == u64::from(uid),
+            _ => false,
+        }
+    })
+}
+
+/// linux/capability.h
+const CAP_SYS_ADMIN: u32 = 21;
+
 /// Those of sandboxes: above what distributions and systemd hand out (docs of systemd, "Users, Groups, UIDs and GIDs"), below the
 /// sign bit.
 pub const SANDBOXES: Range<u32> = 0x7000_0000..0x7ff0_0000;
@@ -47,5 +76,27 @@ mod tests {
             let first = SANDBOXES.start;
             assert_eq!(maps(map, first..first + 0x1_0000), has, "{map}");
         }
+    }
+
+    #[test]
+    fn root_is_known_by_what_it_is_outside() {
+        for (map, uid, is_root) in [
+            ("         0          0 4294967295\n", 0, true),
+            ("         0          0 4294967295\n", 1000, false),
+            ("0 1000 1\n1 100000 65536\n", 0, false),
+            ("0 0 1\n", 0, true),
+            ("1000 0 1\n", 1000, true),
+            ("", 0, false),
+        ] {
+            assert_eq!(leads_to_root(map, uid), is_root, "{map} {uid}");
+        }
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_set() {
+        let of_docker = "CapPrm:\tffffffffffffffff\nCapEff:\t00000000a80425fb\n";
+        assert!(!has_capability(of_docker, CAP_SYS_ADMIN));
+        assert!(has_capability("CapEff:\t000001ffffffffff\n", CAP_SYS_ADMIN));
+        assert!(!has_capability("", CAP_SYS_ADMIN));
     }
 }

@@ -96,7 +96,15 @@ pub fn launch<R>(launch: &Launch<'_>, meanwhile: impl FnOnce(u32) -> R) -> Resul
     let (failure, failure_inside) = pipe_with(PipeFlags::CLOEXEC)?;
     let has_parted = AtomicBool::new(launch.identity.is_some());
     let failure_number = failure_inside.as_raw_fd();
-    let plan = ChildPlan { launch, argv: &argv, env: &env, failure: failure_number, has_parted: &has_parted };
+    let procs = joined_by_itself(launch)?;
+    let plan = ChildPlan {
+        launch,
+        argv: &argv,
+        env: &env,
+        failure: failure_number,
+        procs: procs.as_ref().map(AsFd::as_fd),
+        has_parted: &has_parted,
+    };
     let mut pidfd: libc::c_int = -1;
     let mut args = arguments(launch, &mut pidfd)?;
     let mut stack = vec![0u128; STACK / size_of::<u128>()];
@@ -203,10 +211,19 @@ fn arguments(launch: &Launch<'_>, pidfd: &mut libc::c_int) -> Result<clone3::Arg
         return Err(Errno::TOOBIG);
     }
     let mut args = clone3::Args::new(launch.namespaces.0, pidfd);
-    if let Some(cgroup) = launch.cgroup {
+    if let Some(cgroup) = launch.cgroup.filter(|_| clone3::is_available()) {
         args.set_cgroup(cgroup);
     }
     Ok(args)
+}
+
+/// Where no process can be born in a cgroup, it moves itself there: what it writes to. Opened out here, since the kernel asks
+/// whether the opener's cgroup namespace has both places.
+fn joined_by_itself(launch: &Launch<'_>) -> Result<Option<OwnedFd>, Errno> {
+    let cgroup = launch.cgroup.filter(|_| !clone3::is_available());
+    let open =
+        |cgroup| rustix::fs::openat(cgroup, c"cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    cgroup.map(open).transpose()
 }
 
 /// The first descriptor that a launched program was given: number 3. To be called once, by that program.
@@ -282,6 +299,8 @@ struct ChildPlan<'a> {
     argv: &'a [*const libc::c_char],
     env: &'a [*const libc::c_char],
     failure: i32,
+    /// The cgroup that it moves itself to (version 2), if it was not born there.
+    procs: Option<BorrowedFd<'a>>,
     /// Set when the child has a table of descriptors of its own.
     has_parted: &'a AtomicBool,
 }
@@ -297,8 +316,9 @@ impl ChildPlan<'_> {
             Program::Open(file) => Some(file.as_raw_fd()),
             Program::Path(_) => None,
         };
-        let given = [*tasks_files, *inherit].into_iter().flatten().chain(stderr).map(AsRawFd::as_raw_fd);
-        let mut kept = [self.failure; 3 + MAX_TASKS_FILES + MAX_INHERITED];
+        let given = [*tasks_files, *inherit].into_iter().flatten().chain(stderr).chain(&self.procs);
+        let given = given.map(AsRawFd::as_raw_fd);
+        let mut kept = [self.failure; 4 + MAX_TASKS_FILES + MAX_INHERITED];
         for (slot, number) in kept.iter_mut().zip(given.chain(program)) {
             *slot = number;
         }
@@ -344,7 +364,7 @@ fn report(failure: BorrowedFd<'_>, step: u8, errno: Errno) -> ! {
 
 fn run_child(plan: &ChildPlan<'_>) -> Result<std::convert::Infallible, (u8, Errno)> {
     let at = |step: u8| move |errno: Errno| (step, errno);
-    for tasks in plan.launch.tasks_files {
+    for tasks in plan.launch.tasks_files.iter().chain(&plan.procs) {
         rustix::io::write(tasks, b"0").map_err(at(4))?;
     }
     if let Some(identity) = plan.launch.identity {
@@ -565,6 +585,59 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_executed_is_said() {
         let launched = giving(c"/nowhere", &[c"nowhere"], &[], None);
+        let (started, ()) = launch(&launched, |_| ()).unwrap();
+        let failure = started.executed().unwrap().unwrap_err();
+        assert_eq!((failure.step, failure.errno), ("execute the program", Errno::NOENT));
+        let _ = waitid(WaitId::PidFd(started.pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+
+    /// As Docker's default profile does it: seccomp(2), in the calling thread.
+    fn refuse_clone3(errno: Errno) {
+        let [number, errno] = [libc::SYS_clone3 as u32, errno.raw_os_error() as u32];
+        let filter = [
+            (0x20, 0, 0, 0),
+            (0x15, 0, 1, number),
+            (0x06, 0, 0, 0x5_0000 | errno),
+            (0x06, 0, 0, 0x7fff_0000),
+        ];
+        let bytes: Vec<u8> = filter
+            .iter()
+            .flat_map(|(code, yes, no, word): &(u16, u8, u8, u32)| {
+                [&code.to_ne_bytes()[..], &[*yes, *no], &word.to_ne_bytes()].concat()
+            })
+            .collect();
+        crate::seccomp::no_new_privileges().unwrap();
+        crate::seccomp::install(&bytes).unwrap();
+    }
+
+    #[test]
+    fn programs_start_where_clone3_is_refused() {
+        let given = File::open("/dev/null").unwrap();
+        for refusal in [Errno::NOSYS, Errno::PERM] {
+            std::thread::scope(|scope| {
+                let refused = scope.spawn(|| {
+                    assert!(clone3::is_available());
+                    refuse_clone3(refusal);
+                    assert!(!clone3::is_available());
+                    assert_eq!(said(c"echo started >&2", &given), "started\n");
+                    let (map, _dying) =
+                        with_user_namespace(|pid| fs::read_to_string(format!("/proc/{pid}/uid_map")))
+                            .unwrap();
+                    assert_eq!(map.unwrap(), "", "a new namespace, which has no map yet");
+                });
+                refused.join().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn another_user_is_become_where_clone3_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        refuse_clone3(Errno::NOSYS);
+        let launched = giving(c"/nowhere", &[c"nowhere"], &[], None);
+        let launched = Launch { identity: Some(Identity { uid: 65534, gid: 65534 }), ..launched };
         let (started, ()) = launch(&launched, |_| ()).unwrap();
         let failure = started.executed().unwrap().unwrap_err();
         assert_eq!((failure.step, failure.errno), ("execute the program", Errno::NOENT));

@@ -28,7 +28,7 @@ mod stubs;
 use plan::Enforcement;
 
 pub use cgroup::{Counters, sweep};
-pub use container::around_us as container_around_us;
+pub use container::{around_us as container_around_us, landlock_is_filtered};
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::Drawing;

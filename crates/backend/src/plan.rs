@@ -284,6 +284,13 @@ pub fn new_id() -> Result<SandboxId, SandboxError> {
         SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {errno}"))
     })?;
     Ok(SandboxId::from_random(bytes))
+/// The same without a wall, among temporary files.
+pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
+    let Plan { id, limits, .. } = trial()?;
+    let view = View::plain(std::env::temp_dir());
+    Ok(Plan::new(id, SandboxSpec::default(), limits, Wall::Absent).with_workspace(view))
+}
+
 }
 
 /// Who holds which limit.
@@ -367,7 +374,7 @@ impl Enforcement {
                 .hint("leave the flag away, or use `--backend native`"));
         }
         let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
-        Err(SandboxError::unavailable("limit_unavailable", message).hint(crate::cgroup::DELEGATION_HINT))
+        Err(SandboxError::unavailable("limit_unavailable", message).hint(crate::cgroup::delegation_hint()))
     }
 
     /// What is left for resource limits to do.

@@ -32,8 +32,9 @@ impl BackendName {
         BackendName::Host,
     ];
 
-    /// What `auto` may choose, strongest first: what needs nothing but the kernel, and never no wall.
-    pub const AUTO: [BackendName; 3] = [BackendName::Native, BackendName::Bwrap, BackendName::Container];
+    /// What `auto` may choose, in this order: what isolates and needs nothing but the kernel. Never `container` and `host`, which
+    /// isolate nothing and are only for callers who name them.
+    pub const AUTO: [BackendName; 2] = [BackendName::Native, BackendName::Bwrap];
 
     /// As people write it.
     pub fn as_str(self) -> &'static str {

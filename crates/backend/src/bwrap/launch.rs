@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
     let program = program()?;
-    let identity = Identity::choose(plan.id, plan.admin());
+    let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
@@ -114,12 +114,18 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
             .hint("leave it away, or copy what is needed of it to another folder");
     }
     let message = format!("bubblewrap could not build the wall: {reason}");
-    SandboxError::unavailable("bwrap_failed", message).hint("`belljar doctor` tries each wall by itself")
+    let is_refusal =
+        ["namespace", "ot permitted", "ermission denied"].iter().any(|word| reason.contains(word));
+    let hint = match is_refusal {
+        true => crate::native::remedy_for_bubblewrap(),
+        false => "use `--backend native`, which needs no bubblewrap".into(),
+    };
+    SandboxError::unavailable("bwrap_failed", message).hint(hint)
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let program = program()?;
-    let identity = Identity::choose(plan.id, plan.admin());
+    let identity = Identity::choose(plan.id, plan.admin())?;
     // Made and given back: it says who holds which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;

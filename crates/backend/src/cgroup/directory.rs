@@ -62,7 +62,7 @@ impl Directory {
                 .hint("ask for less, or leave the flag away: a cgroup around this one may allow no more");
         }
         let message = format!("cannot write to `{}`: {error}", place.display());
-        SandboxError::unavailable("cgroup", message).hint(super::DELEGATION_HINT)
+        SandboxError::unavailable("cgroup", message).hint(super::delegation_hint())
     }
 
     pub(super) fn has(&self, file: &str) -> bool {
@@ -146,7 +146,7 @@ mod tests {
         let unwritable = directory.failed("cpu.max", &Errno::ACCESS.into());
         assert_eq!(
             (unwritable.code, unwritable.hint.as_deref()),
-            ("cgroup", Some(super::super::DELEGATION_HINT))
+            ("cgroup", Some(super::super::delegation_hint()))
         );
     }
 }

@@ -1,14 +1,24 @@
 //! Whether a container is around us. What the container's maker put there counts; a variable, which anybody can set,
 //! counts only where the root filesystem is layered, as a container's is.
 
+use crate::open_place;
+use crate::plan::trial_without_wall;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::statfs;
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::seccomp;
 use std::env;
 use std::fs;
 use std::path::Path;
 
-/// The container is around us, or an error.
+/// A container is around us and a guest starts in it, or an error.
 pub(super) fn check() -> Result<(), SandboxError> {
+    is_around_us()?;
+    open_place::launch(&trial_without_wall()?, &|| Ok(())).map(|guest| guest.stop())
+}
+
+/// A container is around us, or an error.
+pub(super) fn is_around_us() -> Result<(), SandboxError> {
     match around_us() {
         Some(_) => Ok(()),
         None => {
@@ -29,6 +39,15 @@ pub fn around_us() -> Option<&'static str> {
         layered_root: statfs("/").is_ok_and(|root| LAYERED.contains(&(root.f_type as u32))),
     };
     kind(&marks)
+}
+
+/// Whether a seccomp filter around us, as containers have one, refuses Landlock, and not the kernel.
+pub fn landlock_is_filtered() -> bool {
+    match seccomp::landlock_refusal() {
+        Some(Errno::PERM | Errno::ACCESS) => true,
+        Some(Errno::NOSYS) => seccomp::refuses_namespaces(),
+        _ => false,
+    }
 }
 
 struct Marks<V: Fn(&str) -> Option<String>, E: Fn(&str) -> bool> {

@@ -7,7 +7,7 @@ mod launch;
 use crate::{Backend, Drawing, Guest, Meanwhile, Plan};
 use belljar_spec::{BackendName, SandboxError};
 
-pub use check::around_us;
+pub use check::{around_us, landlock_is_filtered};
 
 pub(crate) struct Container;
 

@@ -1,14 +1,15 @@
 //! Whether namespaces can be made here: by making them. What the kernel says in refusal is turned into what to do.
 
 use super::{DEVICES, launch};
+use crate::container::around_us;
 use crate::guest::{SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout, moved};
 use crate::plan::trial;
 use belljar_spec::SandboxError;
-use belljar_sys::errno;
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
+use belljar_sys::{errno, seccomp};
 use std::fs;
 use std::path::Path;
 
@@ -19,8 +20,25 @@ pub(super) fn check() -> Result<(), SandboxError> {
 
 /// Why the kernel did not make the namespaces.
 pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
-    let message = format!("cannot {doing}: {errno}");
-    SandboxError::unavailable("namespaces_refused", message).hint(remedy(errno))
+    let around = Around::us();
+    let by = if around.is_filter(errno) { ", refused here by a seccomp filter" } else { "" };
+    let message = format!("cannot {doing}: {errno}{by}");
+    SandboxError::unavailable("namespaces_refused", message).hint(remedy(errno, &around))
+}
+
+/// What to do where root has nothing to give to a sandbox.
+pub(super) fn remedy_for_root() -> String {
+    match Around::us().container_remedy() {
+        Some(remedy) => format!(
+            "run belljar as an ordinary user of the container (Docker: `--user 1000:1000`), and {remedy}"
+        ),
+        None => "run belljar as an ordinary user".into(),
+    }
+}
+
+/// What to do where bubblewrap does not get its namespaces: it has the kernel's answer, and tells it in its own words.
+pub(crate) fn remedy_for_bubblewrap() -> String {
+    remedy(Errno::PERM, &Around::us())
 }
 
 /// Why the guest could not build its world. Where the kernel refuses what every sandbox consists of, it refuses the wall;
@@ -130,20 +148,87 @@ fn not_held(doing: &str, errno: Errno) -> SandboxError {
     }
 }
 
+/// What lies around belljar, and may refuse what the kernel would give.
+#[derive(Debug, Clone, Copy, Default)]
+struct Around {
+    /// The container's maker.
+    container: Option<&'static str>,
+    /// A filter refuses system calls that namespaces are made with.
+    filter: bool,
+    /// A profile of AppArmor's is in force.
+    apparmor: bool,
+}
+
+impl Around {
+    fn us() -> Around {
+        let profile = fs::read_to_string("/proc/self/attr/current").unwrap_or_default();
+        let profile = profile.trim_matches(['\0', '\n']);
+        Around {
+            container: around_us(),
+            filter: seccomp::refuses_namespaces(),
+            apparmor: !profile.is_empty() && !profile.starts_with("unconfined"),
+        }
+    }
+
+    /// Whether a refusal is the filter's, and not the kernel's.
+    fn is_filter(&self, errno: Errno) -> bool {
+        self.filter && matches!(errno, Errno::PERM | Errno::NOSYS)
+    }
+
+    /// How to start the container so that namespaces can be made in it: all that is needed, whatever is missing first.
+    fn container_remedy(&self) -> Option<String> {
+        let options = match self.container? {
+            "Podman" => "`--security-opt seccomp=unconfined --security-opt unmask=ALL`",
+            "Kubernetes" => {
+                "`seccompProfile: {type: Unconfined}` and `procMount: Unmasked` in its securityContext"
+            }
+            "a system container" => "nesting allowed (LXC: `security.nesting=true`)",
+            _ => "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`",
+        };
+        let apparmor = match (self.apparmor, self.container?) {
+            (true, "Docker" | "Podman" | "Codespaces") => " and `--security-opt apparmor=unconfined`",
+            _ => "",
+        };
+        Some(format!(
+            "start the container with {options}{apparmor}; or run without isolation, knowingly, with `--backend container`: commands \
+             then have the container's files, processes and network"
+        ))
+    }
+}
+
 /// What to do about a refusal.
-fn remedy(errno: Errno) -> String {
-    remedy_by(errno, geteuid().is_root(), |name| {
+fn remedy(errno: Errno, around: &Around) -> String {
+    remedy_by(errno, geteuid().is_root(), around, |name| {
         fs::read_to_string(Path::new("/proc/sys").join(name)).ok().map(|text| text.trim().to_string())
     })
 }
 
-/// By the switches that distributions have for this, in the order of how often they are the reason.
-fn remedy_by(errno: Errno, is_root: bool, switch: impl Fn(&str) -> Option<String>) -> String {
+/// By what is around us, and then by the switches that distributions have for this, in the order of how often they are the reason.
+fn remedy_by(
+    errno: Errno,
+    is_root: bool,
+    around: &Around,
+    switch: impl Fn(&str) -> Option<String>,
+) -> String {
+    if around.is_filter(errno)
+        && let Some(remedy) = around.container_remedy()
+    {
+        return remedy;
+    }
+    if around.is_filter(errno) {
+        return "a seccomp filter around belljar refuses namespaces: start belljar without it (of a systemd service: \
+                `SystemCallFilter=`, `RestrictNamespaces=`)"
+            .into();
+    }
     if errno == Errno::NOSYS {
         let kernel = switch("kernel/osrelease").unwrap_or_default();
-        return format!("the kernel, {kernel}, is older than 5.12: update it");
+        return if is_older(&kernel, NEEDED_KERNEL) {
+            format!("the kernel, {kernel}, is older than 5.12: update it")
+        } else {
+            format!("the kernel, {kernel}, was built without it")
+        };
     }
-    if !is_root {
+    if !is_root && around.container.is_none() {
         if switch("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
             return "AppArmor forbids user namespaces to ordinary users here (Ubuntu's default): \
                     `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile for belljar: \
@@ -164,10 +249,22 @@ fn remedy_by(errno: Errno, is_root: bool, switch: impl Fn(&str) -> Option<String
                 `user.max_user_namespaces` with sysctl"
             .into();
     }
-    "inside a container, start it with `--security-opt seccomp=unconfined`, or use `--backend container` and let \
-     the container be the wall"
-        .into()
+    around.container_remedy().unwrap_or_else(|| {
+        "a security module or a filter forbids it: `dmesg` may say which, and docs/walls.md what to do".into()
+    })
 }
+
+/// Whether a release, as uname(2) says it, is older than this one. What cannot be read is not.
+fn is_older(release: &str, than: (u32, u32)) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < than,
+        _ => false,
+    }
+}
+
+/// mount_setattr(2).
+const NEEDED_KERNEL: (u32, u32) = (5, 12);
 
 /// linux/magic.h
 const OVERLAYFS: u64 = 0x794c_7630;
@@ -279,15 +376,38 @@ mod tests {
             (Errno::NOSPC, false, &[none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, true, &[apparmor, debian, none], "user.max_user_namespaces=10000"),
             (Errno::NOSPC, false, &[("user/max_user_namespaces", "10")], "as many namespaces"),
-            (Errno::PERM, true, &[apparmor, debian], "seccomp=unconfined"),
-            (Errno::PERM, false, &[], "--backend container"),
+            (Errno::PERM, true, &[apparmor, debian], "docs/walls.md"),
+            (Errno::NOSYS, false, &[("kernel/osrelease", "6.18.44-x")], "was built without it"),
         ];
         for (errno, is_root, switches, expected) in cases {
             let found = |name: &str| {
                 switches.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
             };
-            let remedy = remedy_by(*errno, *is_root, found);
+            let remedy = remedy_by(*errno, *is_root, &Around::default(), found);
             assert!(remedy.contains(expected), "{errno} {switches:?}: {remedy}");
         }
     }
 }
+
+    #[test]
+    fn in_a_container_the_remedy_is_all_that_is_needed_and_never_a_newer_kernel() {
+        let found = |name: &str| (name == "kernel/osrelease").then(|| "6.18.44".to_string());
+        let docker = "--security-opt seccomp=unconfined --security-opt systempaths=unconfined";
+        for (container, apparmor, expected) in [
+            ("Docker", false, docker),
+            ("Docker", true, "apparmor=unconfined"),
+            ("Codespaces", false, docker),
+            ("Podman", false, "unmask=ALL"),
+            ("Kubernetes", true, "procMount: Unmasked"),
+        ] {
+            for (errno, filter) in [(Errno::NOSYS, true), (Errno::PERM, true), (Errno::PERM, false)] {
+                let around = Around { container: Some(container), filter, apparmor };
+                let remedy = remedy_by(errno, true, &around, found);
+                assert!(remedy.contains(expected), "{container} {errno}: {remedy}");
+                assert!(remedy.contains("`--backend container`"), "{container} {errno}: {remedy}");
+                assert!(!remedy.contains("older"), "{container} {errno}: {remedy}");
+            }
+        }
+        let around = Around { container: None, filter: true, apparmor: false };
+        assert!(remedy_by(Errno::NOSYS, false, &around, found).contains("seccomp filter"));
+    }

@@ -1,5 +1,6 @@
 //! Who the sandbox's users are outside.
 
+use super::check::remedy_for_root;
 use crate::layout::{Layered, ROOT_ID, USER_ID};
 use belljar_spec::{Admin, SandboxError, SandboxId};
 use belljar_sys::ids;
@@ -26,14 +27,23 @@ pub(crate) enum Identity {
 impl Identity {
     /// A range derived from the sandbox's id when we are root and have it to give; otherwise ours. Root in a rootless
     /// container is an ordinary user under another name.
-    pub(crate) fn choose(id: SandboxId, admin: Admin) -> Identity {
+    ///
+    /// Refuses to make a sandbox's user of the machine's root: even without capabilities root owns `/proc/sys`, and may write there.
+    pub(crate) fn choose(id: SandboxId, admin: Admin) -> Result<Identity, SandboxError> {
         let inside = user_inside(admin);
         let first = first_of(id);
-        if ids::are_ours(first..first + RANGE) {
-            Identity::Range { first, inside }
-        } else {
-            Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw(), inside }
+        if !ids::are_ours(first..first + RANGE) {
+            return if ids::is_root_outside() {
+                Err(no_identity("root has no other user ids to give here, and the sandbox would be root"))
+            } else {
+                Ok(Identity::Own { uid: geteuid().as_raw(), gid: getegid().as_raw(), inside })
+            };
         }
+        if !ids::may_mount() {
+            let reason = "root may not mount here (it lacks CAP_SYS_ADMIN), so no folder can be shown to the sandbox's user";
+            return Err(no_identity(reason));
+        }
+        Ok(Identity::Range { first, inside })
     }
 
     /// The sandbox's user, as the host knows it.
@@ -86,6 +96,10 @@ impl Identity {
         write(pid, "uid_map", &uids)?;
         write(pid, "gid_map", &gids)
     }
+}
+
+fn no_identity(reason: &str) -> SandboxError {
+    SandboxError::unavailable("namespaces_refused", reason).hint(remedy_for_root())
 }
 
 /// The user of a container, inside and outside: it has no user namespace that could make two of them. The number is nobody's, and

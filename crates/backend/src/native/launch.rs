@@ -13,7 +13,7 @@ use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup};
 
 pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, SandboxError> {
-    let identity = Identity::choose(plan.id, plan.admin());
+    let identity = Identity::choose(plan.id, plan.admin())?;
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let (process, view) = start_guest(plan, identity, cgroup.as_ref(), &their_door)?;
@@ -42,7 +42,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
-    let identity = Identity::choose(plan.id, plan.admin());
+    let identity = Identity::choose(plan.id, plan.admin())?;
     // Made and given back: it says who holds which limit.
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let layout = plan.layout()?;

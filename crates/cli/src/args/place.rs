@@ -122,7 +122,7 @@ impl PlaceArgs {
 #[derive(Debug, Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Sandbox")]
 struct SandboxArgs {
-    /// The wall: auto, native, bwrap, docker, docker+runsc (gVisor), container or host (no wall)
+    /// The wall: auto (native or bwrap), native, bwrap, docker, docker+runsc (gVisor), container or host (no wall)
     #[arg(long, value_name = "NAME", default_value = "auto")]
     backend: BackendChoice,
     /// What runs Docker's containers: runc or runsc (gVisor). `--backend docker --runtime runsc` is `--backend docker+runsc`

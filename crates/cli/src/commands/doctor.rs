@@ -3,7 +3,7 @@
 use super::{block_on, print};
 use crate::args::DoctorArgs;
 use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
-use belljar_spec::{Command, SandboxError, SandboxSpec};
+use belljar_spec::{BackendName, Command, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     let engine = Engine::new();
     let walls: Vec<Wall> = engine.walls().into_iter().map(Wall::from).collect();
-    let (inside, refusal) = match probe(&engine) {
-        Ok((sandbox, folder)) => {
+    // Without a folder, since one may lie where it cannot be shown.
+    let (inside, refusal) = match engine.create_blocking(&SandboxSpec::default()) {
+        Ok(sandbox) => {
             let inside = block_on(look_inside(&engine, &sandbox));
             sandbox.dispose_blocking();
-            drop(folder);
             (Some(inside?), None)
         }
         Err(error) => {
@@ -32,17 +32,6 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
         print(report.text().as_bytes())?;
     }
     Ok(if report.inside.is_some() { 0 } else { crate::failure::FAILED })
-}
-
-/// A sandbox to look into. Without a folder, since one may lie where it cannot be shown; with one where there is no wall, which
-/// cannot do without.
-fn probe(engine: &Engine) -> Result<(Sandbox, Option<Folder>), SandboxError> {
-    match engine.create_blocking(&SandboxSpec::default()) {
-        Err(error) if error.code == "workspace_required" => {
-            in_folder(engine, "inside").map(|(sandbox, folder)| (sandbox, Some(folder)))
-        }
-        outcome => outcome.map(|sandbox| (sandbox, None)),
-    }
 }
 
 /// A sandbox that works on a folder among the temporary ones.
@@ -89,7 +78,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct Wall {
-    backend: belljar_spec::BackendName,
+    backend: BackendName,
     assurance: belljar_spec::Assurance,
     works: bool,
     reason: Option<String>,
@@ -99,7 +88,20 @@ struct Wall {
 impl Wall {
     /// Whether this is one that works and that `auto` takes.
     fn is_chosen(&self) -> bool {
-        self.works && belljar_spec::BackendName::AUTO.contains(&self.backend)
+        self.works && BackendName::AUTO.contains(&self.backend)
+    }
+
+    /// What one that works does not do.
+    fn caveat(&self) -> Option<&'static str> {
+        match self.backend {
+            BackendName::Container if self.works => Some(
+                "isolates nothing: the container's files, processes and network; only with `--backend container`",
+            ),
+            BackendName::Host if self.works => {
+                Some("isolates nothing: the host's files, processes and network; only with `--backend host`")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -253,6 +255,9 @@ impl Report {
         for wall in &self.walls {
             let works = if wall.works { "works" } else { "no" };
             say(format!("  {:<12} {:<10} {works}", wall.backend.as_str(), wall.assurance.as_str()));
+            if let Some(caveat) = wall.caveat() {
+                say(format!("               {caveat}"));
+            }
             if let Some(reason) = &wall.reason {
                 say(format!("               {reason}"));
             }
@@ -271,13 +276,16 @@ impl Report {
         };
         say(format!("\nA sandbox here ({}, {})", inside.backend, inside.assurance));
         match inside.landlock_abi {
-            0 => say("  second wall  none: this kernel has no Landlock".into()),
+            0 if belljar_engine::landlock_is_filtered() => {
+                say("  second wall  none: Landlock is refused here (seccomp)".into());
+            }
+            0 => say("  second wall  none: this kernel has no Landlock, or it is switched off".into()),
             abi => say(format!("  second wall  Landlock, version {abi}")),
         }
         match (inside.cgroup.holds_limits, &inside.cgroup.remedy) {
             (true, _) => say("  limits       memory, processors and processes are held by a cgroup".into()),
             (false, remedy) => {
-                say("  limits       processes only; memory and processors cannot be asked for".into());
+                say("  limits       processes, and the private memory of each; not memory as a whole, nor processors".into());
                 say(format!("               -> {}", remedy.as_deref().unwrap_or("no remedy is known")));
             }
         }

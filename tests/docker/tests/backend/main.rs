@@ -4,6 +4,7 @@
 
 mod frozen;
 mod image;
+mod inside;
 mod kept;
 mod killed;
 mod neighbours;

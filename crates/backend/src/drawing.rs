@@ -11,4 +11,17 @@ pub struct Drawing {
     pub user: (u32, u32),
     /// What the guest is told.
     pub setup: Setup,
+    /// What holds its limits.
+    pub held: LimitsHeld,
+}
+
+/// What holds each limit, in a word; nothing where nothing does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitsHeld {
+    pub memory: Option<&'static str>,
+    pub cpus: Option<&'static str>,
+    pub pids: Option<&'static str>,
+    pub disk: Option<&'static str>,
+    /// How many files a process may have open; nothing where the host's own limit stays.
+    pub open_files: Option<u64>,
 }

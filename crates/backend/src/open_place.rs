@@ -47,9 +47,9 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 }
 
 pub(crate) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
-    let (_cgroup, _) = Enforcement::begin(plan)?;
+    let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let us = geteuid().as_raw();
-    Ok(Drawing { program: None, user: (us, us), setup: setup(plan)? })
+    Ok(Drawing { program: None, user: (us, us), setup: setup(plan)?, held: enforcement.told(&plan.limits) })
 }
 
 fn setup(plan: &Plan) -> Result<Setup, SandboxError> {

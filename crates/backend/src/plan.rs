@@ -2,12 +2,14 @@
 
 use crate::cgroup::Cgroup;
 use crate::docker::sweep_containers;
+use crate::drawing::LimitsHeld;
 use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, SandboxError,
-    SandboxId, SandboxSpec,
+    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, Runtime,
+    SandboxError, SandboxId, SandboxSpec,
 };
+use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use belljar_wire::message::{Intake, Landlock, Privileges, Seal, Syscalls};
@@ -172,6 +174,11 @@ impl Plan {
         self.root.as_ref()?.image.as_ref()
     }
 
+    /// Whether it is for a container that runs on the host's own kernel.
+    pub(crate) fn is_for_runc(&self) -> bool {
+        self.backend == Some(BackendName::Docker(Runtime::Runc))
+    }
+
     pub(crate) fn spec(&self) -> &SandboxSpec {
         &self.spec
     }
@@ -277,13 +284,6 @@ pub(crate) fn trial() -> Result<Plan, SandboxError> {
     Ok(Plan::new(new_id()?, SandboxSpec::default(), limits, Wall::Own))
 }
 
-/// A new sandbox's id.
-pub fn new_id() -> Result<SandboxId, SandboxError> {
-    let mut bytes = [0; 8];
-    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
-        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {errno}"))
-    })?;
-    Ok(SandboxId::from_random(bytes))
 /// The same without a wall, among temporary files.
 pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
     let Plan { id, limits, .. } = trial()?;
@@ -291,6 +291,13 @@ pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
     Ok(Plan::new(id, SandboxSpec::default(), limits, Wall::Absent).with_workspace(view))
 }
 
+/// A new sandbox's id.
+pub fn new_id() -> Result<SandboxId, SandboxError> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
+        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {errno}"))
+    })?;
+    Ok(SandboxId::from_random(bytes))
 }
 
 /// Who holds which limit.
@@ -306,6 +313,8 @@ pub(crate) struct Enforcement {
     pub(crate) own_user_namespace: bool,
     /// Private files have a filesystem of their own.
     pub(crate) own_filesystem: bool,
+    /// The sandbox's user is the caller's, whose other programs are counted together with it.
+    pub(crate) shares_user: bool,
 }
 
 impl Enforcement {
@@ -319,6 +328,7 @@ impl Enforcement {
             cpus_by_cgroup: held.cpus,
             own_user_namespace: plan.wall == Wall::Own,
             own_filesystem: plan.wall == Wall::Own,
+            shares_user: !ids::are_ours(ids::SANDBOXES),
         };
         enforcement.accept(&plan.limits)?;
         Ok((cgroup, enforcement))
@@ -332,6 +342,7 @@ impl Enforcement {
             cpus_by_cgroup: true,
             own_user_namespace: false,
             own_filesystem: true,
+            shares_user: false,
         };
         enforcement.accept(&plan.limits)?;
         Ok(enforcement)
@@ -379,7 +390,12 @@ impl Enforcement {
 
     /// What is left for resource limits to do.
     fn rlimits(&self, limits: &Limits) -> Vec<(u32, u64)> {
-        let mut rlimits = vec![(RLIMIT_CORE, NO_CORE), (RLIMIT_NOFILE, limits.open_files.value)];
+        let mut rlimits = vec![(RLIMIT_CORE, NO_CORE), (RLIMIT_NOFILE, self.open_files(limits))];
+        if self.own_user_namespace {
+            // Counted for the user who made the namespace, too, whoever that is.
+            rlimits.push((RLIMIT_SIGPENDING, share_of(Resource::Sigpending).min(MOST_SIGNALS)));
+            rlimits.push((RLIMIT_MSGQUEUE, share_of(Resource::Msgqueue).min(MOST_QUEUED)));
+        }
         if !self.pids_by_cgroup && self.own_user_namespace {
             rlimits.push((RLIMIT_NPROC, limits.pids.value.into()));
         }
@@ -389,6 +405,36 @@ impl Enforcement {
         }
         rlimits
     }
+
+    /// What holds each limit, for people.
+    pub(crate) fn told(&self, limits: &Limits) -> LimitsHeld {
+        let by_cgroup = |held: bool| held.then_some("cgroup");
+        // A container's own limits are the daemon's business; without a wall the guest sets what was asked for.
+        let is_walled = self.own_filesystem;
+        let otherwise = |word: &'static str| self.own_user_namespace.then_some(word);
+        LimitsHeld {
+            memory: by_cgroup(self.memory_by_cgroup).or(otherwise("each process")),
+            cpus: by_cgroup(self.cpus_by_cgroup),
+            pids: by_cgroup(self.pids_by_cgroup).or(otherwise("user namespace")),
+            disk: is_walled.then_some("filesystem"),
+            open_files: (is_walled || limits.open_files.origin == Origin::Asked)
+                .then(|| self.open_files(limits)),
+        }
+    }
+
+    /// How many files a process may have open. It is also how many descriptors the user may have in flight between processes, all
+    /// sandboxes and programs together (unix(7), ETOOMANYREFS): fewer where that user is not the sandbox's own.
+    pub(crate) fn open_files(&self, limits: &Limits) -> u64 {
+        match limits.open_files.origin {
+            Origin::Default if self.shares_user => limits.open_files.value.min(FILES_OF_SHARED_USER),
+            Origin::Default | Origin::Asked => limits.open_files.value,
+        }
+    }
+}
+
+/// A quarter of what belljar itself may have.
+fn share_of(resource: Resource) -> u64 {
+    getrlimit(resource).current.map_or(u64::MAX, |ours| ours / 4)
 }
 
 /// With less the guest does not live to say a word; with next to nothing the kernel also kills us, whose memory it shares for a
@@ -401,3 +447,11 @@ const RLIMIT_CORE: u32 = 4;
 const NO_CORE: u64 = 1;
 const RLIMIT_NPROC: u32 = 6;
 pub(crate) const RLIMIT_NOFILE: u32 = 7;
+const RLIMIT_SIGPENDING: u32 = 11;
+const RLIMIT_MSGQUEUE: u32 = 12;
+/// What the kernel itself lets an ordinary user have (INR_OPEN_MAX): programs are made for it.
+const FILES_OF_SHARED_USER: u64 = 4096;
+/// Timers count as well.
+const MOST_SIGNALS: u64 = 8192;
+/// Bytes: a quarter of the kernel's default.
+const MOST_QUEUED: u64 = 819_200 / 4;

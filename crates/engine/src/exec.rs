@@ -17,7 +17,10 @@ use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::Signal;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
-use belljar_wire::message::{self, Bytes, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, Request};
+use belljar_wire::message::{
+    self, Bytes, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, OPEN_TERMINAL, Request,
+};
+use belljar_workspace::layer::quote;
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, pending};
 use std::os::unix::ffi::OsStrExt;
@@ -387,10 +390,15 @@ impl Inputs {
 /// A program that is not there, or cannot be run, is a result; anything else before it is an error.
 fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
-    if !fault.doing.starts_with("run ") {
-        return Err(faults::file(fault));
+    if fault.doing == OPEN_TERMINAL {
+        let message = format!("cannot open a terminal for the command: {errno}");
+        return Err(SandboxError::runtime("terminals_exhausted", message).hint(
+            "a sandbox has at most 256 terminals, and the machine some thousands: end what holds them, or run without `--tty`",
+        ));
     }
-    let program = fault.doing.trim_start_matches("run ");
+    let Some(program) = fault.doing.strip_prefix("run ") else { return Err(faults::file(fault)) };
+    // Whoever wrote the name, a terminal shows it and does not obey it.
+    let program = quote::visible(program.as_bytes());
     let (code, why) = match errno {
         Errno::NOENT => (127, format!("`{program}` was not found inside the sandbox")),
         Errno::ACCESS => (126, format!("`{program}` is not executable")),
@@ -557,5 +565,18 @@ mod tests {
         }
         assert_eq!(first(pending(), ready("more"), ready(())).await, Next::Word("more"));
         assert_eq!(first(pending(), pending::<()>(), ready(())).await, Next::Fed);
+    }
+
+    #[test]
+    fn a_name_that_a_terminal_would_obey_is_shown() {
+        let fault = |doing: &str, errno: i32| Fault { doing: doing.into(), errno };
+        let Ok(Output::Ended(ended)) = not_started(&fault("run no\x1b[2Jsuch", 2)) else {
+            panic!("a program that is not there is a result")
+        };
+        assert_eq!(ended.not_started.as_deref(), Some("`no^[[2Jsuch` was not found inside the sandbox"));
+        let error = not_started(&fault("enter a\r\x1b]0;x\x07", 2)).err().map(|error| error.message);
+        assert_eq!(error.as_deref(), Some("cannot enter a^M^[]0;x^G: there is no such file or folder"));
+        let error = not_started(&fault(OPEN_TERMINAL, 28)).err().map(|error| error.code);
+        assert_eq!(error, Some("terminals_exhausted"));
     }
 }

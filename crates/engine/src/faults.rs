@@ -5,11 +5,13 @@ use belljar_spec::SandboxError;
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
+use belljar_workspace::layer::quote;
 
 /// A file operation that failed.
 pub(crate) fn file(fault: &Fault) -> SandboxError {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
-    let doing = &fault.doing;
+    // It names paths that a command may have chosen.
+    let doing = quote::visible(fault.doing.as_bytes());
     match errno {
         Errno::XDEV => SandboxError::policy(
             "outside_workspace",

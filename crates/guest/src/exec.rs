@@ -10,7 +10,7 @@ use belljar_sys::rustix::pipe::{PipeFlags, pipe_with};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use belljar_sys::spawn::{Command, Keeper, Supervised, Terminal, spawn_supervised};
 use belljar_sys::terminal;
-use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, Stdio};
+use belljar_wire::message::{Bytes, Exec, ExecEvent, Fault, OPEN_TERMINAL, Stdio};
 use std::ffi::CString;
 use std::io;
 
@@ -71,7 +71,10 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
         .map_err(|errno| fault(format!("enter {}", request.cwd), errno))?;
     let doing = |errno: Errno| fault(format!("run {name}"), errno);
 
-    let streams = Streams::open(request.stdio).map_err(doing)?;
+    let streams = Streams::open(request.stdio).map_err(|errno| match request.stdio {
+        Stdio::Terminal(_) => fault(OPEN_TERMINAL, errno),
+        Stdio::Pipes => doing(errno),
+    })?;
     let orphaned = [c"/proc/self/exe", tree::ORPHANED].map(CString::from);
     let us = match getpid() {
         Pid::INIT => None,
@@ -97,7 +100,14 @@ fn start(world: &World, request: &Exec) -> Result<(Running, Ends), Fault> {
 /// The kernel's numbers as its names: asm-generic/resource.h. Nobody here may have more than whoever started us has, and less is
 /// what was asked for too.
 pub(crate) fn limits(numbers: &[(u32, u64)]) -> Result<Vec<(Resource, u64)>, Fault> {
-    let known = [(2, Resource::Data), (4, Resource::Core), (6, Resource::Nproc), (7, Resource::Nofile)];
+    let known = [
+        (2, Resource::Data),
+        (4, Resource::Core),
+        (6, Resource::Nproc),
+        (7, Resource::Nofile),
+        (11, Resource::Sigpending),
+        (12, Resource::Msgqueue),
+    ];
     let named = |(number, value): &(u32, u64)| {
         let resource = known.iter().find(|(known, _)| known == number).map(|(_, resource)| *resource);
         let held = |resource| getrlimit(resource).maximum.map_or(*value, |most| most.min(*value));

@@ -180,7 +180,8 @@ impl Building {
                 self.mount_at(target, "proc", MountFlags::NODEV | MountFlags::NOEXEC, c"")
             }
             Step::DevPts { target } => {
-                let options = c"newinstance,ptmxmode=0666,mode=620";
+                // The machine has some thousands for all sandboxes together.
+                let options = c"newinstance,ptmxmode=0666,mode=620,max=256";
                 self.mount_at(target, "devpts", MountFlags::NOEXEC, options)
             }
             Step::Mask { target } => self.mask(target),

@@ -133,7 +133,7 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let words = args(plan.admin(), layout, &mut sources);
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
     let setup = setup(plan, layout, &sources, &enforcement);
-    Ok(Drawing { program: Some((program, words)), user, setup })
+    Ok(Drawing { program: Some((program, words)), user, setup, held: enforcement.told(&plan.limits) })
 }
 
 fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcement) -> Setup {

@@ -1,6 +1,7 @@
-//! A cgroup that somebody else made and will take away: only read.
+//! A cgroup that the Docker daemon made and will remove: read, and given the one limit that no request to the daemon sets.
 
-use super::Counters;
+use super::{Counters, v1};
+use belljar_spec::{Limits, Origin, SandboxError};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -15,6 +16,26 @@ impl Foreign {
     pub(crate) fn of(pid: u32) -> Foreign {
         let listed = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         Foreign { memory: file(&listed, "memory"), pids: file(&listed, "pids") }
+    }
+
+    /// Limits the buffers of TCP connections, which version 1 counts apart. To be called before any command runs.
+    pub(crate) fn limit_tcp(&self, limits: &Limits) -> Result<(), SandboxError> {
+        let Some(memory) =
+            self.memory.as_ref().filter(|memory| memory.join("memory.limit_in_bytes").exists())
+        else {
+            return Ok(());
+        };
+        let share = v1::tcp_share(limits.memory.value).to_string();
+        match fs::write(memory.join(v1::TCP), share) {
+            Err(error) if limits.memory.origin == Origin::Asked => {
+                let message = format!(
+                    "the limit on memory cannot be held here: the buffers of TCP connections have none ({error})"
+                );
+                Err(SandboxError::unavailable("limit_unavailable", message)
+                    .hint("boot the machine with cgroup version 2, or omit `--memory`"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where the kernel tells of forks that it refused; who waits at it (POLLPRI) hears of each.

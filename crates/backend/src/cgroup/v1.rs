@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::{Cgroup, Held, Turns, Version, set};
-use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
+use belljar_spec::{ByteSize, Limits, Origin, SandboxError, SandboxId};
 use std::path::PathBuf;
 
 pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
@@ -11,6 +11,15 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
     if let Some(memory) = in_hierarchy("memory", id)? {
         let bytes = limits.memory.value.as_u64().to_string();
         held.memory = set(&memory, "memory.limit_in_bytes", &bytes, limits.memory.origin)?;
+        // The buffers of TCP connections are counted apart, and not at all without a limit of their own.
+        if memory.has(TCP) {
+            let share = tcp_share(limits.memory.value).to_string();
+            held.memory &= set(&memory, TCP, &share, limits.memory.origin)?;
+        } else if limits.memory.origin == Origin::Asked {
+            let message = "the limit on memory cannot be held here: this kernel does not limit the buffers of TCP connections";
+            return Err(SandboxError::unavailable("limit_unavailable", message)
+                .hint("boot the machine with cgroup version 2, or omit `--memory`"));
+        }
         // Swap counts too, where the kernel counts it.
         if memory.has("memory.memsw.limit_in_bytes") {
             set(&memory, "memory.memsw.limit_in_bytes", &bytes, Origin::Default)?;
@@ -37,6 +46,16 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
 pub(super) fn homes() -> Vec<PathBuf> {
     ["memory", "pids", "cpu"].into_iter().filter_map(hierarchy).collect()
 }
+
+/// What TCP connections may hold on top of a sandbox's memory.
+pub(super) fn tcp_share(memory: ByteSize) -> u64 {
+    (memory.as_u64() / 8).max(LEAST_TCP)
+}
+
+/// Counted for sockets that are made after it was written.
+pub(super) const TCP: &str = "memory.kmem.tcp.limit_in_bytes";
+/// Some connections with the smallest buffers that the kernel gives.
+const LEAST_TCP: u64 = 1 << 20;
 
 fn in_hierarchy(controller: &str, id: SandboxId) -> Result<Option<Directory>, SandboxError> {
     match hierarchy(controller) {

@@ -74,7 +74,9 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     if let Some(stubs) = &mut stubs {
         stubs.wait_for(std::os::fd::AsFd::as_fd(&knocked.process))?;
     }
-    let container = Contained { counted: Foreign::of(knocked.pid.as_raw_nonzero().get() as u32), container };
+    let counted = Foreign::of(knocked.pid.as_raw_nonzero().get() as u32);
+    counted.limit_tcp(&plan.limits)?;
+    let container = Contained { counted, container };
     let (door, process) = (Door::knocked_at(knocked.door), Process::contained(knocked.process));
     let mut guest =
         Guest::starting(door, process, None).ready_within(plan).in_front_of(Box::new(container), stubs);
@@ -102,7 +104,12 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
     let mut setup = setup(plan, layout, &enforcement, &None);
     setup.steps = stage::steps(plan, layout, &sources, &place);
     let user = user_of_container(plan.id);
-    Ok(Drawing { program: Some(("docker".into(), words)), user: (user, user), setup })
+    Ok(Drawing {
+        program: Some(("docker".into(), words)),
+        user: (user, user),
+        setup,
+        held: enforcement.told(&plan.limits),
+    })
 }
 
 /// Whether we have the power to furnish a container.

@@ -50,6 +50,10 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Pla
     steps.extend(bind_steps(layout, sources, |bind| bind.origin != BindOrigin::System));
     let masks = layout.masks.iter().filter(|target| !is_in(target, "proc"));
     steps.extend(masks.map(|target| Step::Mask { target: target.clone() }));
+    if plan.is_for_runc() {
+        // The daemon's own would let the container take every terminal that sandboxes have.
+        steps.push(Step::DevPts { target: TERMINALS.into() });
+    }
     // The daemon would mount the host's cgroups there.
     steps.push(Step::Dir { target: CGROUPS.into(), mode: 0o755 });
     let (source, target) = (Source::OwnProgram, GUEST.to_string());
@@ -116,6 +120,7 @@ pub(super) fn shown(plan: &Plan, layout: &Layout) -> Vec<String> {
     // The host's, in which the daemon would mount more of the host's; and files of which it has its own, which lie over
     // ours unless they are named.
     shown.extend(["sys", CGROUPS, "etc/resolv.conf", "etc/hostname", "etc/hosts"]);
+    shown.extend(plan.is_for_runc().then_some(TERMINALS));
     shown.into_iter().map(str::to_string).collect()
 }
 
@@ -138,6 +143,7 @@ fn is_in(target: &str, directory: &str) -> bool {
 /// The places of the guest's program and of its door, inside.
 pub(super) const GUEST: &str = "run/.belljar/guest";
 const DOOR: &str = "run/.belljar/door";
+const TERMINALS: &str = "dev/pts";
 const CGROUPS: &str = "sys/fs/cgroup";
 
 /// The socket, as the guest knows it.

@@ -41,9 +41,10 @@ const DIRECTORIES: [(&str, &str); 12] = [
 
 /// What is hidden of the sandbox's own /proc, with the reason. What the kernel closes to everybody but root (kcore,
 /// timer_list, sysrq-trigger and the like) is closed already: nobody in a sandbox is the host's root.
-pub(super) const MASKS: [(&str, &str); 6] = [
+pub(super) const MASKS: [(&str, &str); 7] = [
     ("proc/acpi", "the machine's power management"),
     ("proc/asound", "the machine's sound devices"),
+    ("proc/cmdline", "how the host was started: its disks, and whatever its administrator said there"),
     ("proc/interrupts", "timing of the host's devices, and so of its users' keystrokes"),
     ("proc/key-users", "the host's keyrings"),
     ("proc/keys", "the host's keyrings"),

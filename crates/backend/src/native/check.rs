@@ -269,7 +269,7 @@ const NEEDED_KERNEL: (u32, u32) = (5, 12);
 /// linux/magic.h
 const OVERLAYFS: u64 = 0x794c_7630;
 /// Steps that every sandbox has, in the guest's words for them; and what it says when it closes everything behind itself.
-const WALL: [&str; 15] = [
+const WALL: [&str; 17] = [
     "make mounts private",
     "make a new root",
     "make the private filesystem",
@@ -280,6 +280,8 @@ const WALL: [&str; 15] = [
     "become the sandbox's user",
     "set the host name",
     "write /proc/sys/user/max_user_namespaces",
+    "write /proc/sys/user/max_inotify_instances",
+    "write /proc/sys/user/max_inotify_watches",
     "open the way out of the network namespace",
     "change to the new root",
     "set no_new_privs",
@@ -387,7 +389,6 @@ mod tests {
             assert!(remedy.contains(expected), "{errno} {switches:?}: {remedy}");
         }
     }
-}
 
     #[test]
     fn in_a_container_the_remedy_is_all_that_is_needed_and_never_a_newer_kernel() {
@@ -411,3 +412,4 @@ mod tests {
         let around = Around { container: None, filter: true, apparmor: false };
         assert!(remedy_by(Errno::NOSYS, false, &around, found).contains("seccomp filter"));
     }
+}

@@ -48,7 +48,8 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let layout = plan.layout()?;
     let sources = Sources::open(layout, identity)?;
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
-    Ok(Drawing { program: None, user, setup: setup(plan, layout, identity, &sources, &enforcement) })
+    let setup = setup(plan, layout, identity, &sources, &enforcement);
+    Ok(Drawing { program: None, user, setup, held: enforcement.told(&plan.limits) })
 }
 
 fn setup(

@@ -7,6 +7,7 @@
 mod check;
 mod identity;
 mod launch;
+mod shares;
 mod steps;
 
 use crate::{Backend, Drawing, Guest, Meanwhile, Plan};

@@ -1,10 +1,10 @@
 //! A layout as steps for the guest.
 
-use super::Identity;
 use super::identity::{Passed, Users, layer_mount, mapped_mount, private_copy, root_mounts};
+use super::{Identity, shares};
 use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout, ROOT_ID};
 use crate::{Plan, embedded};
-use belljar_spec::{Nesting, SandboxError};
+use belljar_spec::SandboxError;
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
 use std::path::Path;
@@ -56,10 +56,7 @@ pub(crate) fn after_root(plan: &Plan, layout: &Layout, devices: &str) -> Vec<Ste
         mode: 0o644,
         content: Bytes(content.clone()),
     }));
-    if plan.nesting() == Nesting::Denied {
-        // A second lock beside the seccomp filter's.
-        steps.push(Step::Write { target: "proc/sys/user/max_user_namespaces".into(), content: "0".into() });
-    }
+    steps.extend(shares::steps(plan.nesting()));
     steps
 }
 

@@ -6,7 +6,7 @@ use crate::credentials::Prepared;
 use crate::record::loosened;
 use crate::workspace::Workspace;
 use crate::{kept, machine};
-use belljar_backend::{Drawing, backend, new_id};
+use belljar_backend::{Drawing, LimitsHeld, backend, new_id};
 use belljar_spec::egress::{EgressPolicy, Rule};
 use belljar_spec::workspace::View;
 use belljar_spec::{BackendChoice, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
@@ -115,7 +115,7 @@ fn told(
         "protected": workspace.view.as_ref().map(protected).unwrap_or_default(),
         "volumes": spec.volumes.iter().map(|volume| json!({ "source": volume.source.display().to_string(), "target": volume.target.as_str() })).collect::<Vec<_>>(),
         "environment": environment,
-        "limits": limits_of(limits),
+        "limits": limits_of(limits, &drawing.held),
         "egress": policy.as_ref().map(egress),
         "routes": way_out.map(|intake| intake.routes.clone()).unwrap_or_default(),
         "model": spec.llm.as_ref().map(|route| json!({
@@ -144,17 +144,18 @@ fn protected(view: &View) -> Vec<String> {
     own.chain(linked).collect()
 }
 
-fn limits_of(limits: &Limits) -> Value {
-    let Limits { memory, cpus, pids, open_files, disk, wall_time, output, ready } = limits;
+fn limits_of(limits: &Limits, held: &LimitsHeld) -> Value {
+    let Limits { memory, cpus, pids, disk, wall_time, output, ready, .. } = limits;
     json!({
         "memory": memory.value.as_u64(),
         "cpus_thousandths": cpus.value.as_millis(),
         "pids": pids.value,
-        "open_files": open_files.value,
+        "open_files": held.open_files,
         "disk": disk.value.as_u64(),
         "wall_time_ms": wall_time.value.as_millis() as u64,
         "output": output.value.as_u64(),
         "ready_ms": ready.value.as_millis() as u64,
+        "held_by": { "memory": held.memory, "cpus": held.cpus, "pids": held.pids, "disk": held.disk },
     })
 }
 

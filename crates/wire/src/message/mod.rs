@@ -11,8 +11,8 @@ mod tests;
 pub use bytes::Bytes;
 pub use intake::{Catch, Caught, Families, Intake, IntakeReport};
 pub use request::{
-    Change, ChangeKind, Disk, Ending, Entry, EntryKind, Exec, ExecControl, ExecEvent, Metadata, Reply,
-    Request, STDIN_WINDOW, Stdio, WindowSize,
+    Change, ChangeKind, Disk, Ending, Entry, EntryKind, Exec, ExecControl, ExecEvent, Metadata,
+    OPEN_TERMINAL, Reply, Request, STDIN_WINDOW, Stdio, WindowSize,
 };
 pub use setup::{
     Access, FileRoot, Landlock, NodeKind, Privileges, Seal, Sealed, Setup, SetupReply, Source, Step, Stub,

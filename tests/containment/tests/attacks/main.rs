@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod counters;
 mod credentials_elsewhere;
 mod credentials_redacted;
 mod deputies;

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 pub struct Drawing {
     /// The program that builds it and its words, the first of which is its name; none where belljar does it itself.
     pub program: Option<(PathBuf, Vec<String>)>,
+    /// The same for a person who wants to run or read it: without the descriptors that belljar would pass.
+    pub command: Option<Vec<String>>,
     /// The sandbox's user, inside and outside.
     pub user: (u32, u32),
     /// What the guest is told.

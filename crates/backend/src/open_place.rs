@@ -49,7 +49,8 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
 pub(crate) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let (_cgroup, enforcement) = Enforcement::begin(plan)?;
     let us = geteuid().as_raw();
-    Ok(Drawing { program: None, user: (us, us), setup: setup(plan)?, held: enforcement.told(&plan.limits) })
+    let held = enforcement.told(&plan.limits);
+    Ok(Drawing { program: None, command: None, user: (us, us), setup: setup(plan)?, held })
 }
 
 fn setup(plan: &Plan) -> Result<Setup, SandboxError> {

@@ -77,6 +77,19 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
     args
 }
 
+/// The same words for a person: without the descriptors that belljar passes, and with a shell where it starts the guest. What is
+/// left to the guest is not there: its part is in the steps.
+pub(super) fn by_hand(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    if let Some(at) = words.iter().position(|word| word == "--info-fd") {
+        words.drain(at..at + 2);
+    }
+    if let Some(program) = words.last_mut() {
+        *program = "/bin/sh".into();
+    }
+    words
+}
+
 /// Where bubblewrap puts what the guest moves to its place.
 pub(super) const STAGE: &str = "/.stage";
 /// Devices among it.

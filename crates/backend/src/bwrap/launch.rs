@@ -1,6 +1,6 @@
 //! From a plan to a guest behind bubblewrap's namespaces.
 
-use super::args::{STAGE, STAGED_DEVICES, args};
+use super::args::{STAGE, STAGED_DEVICES, args, by_hand};
 use super::check::program;
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, NOT_READY, Process, SetupFailure, not_ready};
@@ -133,7 +133,8 @@ pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
     let words = args(plan.admin(), layout, &mut sources);
     let user = (user_inside(plan.admin()), identity.user_on_host().0);
     let setup = setup(plan, layout, &sources, &enforcement);
-    Ok(Drawing { program: Some((program, words)), user, setup, held: enforcement.told(&plan.limits) })
+    let (command, held) = (Some(by_hand(&words)), enforcement.told(&plan.limits));
+    Ok(Drawing { program: Some((program, words)), command, user, setup, held })
 }
 
 fn setup(plan: &Plan, layout: &Layout, sources: &Sources, enforcement: &Enforcement) -> Setup {
@@ -215,6 +216,16 @@ mod tests {
     use super::*;
     use crate::layout::BindKind;
     use crate::plan::trial;
+
+    #[test]
+    fn what_a_person_is_shown_names_no_descriptor() {
+        let plan = trial().unwrap();
+        let words = draw(&plan).map(|drawing| drawing.command.unwrap());
+        // Where bubblewrap is not installed there is nothing to show.
+        let Ok(words) = words else { return };
+        assert!(words.iter().all(|word| !word.ends_with("-fd") && !word.contains("/fd/")), "{words:?}");
+        assert_eq!(words.last().map(String::as_str), Some("/bin/sh"));
+    }
 
     #[test]
     fn a_complaint_about_a_share_is_none_about_the_wall() {

@@ -105,7 +105,8 @@ pub(super) fn draw(runtime: Runtime, plan: &Plan) -> Result<Drawing, SandboxErro
     setup.steps = stage::steps(plan, layout, &sources, &place);
     let user = user_of_container(plan.id);
     Ok(Drawing {
-        program: Some(("docker".into(), words)),
+        program: Some(("docker".into(), words.clone())),
+        command: Some(words),
         user: (user, user),
         setup,
         held: enforcement.told(&plan.limits),

@@ -19,7 +19,8 @@ use sha2::{Digest, Sha256};
 pub struct Description {
     /// Everything.
     pub json: Value,
-    /// The program that would build the wall, with all its words, if it is not belljar itself.
+    /// The program that would build the wall, if it is not belljar itself, with words that a person can run (bubblewrap, with a
+    /// shell in the guest's place) or read (Docker).
     pub command: Option<Vec<String>>,
 }
 
@@ -53,7 +54,7 @@ impl Engine {
         let planned = self.plan(name, spec, id, &self.records()?, workspace, &root, &limits)?;
         let drawing = backend(name).draw(&planned.plan)?;
         let json = told(name, id, &planned, workspace, &limits, &drawing)?;
-        let command = drawing.program.map(|(program, words)| {
+        let command = drawing.program.zip(drawing.command).map(|((program, _), words)| {
             let path = program.display().to_string();
             std::iter::once(path).chain(words.into_iter().skip(1)).collect()
         });

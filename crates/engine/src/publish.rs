@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use belljar_gateway::Secret;
     use belljar_spec::egress::{PortRange, RequestFilter};
-    use belljar_spec::secret::{Bodies, Carrier, CredentialPlace};
+    use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject};
     use std::sync::Arc;
 
     struct One;
@@ -126,6 +126,7 @@ mod tests {
                 ports: PortRange::only(port).unwrap(),
                 requests: RequestFilter::default(),
                 carriers: vec![Carrier::Bearer],
+                inject: Inject::Placeholder,
             }],
             variables: Vec::new(),
             bodies: Bodies::Watched,

@@ -24,6 +24,8 @@ mod fetch;
 pub mod first_bytes;
 mod gateway;
 mod github;
+#[cfg(test)]
+mod guessing;
 pub mod hello;
 mod host_request;
 mod http;
@@ -46,7 +48,7 @@ mod trust;
 pub mod vault;
 
 pub use authority::{Authority, AuthorityError};
-pub use credentials::{Credentials, danger_forward, for_the_host};
+pub use credentials::{Credentials, Known, Redact, danger_forward, for_the_host};
 pub use dial::judge_first;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};

@@ -1,6 +1,7 @@
 //! The value of a secret, while the gateway needs it. It cannot be printed or written anywhere by accident: whoever
 //! wants the bytes has to ask for them by name, and only this crate can.
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use belljar_spec::secret::SecretRef;
 use std::io::{self, Read};
 use zeroize::Zeroizing;
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 /// ```compile_fail,E0277
 /// println!("{:?}", belljar_gateway::Secret::new(b"value".to_vec()));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
@@ -53,6 +54,15 @@ impl Secret {
         &self.0
     }
 }
+
+/// In a time that does not depend on where they differ.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}
+
+impl Eq for Secret {}
 
 /// The most bytes that a value has: the longest private keys have a tenth of it.
 pub(crate) const MAX: usize = 64 << 10;

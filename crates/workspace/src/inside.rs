@@ -6,6 +6,7 @@
 use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
 use belljar_git::config::quoted;
 use belljar_spec::git::BranchName;
+use belljar_spec::secret::{Carrier, Credential};
 use belljar_spec::workspace::View;
 use std::fmt::Write;
 
@@ -75,6 +76,41 @@ pub fn config(person: &Person, remote: Option<&Remote>) -> String {
     text
 }
 
+/// Where git finds the placeholders of credentials that are passwords: it asks when a host wants one, and sends it to that host
+/// alone. A program that takes the variable away gets none.
+pub fn helpers(credentials: &[Credential]) -> String {
+    let mut text = String::new();
+    for (credential, place) in
+        credentials.iter().flat_map(|one| one.places.iter().map(move |place| (one, place)))
+    {
+        let user = place.carriers.iter().find_map(|carrier| match carrier {
+            Carrier::Basic { user } => Some(user),
+            Carrier::Bearer | Carrier::Header(_) | Carrier::Query(_) => None,
+        });
+        let (Some(user), Some(variable)) = (user, credential.variables.first()) else { continue };
+        if place.ports.first() != place.ports.last() {
+            continue;
+        }
+        let port = match place.ports.first() {
+            443 => String::new(),
+            port => format!(":{port}"),
+        };
+        // As a word of the shell.
+        let user = user.replace('\'', r"'\''");
+        let helper = format!(
+            "!f() {{ test \"$1\" = get && test -n \"${variable}\" && \
+             printf 'username=%s\\npassword=%s\\n' '{user}' \"${variable}\"; }}; f"
+        );
+        let name = place.host.name();
+        let below = (place.host.to_string() != format!("={name}")).then(|| format!("*.{name}"));
+        for host in below.into_iter().chain([name.to_string()]) {
+            let url = quoted(&format!("https://{host}{port}"));
+            let _ = write!(text, "[credential {url}]\n\thelper = {}\n", quoted(&helper));
+        }
+    }
+    text
+}
+
 /// What the host's repository is called inside.
 const NAME: &str = "host";
 /// `.invalid` is nobody's: RFC 2606.
@@ -102,6 +138,41 @@ mod tests {
         }
         fs::write(&file, "[core]\nbare\n").unwrap();
         assert_eq!(Person::of(None, &host).email, "agent@belljar.invalid");
+    }
+
+    #[test]
+    fn git_finds_a_placeholder_for_the_hosts_that_take_it_as_a_password() {
+        use belljar_spec::secret::built_in;
+        let github = built_in("github").unwrap().credential.clone();
+        let mut own = github.clone();
+        own.variables = vec!["OWN".parse().unwrap()];
+        own.places.truncate(1);
+        own.places[0].host = "git.example.com".parse().unwrap();
+        own.places[0].ports = "8443".parse().unwrap();
+        own.places[0].carriers = vec![Carrier::basic("it's").unwrap()];
+        let inside =
+            variables(helpers(&[github, built_in("openai").unwrap().credential.clone(), own]).as_bytes());
+        let names: Vec<&str> = inside.iter().map(|one| one.name.as_str()).collect();
+        let hosts = [
+            "api.github.com",
+            "uploads.github.com",
+            "codeload.github.com",
+            "github.com",
+            "*.git.example.com:8443",
+            "git.example.com:8443",
+        ];
+        assert_eq!(names, hosts.map(|host| format!("credential.https://{host}.helper")));
+        let said = |helper: &str, operation: &str, value: &str| {
+            let script = format!("{} {operation}", helper.strip_prefix('!').unwrap());
+            let mut shell = std::process::Command::new("sh");
+            let output =
+                shell.args(["-c", &script]).env("GITHUB_TOKEN", value).env("OWN", value).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let (first, last) = (inside[3].text().unwrap(), inside[5].text().unwrap());
+        assert_eq!(said(first, "get", "ghp_x'$y"), "username=x-access-token\npassword=ghp_x'$y\n");
+        assert_eq!(said(last, "get", "v"), "username=it's\npassword=v\n");
+        assert_eq!((said(first, "store", "v"), said(first, "get", "")), (String::new(), String::new()));
     }
 
     #[test]

@@ -43,7 +43,6 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
                     "api.anthropic.com/v1/models",
                     "authorization: Bearer VALUE",
                 ),
-                ("", "api.anthropic.com/v1/models?after=1", "x-api-key: VALUE"),
             ],
         ),
         (
@@ -58,7 +57,11 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
         (
             "openrouter",
             &["--secret", "openrouter"],
-            &[("", "openrouter.ai/api/v1/chat/completions", "authorization: Bearer VALUE")],
+            &[(
+                "-H \"authorization: Bearer $OPENROUTER_API_KEY\"",
+                "openrouter.ai/api/v1/chat/completions",
+                "authorization: Bearer VALUE",
+            )],
         ),
         (
             "github",
@@ -74,13 +77,17 @@ fn each_that_belljar_knows_arrives_as_its_host_wants_it() {
                     "uploads.github.com/repos/a/b/releases/1/assets",
                     "authorization: Bearer VALUE",
                 ),
-                ("", "codeload.github.com/a/b/tar.gz/main", "authorization: Bearer VALUE"),
+                (
+                    "-H \"authorization: Bearer $GITHUB_TOKEN\"",
+                    "codeload.github.com/a/b/tar.gz/main",
+                    "authorization: Bearer VALUE",
+                ),
                 (
                     "-u \"x-access-token:$GIT_TOKEN\"",
                     "github.com/a/b.git/info/refs?service=git-upload-pack",
                     "BASIC",
                 ),
-                ("", "github.com/a/b.git/info/lfs/objects/batch", "BASIC"),
+                ("-u \"x-access-token:$GIT_TOKEN\"", "github.com/a/b.git/info/lfs/objects/batch", "BASIC"),
             ],
         ),
         (

@@ -2,7 +2,7 @@
 
 use belljar_engine::{Secret, SecretError, SecretStore};
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
+use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,5 +63,6 @@ pub fn place<const N: usize>(host: &str, port: u16, carriers: [Carrier; N]) -> C
         ports: PortRange::only(port).expect("a port"),
         requests: RequestFilter::ANY,
         carriers: carriers.into(),
+        inject: Inject::Placeholder,
     }
 }

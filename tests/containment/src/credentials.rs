@@ -4,7 +4,7 @@ use crate::egress::{Cage, cage_by};
 use belljar_engine::{Engine, Secret, SecretError, SecretStore};
 use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, PortRange, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, SecretRef, SecretSource};
+use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
 use std::sync::Arc;
 
 /// What must never be seen inside, nor anywhere but at its place.
@@ -32,6 +32,7 @@ pub fn credential(host: &str, port: u16) -> Credential {
                 paths: vec!["/v1/**".parse().unwrap()],
             },
             carriers: vec![Carrier::header("x-api-key").unwrap(), Carrier::Bearer],
+            inject: Inject::Placeholder,
         }],
         variables: vec!["KEY".parse().unwrap()],
         bodies: Bodies::Watched,

@@ -7,7 +7,7 @@ use super::place::{At, Place};
 use super::read::Text;
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
 use belljar_spec::secret::{
-    Bodies, Carrier, Credential, CredentialPlace, SecretName, SecretRef, SecretSource, built_in,
+    Bodies, Carrier, Credential, CredentialPlace, Inject, SecretName, SecretRef, SecretSource, built_in,
 };
 use belljar_spec::{EnvName, SandboxError};
 use std::collections::BTreeMap;
@@ -47,10 +47,18 @@ impl Reader<'_> {
             Some(written) => self.one(written, |text| text.parse::<SecretRef>())?,
             None => SecretRef::Vault(name.clone()),
         };
-        let places = match (known, self.says_where()) {
+        let mut places = match (known, self.says_where()) {
             (Some(known), false) => known.places.clone(),
             _ => self.places(&name, known)?,
         };
+        if let Some(written) = &table.inject {
+            let inject = self.one(written, |text| match text.as_str() {
+                "placeholder" => Ok(Inject::Placeholder),
+                "always" => Ok(Inject::Always),
+                _ => Err("`inject` is neither `placeholder` nor `always`"),
+            })?;
+            places.iter_mut().for_each(|place| place.inject = inject);
+        }
         let variables = match (&table.variables, known) {
             (Some(written), _) => self.all(written, |text| text.parse::<EnvName>())?,
             (None, Some(known)) => known.variables.clone(),
@@ -102,8 +110,13 @@ impl Reader<'_> {
             (None, Some(known)) => known.places.first().map_or_else(Vec::new, |place| place.carriers.clone()),
             (None, None) => vec![Carrier::Bearer],
         };
-        let place =
-            |host| CredentialPlace { host, ports, requests: requests.clone(), carriers: carriers.clone() };
+        let place = |host| CredentialPlace {
+            host,
+            ports,
+            requests: requests.clone(),
+            carriers: carriers.clone(),
+            inject: Inject::Placeholder,
+        };
         Ok(hosts.into_iter().map(place).collect())
     }
 
@@ -213,6 +226,20 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_added_to_requests_only_where_that_is_said() {
+        for (content, expected) in [
+            ("[credential.github]\n", Inject::Placeholder),
+            ("[credential.github]\ninject = \"always\"\n", Inject::Always),
+            ("[credential.x]\nhost = \"=x.example.com\"\n", Inject::Placeholder),
+            ("[credential.x]\nhost = \"=x.example.com\"\ninject = \"placeholder\"\n", Inject::Placeholder),
+            ("[credential.x]\nhost = \"=x.example.com\"\ninject = \"always\"\n", Inject::Always),
+        ] {
+            let read = read(Layer::User, content).expect("a credential");
+            assert!(read[0].places.iter().all(|place| place.inject == expected), "{content}");
+        }
+    }
+
+    #[test]
     fn a_repository_binds_no_secret() {
         for content in [
             "[credential.anthropic]\n",
@@ -237,6 +264,7 @@ mod tests {
             ("host = \"x.example.com\"\npaths = [\"v1\"]", 3, "is not a path"),
             ("host = \"x.example.com\"\nsecret = \"sk-ant-0123456789\"", 3, "not a reference to a secret"),
             ("host = \"x.example.com\"\nbodies = \"shut\"", 3, "neither `watched` nor `open`"),
+            ("host = \"x.example.com\"\ninject = \"sometimes\"", 3, "neither `placeholder` nor `always`"),
             ("host = \"x.example.com\"\nport = 0", 3, "is not a port"),
             ("hst = \"x.example.com\"", 2, "there is no key `hst`"),
         ] {

@@ -8,7 +8,7 @@ use super::place::At;
 use belljar_gateway::SecretStore;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::secret::{
-    Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, RepositoryName,
+    Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, RepositoryName,
     SecretName, SecretRef, SecretSource, built_in, built_ins, searches,
 };
 use belljar_spec::{EnvName, SandboxError};
@@ -292,6 +292,7 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
             ports: port.parse::<PortRange>().map_err(|error| wrong(&error))?,
             requests: RequestFilter { methods: Vec::new(), paths },
             carriers,
+            inject: Inject::Placeholder,
         });
     }
     Ok(credential)

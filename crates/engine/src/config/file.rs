@@ -85,6 +85,7 @@ pub(super) struct CredentialTable {
     pub(super) query: Option<Spanned<String>>,
     pub(super) variables: Option<Vec<Spanned<String>>>,
     pub(super) bodies: Option<Spanned<String>>,
+    pub(super) inject: Option<Spanned<String>>,
 }
 
 /// `[github]`: the App that mints tokens.

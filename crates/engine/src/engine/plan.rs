@@ -77,6 +77,7 @@ impl Engine {
                 .filter(|_| is_layered)
                 .map(|repository| Remote { port: relay::PORT, branch: repository.without_upstream() });
             let mut config = inside::config(&person, remote.as_ref());
+            config.push_str(&inside::helpers(&spec.credentials));
             if context.is_some() {
                 config.push_str(&context_git_config(&seen_at(&spec)));
             }

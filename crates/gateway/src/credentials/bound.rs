@@ -2,54 +2,40 @@
 
 use super::forms::Forms;
 use super::placeholder;
+use super::sought::Known;
 use crate::{Secret, SecretError};
 use belljar_spec::secret::Credential;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub(super) struct Bound {
     pub(super) credential: Credential,
     pub(super) placeholder: String,
     /// The placeholder, as it is looked for.
     pub(super) sought: Arc<Forms>,
-    /// An old value may still be echoed, so it is never forgotten.
-    values: Mutex<Vec<Known>>,
-}
-
-struct Known {
-    value: Secret,
-    forms: Arc<Forms>,
+    /// Where every stream of the sandbox finds what must not pass.
+    known: Arc<Known>,
 }
 
 impl Bound {
     /// With the value that it has now, for its shape.
-    pub(super) fn new(credential: Credential, value: &Secret) -> Result<Bound, SecretError> {
+    pub(super) fn new(
+        credential: Credential,
+        value: &Secret,
+        known: &Arc<Known>,
+    ) -> Result<Bound, SecretError> {
         check(&credential, value)?;
         let placeholder = placeholder::like(value)?;
         let sought = Arc::new(Forms::of(placeholder.as_bytes(), placeholder.as_bytes()));
-        let bound = Bound { credential, placeholder, sought, values: Mutex::default() };
-        bound.remember(value);
-        Ok(bound)
+        let known = Arc::clone(known);
+        known.remember(value, placeholder.as_bytes());
+        Ok(Bound { credential, placeholder, sought, known })
     }
 
     /// The value that it has by now.
     pub(super) fn changed(&self, value: &Secret) -> Result<(), SecretError> {
         check(&self.credential, value)?;
-        self.remember(value);
+        self.known.remember(value, self.placeholder.as_bytes());
         Ok(())
-    }
-
-    /// Every value that it had, as it is looked for.
-    pub(super) fn known(&self) -> Vec<Arc<Forms>> {
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        values.iter().map(|known| Arc::clone(&known.forms)).collect()
-    }
-
-    fn remember(&self, value: &Secret) {
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        if !values.iter().any(|known| known.value == *value) {
-            let forms = Arc::new(Forms::of(value.reveal(), self.placeholder.as_bytes()));
-            values.push(Known { value: value.clone(), forms });
-        }
     }
 }
 

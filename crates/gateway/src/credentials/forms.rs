@@ -8,46 +8,43 @@ use zeroize::Zeroizing;
 /// A value, in every shape, and what is written in place of each.
 pub(crate) struct Forms(Vec<Form>);
 
-struct Form {
-    find: Zeroizing<Vec<u8>>,
+pub(crate) struct Form {
+    pub(super) find: Zeroizing<Vec<u8>>,
     /// As long as what it stands for, so that no length has to change.
-    put: Vec<u8>,
-}
-
-/// A place where a value was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hit {
-    pub(crate) at: usize,
-    pub(crate) form: usize,
+    pub(super) put: Vec<u8>,
+    /// Letters of base64, which may have line breaks between them.
+    pub(super) is_base64: bool,
 }
 
 impl Forms {
-    /// Of a value; `mask` stands for it, cut or repeated to its length.
+    /// Of a value; `mask` stands for it, cut or repeated to its length. How many there are, and how long, depends on its shape
+    /// alone: on its length and on the letters in it that programs escape.
     pub(crate) fn of(value: &[u8], mask: &[u8]) -> Forms {
         let mut forms: Vec<Form> = Vec::new();
-        let mut add = |find: Vec<u8>, put: Vec<u8>| {
-            let find = Zeroizing::new(find);
-            if !find.is_empty() && !forms.iter().any(|form| form.find == find) {
-                let put = filled(&put, find.len());
-                forms.push(Form { find, put });
-            }
-        };
         let mask = filled(mask, value.len());
-        add(value.to_vec(), mask.clone());
-        for escape in ESCAPES {
-            add(escaped(value, escape), mask.clone());
+        let plain: [Escape; 1] = [|_| None];
+        for escape in plain.iter().chain(&ESCAPES) {
+            let find = Zeroizing::new(escaped(value, escape));
+            if !find.is_empty() && !forms.iter().any(|form| form.find == find) {
+                let put = filled(&mask, find.len());
+                forms.push(Form { find, put, is_base64: false });
+            }
         }
+        // The same letters in both alphabets for most values, and looked for twice all the same: for which is not to be seen.
         for alphabet in [&BASE64_NOPAD, &BASE64URL_NOPAD] {
             for before in 0..3 {
-                add(within_base64(value, before, alphabet), within_base64(&mask, before, alphabet));
+                let find = Zeroizing::new(within_base64(value, before, alphabet));
+                let put = within_base64(&mask, before, alphabet);
+                if !find.is_empty() {
+                    forms.push(Form { find, put, is_base64: true });
+                }
             }
         }
         Forms(forms)
     }
 
-    /// How many shapes there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Form> {
+        self.0.iter()
     }
 
     /// The longest shape.
@@ -55,39 +52,9 @@ impl Forms {
         self.0.iter().map(|form| form.find.len()).max().unwrap_or(0)
     }
 
-    /// Is it in there, in any shape?
+    /// Is it in there, in any shape? For placeholders, which are known inside: how long this takes depends on the letters.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         self.0.iter().any(|form| memmem::find(text, &form.find).is_some())
-    }
-
-    /// Every place where it is, in every shape, also where they overlap. Forms count from `first`.
-    pub(crate) fn hits(&self, text: &[u8], first: usize, hits: &mut Vec<Hit>) {
-        for (index, form) in self.0.iter().enumerate() {
-            let finder = memmem::Finder::new(form.find.as_slice());
-            let mut from = 0;
-            while let Some(found) = text.get(from..).and_then(|rest| finder.find(rest)) {
-                hits.push(Hit { at: from + found, form: first + index });
-                from += found + 1;
-            }
-        }
-    }
-
-    /// What is written at a hit of a form.
-    pub(crate) fn put(&self, form: usize) -> &[u8] {
-        &self.0[form].put
-    }
-
-    /// How many of the last bytes may be the beginning of a shape whose rest is still to come.
-    pub(crate) fn begun(&self, text: &[u8]) -> usize {
-        let begins = |form: &Form| {
-            let most = (form.find.len() - 1).min(text.len());
-            let tail = &text[text.len() - most..];
-            let first = form.find[0];
-            memchr::memchr_iter(first, tail)
-                .find(|at| form.find.starts_with(&tail[*at..]))
-                .map_or(0, |at| tail.len() - at)
-        };
-        self.0.iter().map(begins).max().unwrap_or(0)
     }
 }
 
@@ -204,32 +171,20 @@ mod tests {
         ] {
             assert!(forms.is_in(text.as_bytes()), "{text}");
         }
-        assert_eq!(Forms::of(VALUE, MASK).len(), 4, "a plain value is looked for plainly, and in base64");
+        assert_eq!(
+            Forms::of(VALUE, MASK).iter().count(),
+            7,
+            "a plain value is looked for plainly, and in base64"
+        );
     }
 
     #[test]
     fn what_is_put_is_as_long_as_what_it_stands_for() {
         for value in [&b"12345678"[..], b"a/b+c=\"d\"efgh", VALUE] {
             let forms = Forms::of(value, b"mask");
-            for (index, form) in forms.0.iter().enumerate() {
-                assert_eq!(form.find.len(), forms.put(index).len());
+            for form in forms.iter() {
+                assert_eq!(form.find.len(), form.put.len());
             }
-        }
-    }
-
-    #[test]
-    fn only_a_beginning_is_one() {
-        let forms = Forms::of(b"aabaabaac", b"xxxxxxxxx");
-        for (text, begun) in [
-            ("", 0),
-            ("zz", 0),
-            ("za", 1),
-            ("zaabaa", 5),
-            ("aabaabaa", 8),
-            ("aabaabaab", 6),
-            ("aabaabaac", 0),
-        ] {
-            assert_eq!(forms.begun(text.as_bytes()), begun, "{text}");
         }
     }
 }

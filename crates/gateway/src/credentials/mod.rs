@@ -14,16 +14,19 @@ mod bound;
 mod carrier;
 mod forms;
 mod forward;
+mod held;
 mod placeholder;
 mod redact;
 mod screen;
+mod sought;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod wrapped;
 
-pub(crate) use forms::Forms;
 pub use forward::{danger_forward, for_the_host};
-pub(crate) use redact::Redact;
+pub use redact::Redact;
+pub use sought::Known;
 pub(crate) use watch::Watch;
 
 use crate::github::Tokens;
@@ -44,6 +47,8 @@ pub struct Credentials {
     store: Option<Arc<dyn SecretStore>>,
     /// Who makes what is not kept.
     tokens: Option<Arc<Tokens>>,
+    /// Every value that there was.
+    known: Arc<Known>,
     recorder: OnceLock<Arc<Recorder>>,
     /// What happened before there was a record.
     waiting: Mutex<Vec<Event>>,
@@ -99,16 +104,17 @@ impl Credentials {
         store: Arc<dyn SecretStore>,
         token: Option<&Secret>,
     ) -> Result<Credentials, SecretError> {
+        let known = Arc::new(Known::default());
         let one = |credential: Credential| match (&credential.source, token) {
             (SecretSource::Kept(reference), _) => {
                 let value = store.read(reference)?;
-                Bound::new(credential, &value)
+                Bound::new(credential, &value, &known)
             }
-            (SecretSource::GitHubApp, Some(token)) => Bound::new(credential, token),
+            (SecretSource::GitHubApp, Some(token)) => Bound::new(credential, token, &known),
             (SecretSource::GitHubApp, None) => Err(no_app(&credential)),
         };
         let bound = credentials.into_iter().map(one).collect::<Result<_, _>>()?;
-        Ok(Credentials { bound, store: Some(store), ..Credentials::none() })
+        Ok(Credentials { bound, store: Some(store), known, ..Credentials::none() })
     }
 
     /// None at all.
@@ -117,6 +123,7 @@ impl Credentials {
             bound: Vec::new(),
             store: None,
             tokens: None,
+            known: Arc::default(),
             recorder: OnceLock::new(),
             waiting: Mutex::default(),
         }
@@ -183,11 +190,6 @@ impl Credentials {
         };
         bound.changed(&value)?;
         Ok(value)
-    }
-
-    /// Every value that there was.
-    fn known(&self) -> Vec<Arc<Forms>> {
-        self.bound.iter().flat_map(Bound::known).collect()
     }
 
     /// Records something now, or when there is a record.

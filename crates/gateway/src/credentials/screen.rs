@@ -8,7 +8,7 @@ use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
 use crate::SecretError;
 use belljar_spec::egress::{Protocol, Reason, Refusal, RequestTarget};
-use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretName};
+use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretName};
 use hyper::Method;
 use hyper::header::{
     ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE,
@@ -27,7 +27,7 @@ impl Credentials {
         let mut open = false;
         for (bound, place) in self.places(to, head) {
             open |= bound.credential.bodies == Bodies::Open;
-            if self.put_in(bound, &place.carriers, to, head).await? {
+            if self.put_in(bound, place, to, head).await? {
                 used.push(&bound.credential.name);
             }
         }
@@ -46,7 +46,7 @@ impl Credentials {
         let sought = || self.bound.iter().map(|bound| (bound.credential.name.clone(), bound.sought.clone()));
         Ok(Screened {
             request: (!open).then(|| Watch::new(sought().collect())),
-            response: covered.then(|| Redact::new(self.known())),
+            response: covered.then(|| Redact::new(&self.known)),
         })
     }
 
@@ -95,18 +95,21 @@ impl Credentials {
         self.incident(to, &found.credential, "the body")
     }
 
-    /// Puts a value into a request to where it belongs, if the request leaves room for it.
+    /// Puts a value into a request to where it belongs, in place of the placeholder. A request that has none gets no value: a page or
+    /// a redirect may have made a program send it. Only where the configuration says so, one that has nothing gets it too.
     async fn put_in(
         &self,
         bound: &Bound,
-        carriers: &[Carrier],
+        place: &CredentialPlace,
         to: &Origin,
         head: &mut Parts,
     ) -> Result<bool, Refusal> {
+        let carriers = &place.carriers;
         let holding: Vec<&Carrier> =
             carriers.iter().filter(|carrier| carrier::holds(carrier, head, &bound.placeholder)).collect();
-        if holding.is_empty() && carriers.iter().any(|carrier| carrier::is_there(carrier, head)) {
-            // The client has something of its own.
+        let adds = place.inject == Inject::Always
+            && !carriers.iter().any(|carrier| carrier::is_there(carrier, head));
+        if holding.is_empty() && !adds {
             return Ok(false);
         }
         let unavailable = |error: &SecretError| {

@@ -2,7 +2,7 @@
 
 use super::*;
 use belljar_spec::egress::{PortRange, Reason, Refusal, RequestFilter};
-use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, SecretRef};
+use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretRef};
 use hyper::Request;
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
@@ -51,6 +51,7 @@ fn credential(name: &str, host: &str, carriers: Vec<Carrier>) -> Credential {
                 paths: vec!["/v1/**".parse().unwrap()],
             },
             carriers,
+            inject: Inject::Placeholder,
         }],
         variables: vec![format!("{}_KEY", name.to_uppercase()).parse().unwrap()],
         bodies: Bodies::Watched,
@@ -61,9 +62,12 @@ fn model() -> Credential {
     credential("model", "api.example.com", vec![Carrier::header("x-api-key").unwrap(), Carrier::Bearer])
 }
 
+fn forge() -> Credential {
+    credential("forge", "git.example.com", vec![Carrier::basic("x-access-token").unwrap()])
+}
+
 fn credentials(drawer: &Arc<Drawer>) -> Credentials {
-    let forge = credential("forge", "git.example.com", vec![Carrier::basic("x-access-token").unwrap()]);
-    match Credentials::new(vec![model(), forge], Arc::clone(drawer) as Arc<dyn SecretStore>) {
+    match Credentials::new(vec![model(), forge()], Arc::clone(drawer) as Arc<dyn SecretStore>) {
         Ok(credentials) => credentials,
         Err(error) => panic!("{error}"),
     }
@@ -131,8 +135,28 @@ fn a_placeholder_becomes_the_value_where_it_belongs() {
 }
 
 #[test]
-fn a_request_without_a_key_gets_one_and_one_with_its_own_keeps_it() {
+fn a_request_without_the_placeholder_gets_nothing() {
     let credentials = credentials(&both());
+    for (to, target) in [(api(), "/v1/models"), (origin("git.example.com", 443, true), "/v1/repo")] {
+        let mut bare = request("GET", target, &[]);
+        // What comes back is searched all the same.
+        assert!(screen(&credentials, &to, &mut bare).unwrap().response.is_some());
+        assert_eq!((sent(&bare, "x-api-key"), sent(&bare, "authorization")), (None, None), "{to:?}");
+    }
+}
+
+/// Both, with what they are added to if the configuration says so.
+fn adding(drawer: &Arc<Drawer>) -> Credentials {
+    let always = |mut credential: Credential| {
+        credential.places[0].inject = Inject::Always;
+        credential
+    };
+    Credentials::new(vec![always(model()), always(forge())], Arc::clone(drawer) as _).ok().unwrap()
+}
+
+#[test]
+fn where_it_is_said_a_request_without_a_key_gets_one_and_one_with_its_own_keeps_it() {
+    let credentials = adding(&both());
     let mut bare = request("GET", "/v1/models", &[]);
     screen(&credentials, &api(), &mut bare).unwrap();
     assert_eq!(sent(&bare, "x-api-key"), Some(VALUE));
@@ -204,7 +228,7 @@ fn git_gets_its_token_as_a_password() {
     let to = origin("git.example.com", 443, true);
     let coded = |pair: String| format!("Basic {}", data_encoding::BASE64.encode(pair.as_bytes()));
     let mut bare = request("GET", "/v1/repo", &[]);
-    screen(&credentials, &to, &mut bare).unwrap();
+    screen(&adding(&both()), &to, &mut bare).unwrap();
     assert_eq!(sent(&bare, "authorization"), Some(coded(format!("x-access-token:{OTHER}")).as_str()));
     let placeholder = held(&credentials, "forge");
     for (pair, expected) in [

@@ -1,5 +1,6 @@
 //! Bodies on their way: as they come, watched for placeholders, or with real values taken out.
 
+use super::framed::{Framing, Unreadable};
 use crate::credentials::{Credentials, Origin, Redact, Watch};
 use belljar_git::advertisement::AddCapability;
 use belljar_spec::egress::Refusal;
@@ -25,6 +26,8 @@ pub(super) enum BodyError {
     BrokenOff(#[source] h2::Error),
     #[error("a placeholder is in the body")]
     Placeholder,
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     #[error("what was kept cannot be read again")]
     Kept(#[source] std::io::Error),
 }
@@ -237,15 +240,16 @@ impl HttpBody for Watched {
 pub(super) struct Redacted {
     body: Passing,
     redact: Redact,
+    framing: Framing,
     /// What comes behind the last bytes.
     trailers: Option<Frame<Bytes>>,
     is_over: bool,
 }
 
 impl Redacted {
-    pub(super) fn new(body: Passing, redact: Redact) -> Redacted {
+    pub(super) fn new(body: Passing, redact: Redact, framing: Framing) -> Redacted {
         let is_over = body.is_end_stream();
-        Redacted { body, redact, trailers: None, is_over }
+        Redacted { body, redact, framing, trailers: None, is_over }
     }
 }
 
@@ -265,19 +269,22 @@ impl HttpBody for Redacted {
             let piece = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => this.redact.feed(data),
+                    Ok(data) => match this.framing.feed(&mut this.redact, data) {
+                        Ok(piece) => piece,
+                        Err(error) => return Poll::Ready(Some(Err(error.into()))),
+                    },
                     Err(frame) => {
                         if let Ok(mut trailers) = frame.into_trailers() {
                             this.redact.headers(&mut trailers);
                             this.trailers = Some(Frame::trailers(trailers));
                         }
                         this.is_over = true;
-                        this.redact.finish()
+                        this.framing.finish(&mut this.redact)
                     }
                 },
                 None => {
                     this.is_over = true;
-                    this.redact.finish()
+                    this.framing.finish(&mut this.redact)
                 }
             };
             if !piece.is_empty() {

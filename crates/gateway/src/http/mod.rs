@@ -12,10 +12,12 @@
 mod answer;
 mod body;
 mod crew;
+mod framed;
 mod judge;
 mod legible;
 mod open;
 mod push;
+mod range;
 mod room;
 mod route;
 mod serve;
@@ -23,6 +25,7 @@ mod upstream;
 
 pub(crate) use answer::page;
 pub(crate) use judge::has_one_length;
+pub(crate) use legible::{Illegible, illegible};
 pub(crate) use route::Route;
 pub(crate) use upstream::Start;
 

@@ -1,5 +1,6 @@
 //! A connection to a server, by who watches over it until its record is written.
 
+use super::framed::Framing;
 use crate::credentials::Redact;
 use crate::record::OpenRecord;
 use crate::relay::silence;
@@ -65,7 +66,7 @@ impl Open {
     }
 }
 
-/// What the server says is redacted as bodies are: as many bytes, so that frames stay what they are.
+/// What the server says is redacted as bodies are, message by message: as many bytes, so that frames stay what they are.
 async fn both_ways(
     inside: TokioIo<Upgraded>,
     outside: TokioIo<Upgraded>,
@@ -82,15 +83,19 @@ async fn both_ways(
             None => {
                 copy(&mut from_outside, &mut to_inside).await?;
             }
-            Some(mut redact) => loop {
-                let mut piece = Vec::with_capacity(PIECE);
-                if from_outside.read_buf(&mut piece).await? == 0 {
-                    to_inside.write_all(&redact.finish()).await?;
-                    break;
+            Some(mut redact) => {
+                let mut framing = Framing::web_socket();
+                loop {
+                    let mut piece = Vec::with_capacity(PIECE);
+                    if from_outside.read_buf(&mut piece).await? == 0 {
+                        to_inside.write_all(&framing.finish(&mut redact)).await?;
+                        break;
+                    }
+                    let passed = framing.feed(&mut redact, Bytes::from(piece)).map_err(io::Error::other)?;
+                    to_inside.write_all(&passed).await?;
+                    to_inside.flush().await?;
                 }
-                to_inside.write_all(&redact.feed(Bytes::from(piece))).await?;
-                to_inside.flush().await?;
-            },
+            }
         }
         to_inside.shutdown().await
     };

@@ -4,9 +4,8 @@
 //! `! [remote rejected] main -> main (...)`. Nothing of such a push reaches the server.
 
 use super::body::{Body, BodyError, Kept, WholePacks, whole};
-use super::legible::is_legible;
-use super::route::{Outgoing, Route, Stop};
-use crate::credentials::Redact;
+use super::legible::illegible;
+use super::route::{Outgoing, Route, Search, Stop};
 use crate::pushes::{Named, Pushes, Spool, named, spooled};
 use crate::record::PushRefused;
 use belljar_audit::Event;
@@ -80,16 +79,16 @@ impl Route {
         asked: Asked,
         mut head: Parts,
         outgoing: Outgoing,
-        redact: Option<Redact>,
+        search: Option<Search>,
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         match asked.named {
-            Named::Nothing => self.pass_on(head, outgoing, redact, upgrade).await,
+            Named::Nothing => self.pass_on(head, outgoing, search, upgrade).await,
             Named::Unclear(why) => Err(self.no_push(&asked, why)),
             Named::Discovery => {
                 head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
                 head.headers.remove(RANGE);
-                Ok(with_whole_packs(self.pass_on(head, outgoing, redact, upgrade).await?))
+                Ok(with_whole_packs(self.pass_on(head, outgoing, search, upgrade).await?))
             }
             Named::Push => match self.judged(pushes, &asked, outgoing).await {
                 Ok(taken) => {
@@ -98,7 +97,7 @@ impl Route {
                     }
                     head.headers.insert(CONTENT_LENGTH, taken.length.into());
                     let body = Kept::new(spooled(taken.file), taken.length).boxed_unsync();
-                    self.pass_on(head, Outgoing { body, verdict: None }, redact, upgrade).await
+                    self.pass_on(head, Outgoing { body, verdict: None }, search, upgrade).await
                 }
                 Err(No::Stop(stop)) => Err(stop),
                 Err(No::Judged(push, verdicts)) => self.report(&asked, &push, &verdicts),
@@ -329,7 +328,7 @@ impl Route {
         if sent.sender.is_for_one() {
             sent.sender.keep(&mut *self.upstream.lock().await);
         }
-        if response.status() != StatusCode::OK || !is_legible(response.headers()) {
+        if response.status() != StatusCode::OK || illegible(response.headers()).is_some() {
             return None;
         }
         let judge = Arc::clone(&pushes.judge);

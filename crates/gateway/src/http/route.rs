@@ -2,9 +2,11 @@
 
 use super::answer;
 use super::body::{Body, BodyError, Passing, Redacted, Verdict, Watched, drain};
+use super::framed::Framing;
 use super::judge::{is_web_socket, judge};
-use super::legible::is_legible;
+use super::legible::illegible;
 use super::push::Asked;
+use super::range::Wanted;
 use super::upstream::{Sender, Start, Upstream};
 use crate::credentials::{Origin, Redact, Screened, Watch};
 use crate::decide;
@@ -14,7 +16,7 @@ use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONNECTION, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
@@ -50,6 +52,15 @@ pub(super) struct Sent {
     pub(super) outcome: Result<Response<Incoming>, hyper::Error>,
 }
 
+/// What becomes of an answer that is searched for secrets.
+pub(super) struct Search {
+    redact: Redact,
+    /// The part of it that was asked for.
+    wanted: Option<Wanted>,
+    /// Whether it may be a stream of messages.
+    is_grpc: bool,
+}
+
 /// What is sent behind a head, and what may come of looking at it.
 pub(super) struct Outgoing {
     pub(super) body: Body,
@@ -78,6 +89,8 @@ impl Route {
         let version = head.version;
         let expects = head.headers.contains_key(EXPECT);
         let push = self.serving.pushes.as_ref().map(|pushes| (pushes, Asked::of(&head)));
+        let wanted = Wanted::by(&head.method, &head.headers);
+        let is_grpc = version == Version::HTTP_2 && says_grpc(&head.headers);
         let screened = match self.admit(&mut head).await {
             Ok(screened) => screened,
             Err(refusal) => {
@@ -88,10 +101,11 @@ impl Route {
                 return Ok(self.refuse(&refusal, version));
             }
         };
-        let (outgoing, redact) = (self.outgoing(body, version, screened.request), screened.response);
+        let outgoing = self.outgoing(body, version, screened.request);
+        let search = screened.response.map(|redact| Search { redact, wanted, is_grpc });
         let outcome = match push {
-            Some((pushes, Some(asked))) => self.push(pushes, asked, head, outgoing, redact, upgrade).await,
-            Some((_, None)) | None => self.pass_on(head, outgoing, redact, upgrade).await,
+            Some((pushes, Some(asked))) => self.push(pushes, asked, head, outgoing, search, upgrade).await,
+            Some((_, None)) | None => self.pass_on(head, outgoing, search, upgrade).await,
         };
         match outcome {
             Ok(response) => Ok(response),
@@ -156,7 +170,7 @@ impl Route {
         &self,
         mut head: Parts,
         Outgoing { body, verdict }: Outgoing,
-        redact: Option<Redact>,
+        search: Option<Search>,
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
         let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
@@ -171,7 +185,7 @@ impl Route {
             head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
-        if web_socket && redact.is_some() {
+        if web_socket && search.is_some() {
             // What is compressed cannot be looked at.
             head.headers.remove(WEB_SOCKET_EXTENSIONS);
         }
@@ -195,7 +209,7 @@ impl Route {
                 if sender.is_for_one() {
                     sender.keep(&mut *self.upstream.lock().await);
                 }
-                self.received(response, redact).map_err(refused)
+                self.received(response, search).map_err(refused)
             }
             (true, None) => {
                 let detail = "the server changes to a protocol that nobody asked for";
@@ -204,6 +218,7 @@ impl Route {
             (true, Some(record)) => {
                 let outside = hyper::upgrade::on(&mut response);
                 let open = self.keep(record);
+                let redact = search.map(|search| search.redact);
                 if let Some(redact) = &redact {
                     redact.headers(response.headers_mut());
                     response.extensions_mut().remove::<ReasonPhrase>();
@@ -266,18 +281,25 @@ impl Route {
     fn received(
         &self,
         response: Response<Incoming>,
-        redact: Option<Redact>,
+        search: Option<Search>,
     ) -> Result<Response<Body>, Refusal> {
-        let Some(redact) = redact else { return Ok(passed(response)) };
+        let Some(Search { redact, wanted, is_grpc }) = search else { return Ok(passed(response)) };
         let (mut head, body) = response.into_parts();
-        if !is_legible(&head.headers) && !body.is_end_stream() {
-            return Err(self.to.refusal(Reason::EncodedResponse));
+        if let Some(why) = illegible(&head.headers).filter(|_| !body.is_end_stream()) {
+            return Err(self.to.refusal(Reason::EncodedResponse).detail(&why.to_string()));
         }
+        let framing = match is_grpc && says_grpc(&head.headers) {
+            true => Framing::grpc(),
+            false => Framing::Plain,
+        };
         redact.headers(&mut head.headers);
         // Words of the server's own, which the library would write on. The status has words of its own.
         head.extensions.remove::<ReasonPhrase>();
-        let body = Redacted::new(Passing::new(body, head.version), redact);
-        Ok(Response::from_parts(head, body.boxed_unsync()))
+        let mut body = Redacted::new(Passing::new(body, head.version), redact, framing).boxed_unsync();
+        if let Some(wanted) = wanted {
+            body = wanted.of(&mut head, body);
+        }
+        Ok(Response::from_parts(head, body))
     }
 
     fn refuse(&self, refusal: &Refusal, version: Version) -> Response<Body> {
@@ -288,6 +310,13 @@ impl Route {
             (true, _) => answer::last(answer::json(refusal)),
         }
     }
+}
+
+/// Whether a body is a stream of gRPC's messages, by what its head says.
+fn says_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes).to_ascii_lowercase();
+    kind.strip_prefix(b"application/grpc")
+        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 fn passed(response: Response<Incoming>) -> Response<Body> {

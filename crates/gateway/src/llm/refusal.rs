@@ -2,6 +2,7 @@
 //! makes the usual clients stop. They try 401 and 429 again for minutes; at 400 all of them stop at once.
 
 use super::paths::Api;
+use crate::http::Illegible;
 use belljar_spec::egress::Reason;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -97,7 +98,7 @@ fn looks_busy(text: &str) -> bool {
 
 /// What of an upstream's answer is not passed on. A key that it does not take is nothing that a program inside could
 /// mend, and the usual clients try 401 again for minutes.
-pub(super) fn acceptable(status: StatusCode, is_plain: bool) -> Result<(), Refused> {
+pub(super) fn acceptable(status: StatusCode, illegible: Option<Illegible>) -> Result<(), Refused> {
     if status == StatusCode::UNAUTHORIZED {
         let what = "the upstream does not take the key that it is shown (401); see --llm-key";
         return Err(Refused::new(Reason::SecretUnavailable, what));
@@ -108,8 +109,8 @@ pub(super) fn acceptable(status: StatusCode, is_plain: bool) -> Result<(), Refus
             format!("the upstream leads elsewhere ({status})"),
         ));
     }
-    if !is_plain {
-        return Err(Refused::new(Reason::EncodedResponse, ""));
+    if let Some(why) = illegible {
+        return Err(Refused::new(Reason::EncodedResponse, why.to_string()));
     }
     Ok(())
 }

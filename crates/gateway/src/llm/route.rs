@@ -8,8 +8,8 @@ use super::ledger::{Ledger, Takes, Totals};
 use super::outcome::Outcomes;
 use super::paths::{self, Api, Asked, Purpose};
 use super::refusal::{Body, Refused, acceptable, elsewhere};
-use crate::credentials::{Forms, Redact};
-use crate::http::has_one_length;
+use crate::credentials::{Known, Redact};
+use crate::http::{has_one_length, illegible};
 use crate::outbound::{Outbound, OutboundError};
 use crate::record::Recorder;
 use crate::secret::SecretStore;
@@ -38,6 +38,8 @@ pub struct Route {
     terms: LlmRoute,
     outbound: Outbound,
     secrets: Arc<dyn SecretStore>,
+    /// Every key that was shown to the upstream.
+    known: Arc<Known>,
     recorder: Arc<Recorder>,
     billing: BillingHeaders,
     ledger: Arc<Ledger>,
@@ -83,6 +85,7 @@ impl Route {
             ledger: Arc::new(ledger),
             terms,
             secrets,
+            known: Arc::default(),
             recorder,
             places: Arc::new(Semaphore::new(at_once)),
             room: Arc::new(Semaphore::new(ROOM)),
@@ -242,7 +245,7 @@ impl Route {
             redact.headers(&mut head.headers);
         }
         call.answered(head.status, &head.headers);
-        acceptable(head.status, headers::is_plain(&head.headers)).inspect_err(|_| call.end(End::Finished))?;
+        acceptable(head.status, illegible(&head.headers)).inspect_err(|_| call.end(End::Finished))?;
         let headers = headers::incoming(&head.headers);
         let body = Answer::new(incoming, redact, call, answer.connection, serving, place);
         let mut response = Response::new(body.boxed_unsync());
@@ -320,8 +323,10 @@ impl Route {
         let key = self.secrets.read(reference).map_err(|_| unavailable())?;
         headers::show_key(headers, self.terms.kind, &key).ok_or_else(unavailable)?;
         // Ordinary text would be full of one that is so short.
-        let is_key = key.len() >= SHORTEST_KEY;
-        Ok(is_key.then(|| Redact::new(vec![Arc::new(Forms::of(key.reveal(), b"*"))])))
+        if key.len() >= SHORTEST_KEY {
+            self.known.remember(&key, b"*");
+        }
+        Ok(Some(Redact::new(&self.known)))
     }
 }
 

@@ -191,10 +191,7 @@ impl Reason {
             Reason::ClientCertificateWanted => {
                 ("client_certificate_wanted", "the server wants a certificate of the client")
             }
-            Reason::EncodedResponse => (
-                "encoded_response",
-                "the response is compressed though it was asked not to be, and cannot be looked at",
-            ),
+            Reason::EncodedResponse => ("encoded_response", "the response cannot be searched for secrets"),
             Reason::BudgetSpent => ("budget_spent", "the budget for the model is spent"),
             Reason::ModelNotAllowed => ("model_not_allowed", "this model is not one that the run may use"),
             Reason::PushRefused => ("push_refused", "the rules for pushes do not allow this"),

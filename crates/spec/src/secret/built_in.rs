@@ -1,6 +1,6 @@
 //! The credentials that belljar knows. The data is in `credentials.table`.
 
-use super::{Bodies, Carrier, Credential, CredentialPlace, SecretName, SecretRef, SecretSource};
+use super::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretName, SecretRef, SecretSource};
 use crate::EnvName;
 use crate::egress::{HostPattern, PathGlob, PortRange, RequestFilter};
 use std::sync::LazyLock;
@@ -51,6 +51,7 @@ fn read(table: &'static str) -> Result<Vec<BuiltIn>, String> {
                 .map(carrier)
                 .collect::<Result<_, _>>()
                 .map_err(|error| wrong(&error))?,
+            inject: Inject::Placeholder,
         };
         let name: SecretName = name.parse().map_err(|error| wrong(&error))?;
         match known.last_mut().filter(|last| last.credential.name == name) {

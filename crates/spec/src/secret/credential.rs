@@ -46,8 +46,20 @@ pub struct CredentialPlace {
     pub host: HostPattern,
     pub ports: PortRange,
     pub requests: RequestFilter,
-    /// In what it may go there. Never empty; a request that has none of them gets the first.
+    /// In what it may go there. Never empty.
     pub carriers: Vec<Carrier>,
+    /// Which of the requests get the value.
+    pub inject: Inject,
+}
+
+/// Which requests get a credential's value, of those that may carry it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inject {
+    /// Those that hold the placeholder. A program that is led there by a page or a redirect holds none, and acts as nobody.
+    #[default]
+    Placeholder,
+    /// Those that have nothing in any carrier too: they get it in the first. For programs that cannot be told of a key.
+    Always,
 }
 
 /// A real value that goes into the environment of one sandbox, because the run said so.
@@ -62,7 +74,8 @@ pub struct Forwarded {
 pub enum Carrier {
     /// `authorization: Bearer VALUE`; also with the word `token`, as GitHub has it.
     Bearer,
-    /// `authorization: Basic`, the value as the password. The user is the one that a request gets which has none.
+    /// `authorization: Basic`, the value as the password. The user is the one that git is told, and that a request gets which has
+    /// none.
     Basic { user: String },
     /// A header of its own, in lower case: `x-api-key: VALUE`.
     Header(String),

@@ -8,7 +8,9 @@ mod name;
 mod reference;
 
 pub use built_in::{BuiltIn, built_in, built_ins, searches};
-pub use credential::{Bodies, Carrier, CarrierError, Credential, CredentialPlace, Forwarded, SecretSource};
+pub use credential::{
+    Bodies, Carrier, CarrierError, Credential, CredentialPlace, Forwarded, Inject, SecretSource,
+};
 pub use github::{
     GitHubApp, GitHubGrant, GitHubProfile, RepositoryName, RepositoryNameError, UnknownProfile,
 };

@@ -61,7 +61,8 @@ async fn a_placeholder_arrives_as_the_real_key_over_http2(backend: BackendName) 
     let said = place
         .answer(&format!(
             "curl -sS --http2 -w ' %{{http_version}}' -H \"x-api-key: $MODEL_KEY\" {url}; \
-             curl -sS --http2 -d body {url}; curl -sS --http1.1 {url}"
+             curl -sS --http2 -H \"x-api-key: $MODEL_KEY\" -d body {url}; \
+             curl -sS --http1.1 -H \"x-api-key: $MODEL_KEY\" {url}"
         ))
         .await;
     assert_eq!(said, "fine 2finefine");
@@ -91,7 +92,9 @@ async fn what_a_server_echoes_over_http2_is_redacted(backend: BackendName) {
     });
     let place = place(&world, &server, backend).await;
     let url = format!("https://api.test:{}/v1/x", server.port());
-    let said = place.answer(&format!("curl -sS --http2 -D - {url}; echo; echo $MODEL_KEY")).await;
+    let said = place
+        .answer(&format!("curl -sS --http2 -D - -H \"x-api-key: $MODEL_KEY\" {url}; echo; echo $MODEL_KEY"))
+        .await;
     assert!(said.starts_with("HTTP/2 200"), "{said}");
     assert!(!said.contains(KEY), "{said}");
     let placeholder = said.lines().last().unwrap();
@@ -193,8 +196,8 @@ async fn pieces_arrive_one_by_one_where_a_key_is_watched(backend: BackendName) {
         let url = format!("https://api.test:{}", server.port());
         let said = place
             .answer(&format!(
-                "curl -sSN {url}/events | while read line; do \
-                   [ -z \"$line\" ] || {{ echo \"$line\"; curl -sS -o /dev/null {url}/seen; }}; done"
+                "curl -sSN -H \"x-api-key: $MODEL_KEY\" {url}/events | while read line; do \
+                   [ -z \"$line\" ] || {{ echo \"$line\"; curl -sS -o /dev/null -H \"x-api-key: $MODEL_KEY\" {url}/seen; }}; done"
             ))
             .await;
         assert_eq!(said, "data: 0\ndata: 1\ndata: 2", "{alpn:?}");

@@ -1,6 +1,7 @@
 //! A secret goes to its place and nowhere else: not to another host, port, path or method, not in the clear, not in
 //! another part of a request. Judged by what hosts outside got.
 
+use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, Mode, Reason, RequestFilter};
 use belljar_tests_containment::credentials::*;
 use belljar_tests_containment::egress::*;
@@ -183,11 +184,34 @@ fn a_redirect_takes_nothing_along() {
              curl -sS -L https://good.test:{good}/v1/redirect"
         ));
         let sent = hosts.good.requests();
-        assert!(sent.iter().all(|request| holds(request, REAL)) && sent.len() == 3, "{wall}");
+        assert_eq!(
+            sent.iter().map(|request| holds(request, REAL)).collect::<Vec<_>>(),
+            [true, true, false],
+            "{wall}"
+        );
         let got = hosts.evil.requests();
         assert_eq!(got.len(), 1, "{wall}: only the one that had nothing to tell");
         assert!(!holds(&got[0], REAL) && !holds(&got[0], &cage.placeholder()), "{wall}");
     }
+}
+
+/// An allowed host leads an innocent program to the place of a secret, which it does not hold.
+#[test]
+fn a_redirect_to_the_place_brings_no_secret_along() {
+    let hosts = hosts();
+    let to = format!("https://good.test:{}/v1/issues", hosts.good.port());
+    let leads = HttpServer::start_tls(at("127.66.9.1"), &hosts.authority.leaf(["evil.test"]), move |_| {
+        Response::redirect(307, &to)
+    });
+    let mut policy = hosts.policy();
+    policy.allow.push(format!("=evil.test:{}/tls", leads.port()).parse().unwrap());
+    policy.inspect = true;
+    let cage = cage_with_key(BackendName::Native, &policy, credential("good.test", hosts.good.port()));
+    let url = format!("https://evil.test:{}/", leads.port());
+    cage.jail.sh(&format!("unset KEY; curl -sS -L -d title=x {url}; curl -sS -L {url}"));
+    let arrived = hosts.good.requests();
+    assert_eq!(arrived.len(), 2);
+    assert!(!arrived.iter().any(|request| holds(request, REAL)), "{arrived:?}");
 }
 
 #[test]

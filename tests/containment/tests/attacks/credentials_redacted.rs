@@ -1,5 +1,6 @@
 //! A server that sends the secret back does not bring it into the sandbox, in whatever pieces and wherever it says it.
 
+use belljar_spec::BackendName;
 use belljar_spec::egress::EgressPolicy;
 use belljar_tests_containment::credentials::*;
 use belljar_tests_containment::egress::*;
@@ -116,7 +117,7 @@ fn a_secret_in_a_header_an_error_or_base64_does_not_come_back() {
                 r#"{ASK}
 with open('/workspace/loot', 'wb') as loot:
     for status in (200, 201, 302, 400, 401, 404, 500, 503):
-        for headers in ([('x-api-key', KEY)], [('Authorization', 'Bearer ' + KEY)], []):
+        for headers in ([('x-api-key', KEY)], [('Authorization', 'Bearer ' + KEY)]):
             loot.write(ask('good.test', sys.argv[1], target='/v1/%d' % status, headers=headers))
             loot.write(ask('good.test', sys.argv[1], 'POST', target='/v1/%d' % status, headers=headers, body=b'x'))
 "#
@@ -143,6 +144,54 @@ with open('/workspace/loot', 'wb') as loot:
             0
         );
     }
+}
+
+/// A server that repeats what it is sent, and a program that tries letter by letter: what waited was what was right. The search is the
+/// same behind every wall.
+#[test]
+fn a_secret_cannot_be_guessed_letter_by_letter() {
+    let (dns, authority) = (names(), Authority::new());
+    let server =
+        HttpServer::start_tls(at("127.66.10.1"), &authority.leaf(["good.test"]), |request| Response {
+            chunks: Some(1 << 20),
+            ..Response::ok(String::from_utf8_lossy(&request.body).into_owned())
+        });
+    let port = server.port();
+    let policy = trusting(&dns, &authority, port);
+    let cage = cage_with_key(BackendName::Native, &policy, credential("good.test", port));
+    let told = cage.attack(
+        &format!(
+            r#"{ASK}
+import string
+host, port, real = 'good.test', sys.argv[1], ''.join(chr(int(number)) for number in sys.argv[2].split(','))
+s = ssl.create_default_context().wrap_socket(dial(host, port), server_hostname=host)
+f = s.makefile('rb')
+def echo(body):
+    s.sendall(('POST /v1/echo HTTP/1.1\r\nHost: %s:%s\r\nContent-Length: %d\r\n\r\n' % (host, port, len(body))).encode() + body)
+    assert b' 200 ' in f.readline()
+    while f.readline().strip():
+        pass
+    pieces = []
+    while True:
+        piece = f.read(int(f.readline(), 16))
+        f.readline()
+        if not piece:
+            return pieces
+        pieces.append(piece)
+# Whoever knows the beginning tries every next letter: none of them may look different from the others.
+known = 0
+for end in range(8, len(real) - 1, 4):
+    guesses = [real[:end] + letter for letter in string.ascii_letters + string.digits]
+    sizes = [tuple(map(len, echo(b'zz ' + guess.encode()))) for guess in guesses]
+    right = sizes[guesses.index(real[:end + 1])]
+    known += sizes.count(right) < len(sizes)
+print(known)
+print(b''.join(echo(b'zz ' + real.encode())).decode() == 'zz ' + KEY)
+"#
+        ),
+        &[&port.to_string(), &REAL.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(",")],
+    );
+    assert_eq!(told, ["0", "True"], "letters that could be told, and whether all of it is replaced");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use belljar_engine::Engine;
 use belljar_spec::egress::{PortRange, RequestFilter};
 use belljar_spec::secret::{
-    Bodies, Carrier, Credential, CredentialPlace, GitHubApp, GitHubGrant, GitHubProfile, SecretRef,
+    Bodies, Carrier, Credential, CredentialPlace, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretRef,
     SecretSource,
 };
 use belljar_spec::{BackendChoice, BackendName, SandboxSpec};
@@ -30,6 +30,7 @@ fn credential(file: PathBuf, port: u16) -> Credential {
             ports: PortRange::only(port).unwrap(),
             requests: RequestFilter::default(),
             carriers: vec![Carrier::Bearer],
+            inject: Inject::Placeholder,
         }],
         variables: vec!["CANARY_TOKEN".parse().unwrap()],
         bodies: Bodies::Watched,
@@ -87,11 +88,11 @@ impl Place {
         let url = format!("https://api.test:{}/", self.server.port());
         format!(
             "curl -sS -i -H \"authorization: Bearer $CANARY_TOKEN\" {url} > /tmp/answer; \
-             curl -sS -v {url} > /workspace/answer 2>&1"
+             curl -sS -v -H \"authorization: Bearer $CANARY_TOKEN\" {url} > /workspace/answer 2>&1"
         )
     }
 
-    /// Whether the value arrived, with and without a placeholder that it could take the place of.
+    /// Whether the value arrived, in place of its placeholder.
     fn got(&self, value: &str) -> bool {
         let sent = format!("Bearer {value}");
         let requests = self.server.requests();

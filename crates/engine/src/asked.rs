@@ -74,6 +74,7 @@ impl Asked {
     ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
         let mut loaded = config::load(self.folder.as_deref(), self.egress)?;
         let protected = loaded.protected().into_iter().map(|path| path.value).chain(self.protect).collect();
+        let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
         let mut agent_context = loaded.agent_context(self.folder.as_deref());
         agent_context.extend(self.agent_context);
         let pushes = loaded.pushes(&self.push);
@@ -106,6 +107,7 @@ impl Asked {
             mode: self.mode,
             compare: Compare::No,
             protected,
+            unprotected,
             agent_context,
             pushes,
             workspace_path: self.workspace_path,

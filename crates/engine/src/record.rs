@@ -102,6 +102,7 @@ pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> 
             loosened.push("an administrator, root inside: no marker, no protected paths".to_string())
         }
     }
+    loosened.extend(spec.unprotected.iter().map(|path| format!("`{path}` is not protected")));
     if let Some(policy) = &spec.egress {
         if policy.mode == Mode::Open {
             loosened.push("every public name can be reached".to_string());

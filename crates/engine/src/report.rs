@@ -3,6 +3,7 @@
 use crate::Changes;
 use belljar_gateway::Refused;
 use belljar_workspace::layer::quote;
+use belljar_workspace::protect::Findings;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -42,8 +43,17 @@ impl Changes {
     pub fn report(&self) -> Option<Value> {
         Some(match self {
             Changes::None => return None,
-            Changes::Folder(left) => json!({
-                "left": left.iter().map(|one| json!({ "path": shown(&one.path), "what": one.what.sentence() })).collect::<Vec<_>>(),
+            Changes::Folder(Findings { left, executed, is_whole }) => json!({
+                "left": left.iter().map(|one| json!({
+                    "path": shown(&one.path),
+                    "kind": one.what.code(),
+                    "what": one.what.sentence(),
+                })).collect::<Vec<_>>(),
+                "runs_on_host": executed.iter().map(|one| json!({
+                    "path": shown(&one.path),
+                    "reason": one.reason,
+                })).collect::<Vec<_>>(),
+                "looked_at_all": is_whole,
             }),
             Changes::Layer { id, summary } => json!({ "layer": id.to_string(), "changes": summary }),
             Changes::Shelf { shelf, branch, pushed } => {

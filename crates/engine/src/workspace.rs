@@ -11,12 +11,11 @@ use belljar_spec::{Admin, Compare, SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
-use belljar_workspace::protect::{self, Left, LeftKind};
+use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// A workspace that is ready. Dropped, it is put in order.
 pub(crate) struct Workspace {
@@ -31,8 +30,8 @@ pub(crate) struct Workspace {
 
 /// What has to be put in order at the end.
 enum What {
-    /// Nothing; since when it is worked on.
-    Folder(SystemTime),
+    /// Nothing; what it was like before it was worked on.
+    Folder(Option<Box<Baseline>>),
     Layer(Held),
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
@@ -51,8 +50,8 @@ struct Clone {
 pub enum Changes {
     /// Nothing that somebody would have to look at: nothing was changed, or nothing is kept.
     None,
-    /// The folder itself was worked on, and has things in it that the host's git should not meet unlooked at.
-    Folder(Vec<Left>),
+    /// The folder itself was worked on, and a person should know of these before they work in it.
+    Folder(Findings),
     /// They are kept in this layer.
     Layer { id: LayerId, summary: Summary },
     /// They are on this branch of a shelf; `pushed` says that the host has its last commit.
@@ -114,21 +113,19 @@ impl Workspace {
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
+        let policy = Policy { protect: &spec.protected, unprotect: &spec.unprotected };
         match &spec.mode {
             WorkspaceMode::Bind => {
                 // Whoever shows it says what is wrong with it.
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
-                let view =
-                    folder.map(|folder| protect::view_of_itself(folder, &spec.protected)).transpose()?;
-                Ok(Workspace::new(view, None, What::Folder(SystemTime::now())))
+                let memory = state().ok().map(|state| Memory::at(&state));
+                let view = folder.map(|folder| protect::view_of_itself(folder, policy, memory.as_ref()));
+                Ok(Workspace::of_folder(view.transpose()?))
             }
-            WorkspaceMode::Own(folder) => {
-                let view = protect::view(folder, &spec.protected)?;
-                Ok(Workspace::new(Some(view), None, What::Folder(SystemTime::now())))
-            }
+            WorkspaceMode::Own(folder) => Ok(Workspace::of_folder(Some(protect::view(folder, policy)?))),
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
-                let mut view = protect::view(folder, &spec.protected)?;
+                let mut view = protect::view(folder, policy)?;
                 if view.git.is_some() {
                     // Commits would go into a layer of that directory, which nobody compares or applies.
                     let message = format!(
@@ -139,10 +136,11 @@ impl Workspace {
                         .hint("use `--branch NAME`, or an overlay of the main worktree"));
                 }
                 let layers = Layers::at(&state()?);
+                let held = protect::held_paths(&view);
                 let held = match (layer, kept::work_of(spec)) {
                     (Some(name), _) => find(&layers, name, &view.folder)?.hold()?.go_on()?,
-                    (None, Some(work)) => continued(&layers, work, &view.folder, &spec.protected)?,
-                    (None, None) => layers.create(&view.folder, &spec.protected)?,
+                    (None, Some(work)) => continued(&layers, work, &view.folder, &held)?,
+                    (None, None) => layers.create(&view.folder, &held)?,
                 };
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
@@ -153,7 +151,7 @@ impl Workspace {
                 refuse_planted(folder)?;
                 let made = shelf::provision(&state()?, folder, branch.as_ref())?;
                 let LinkedGit { common, own, .. } = &made.git;
-                let view = protect::view_of_worktree(&made.folder, common, own, &spec.protected)?;
+                let view = protect::view_of_worktree(&made.folder, common, own, policy)?;
                 let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
                 let held = What::Shelf(Box::new(made));
                 Ok(Workspace::new(Some(view), Some(repository), held))
@@ -163,7 +161,7 @@ impl Workspace {
                 let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
                 let token = token(&wanted.url, &spec.credentials, secrets)?;
                 let made = clone::make(&state, id, wanted, token)?;
-                let view = protect::view(&made.folder, &spec.protected)?;
+                let view = protect::view(&made.folder, policy)?;
                 let repository =
                     Repository { directory: made.repository.clone(), branch: made.branch.clone() };
                 let repository = made.failed.is_none().then_some(repository);
@@ -176,6 +174,12 @@ impl Workspace {
 
     fn new(view: Option<View>, repository: Option<Repository>, held: What) -> Workspace {
         Workspace { view, repository, held, look: None }
+    }
+
+    /// A folder that is worked on itself. What it is like is looked at now, also for an administrator, who may change all of it.
+    fn of_folder(view: Option<View>) -> Workspace {
+        let baseline = view.as_ref().map(|view| Box::new(Baseline::take(view)));
+        Workspace::new(view, None, What::Folder(baseline))
     }
 
     /// What a person should know before anything runs in it.
@@ -206,10 +210,9 @@ impl Workspace {
 
     fn changes(self) -> Result<Changes, SandboxError> {
         match self.held {
-            What::Folder(since) => {
-                let left =
-                    self.view.as_ref().map(|view| protect::left_since(since, view)).unwrap_or_default();
-                Ok(if left.is_empty() { Changes::None } else { Changes::Folder(left) })
+            What::Folder(baseline) => {
+                let findings = baseline.map(|baseline| baseline.compare()).unwrap_or_default();
+                Ok(if findings.is_empty() { Changes::None } else { Changes::Folder(findings) })
             }
             What::Layer(held) => {
                 let id = held.id;
@@ -260,7 +263,7 @@ fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxE
 /// itself may have left one.
 fn refuse_planted(folder: &Path) -> Result<(), SandboxError> {
     let top = HostWorktree::find(folder)?.top;
-    match planted(&protect::view(&top, &[])?) {
+    match planted(&protect::view(&top, Policy::default())?) {
         None => Ok(()),
         Some(link) => {
             let message =

@@ -30,6 +30,8 @@ pub struct SandboxSpec {
     pub compare: Compare,
     /// More paths below it that nobody inside may change.
     pub protected: Vec<ProtectedPath>,
+    /// Settings below it that may be changed inside, though they are protected by default.
+    pub unprotected: Vec<ProtectedPath>,
     /// Directories whose `*.md` agents are told beside what the repository says: seen in its `AGENTS.md`.
     pub agent_context: Vec<PathBuf>,
     /// What may be pushed, to the host's repository and to hosts that are looked into.

@@ -145,13 +145,17 @@ fn include_condition(variable: &Variable) -> Option<&str> {
     name.strip_prefix("includeif.")?.strip_suffix(".path")
 }
 
-/// A small regular file; nothing is waited for, whatever it turns into.
-pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
+/// A regular file and its size; nothing is waited for, whatever it turns into.
+pub(crate) fn open_file(file: &Path) -> Option<(File, u64)> {
     let without_waiting = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let file = File::options().read(true).custom_flags(without_waiting).open(file).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
+    let found = file.metadata().ok()?;
+    found.is_file().then_some((file, found.len()))
+}
+
+/// A small regular file.
+pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
+    let (file, _) = open_file(file)?;
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)

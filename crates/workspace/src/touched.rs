@@ -82,7 +82,8 @@ enum Entry {
 impl Look {
     /// Looks at the folder of a view.
     pub fn at(view: &View) -> Look {
-        let held = view.shields.iter().filter(|shield| shield.what != Shielded::Anchored);
+        let is_held = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
+        let held = view.shields.iter().filter(|shield| is_held(&shield.what));
         let held = held.filter_map(|shield| RelPath::understand(shield.path.as_ref())).collect();
         let mut look = Look { folder: view.folder.clone(), held, seen: None };
         look.seen = look.again();

@@ -221,7 +221,7 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
         Held { path: path.into(), kind: BindKind::ReadWrite, stub }
     };
     let mut all: Vec<Held> = Vec::new();
-    for Shield { path, what } in shields {
+    for Shield { path, what } in shields.iter().filter(|shield| shield.what != Shielded::Watched) {
         let is_read_only = is_read_only(&all, path);
         let held = match what {
             Shielded::Anchored if is_read_only => {
@@ -229,6 +229,7 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
             }
             // What is read-only as a whole needs nothing more; neither does what nobody can make.
             _ if is_read_only => continue,
+            Shielded::Watched => continue,
             Shielded::MissingDirectory | Shielded::MissingFile(_)
                 if !is_layered && cannot_be_made(folder, path) =>
             {

@@ -1,6 +1,7 @@
 //! What became of a workspace, said at the end of a run.
 
 use belljar_engine::layer::quote;
+use belljar_engine::protect::{Executed, Findings, Left};
 use belljar_engine::{Changes, Sandbox};
 use belljar_spec::SandboxError;
 use std::os::unix::ffi::OsStrExt;
@@ -18,14 +19,10 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
 pub(super) fn say_of(changes: &Changes) {
     match changes {
         Changes::None => {}
-        Changes::Folder(left) => {
-            for one in left {
-                eprintln!(
-                    "belljar: look at `{}` before you use git here: {}",
-                    shown(&one.path),
-                    one.what.sentence()
-                );
-            }
+        Changes::Folder(Findings { left, executed, is_whole }) => {
+            say_left(left);
+            let more = if *is_whole { "" } else { " (not all of the folder was looked at)" };
+            say_executed(&format!("changed during this run{more}"), executed);
         }
         Changes::Layer { id, summary } => {
             eprintln!("belljar: the folder is as it was; {} kept in layer {id}", counted(summary.files()));
@@ -63,6 +60,33 @@ pub(super) fn say_of(changes: &Changes) {
     }
 }
 
+/// Warns of what the host's programs would run or believe; of each kind only some.
+fn say_left(left: &[Left]) {
+    for (number, one) in left.iter().enumerate() {
+        let before = left[..number].iter().filter(|other| other.what == one.what).count();
+        if before < MOST_OF_A_KIND {
+            eprintln!("belljar: warning: `{}`: {}", shown(&one.path), one.what.sentence());
+        } else if before == MOST_OF_A_KIND {
+            let all = left.iter().filter(|other| other.what == one.what).count();
+            eprintln!("belljar: warning: and {} more of the same", all - MOST_OF_A_KIND);
+        }
+    }
+}
+
+/// Lists files that commonly run on the host, under one heading.
+pub(super) fn say_executed(what: &str, executed: &[Executed]) {
+    if executed.is_empty() {
+        return;
+    }
+    eprintln!("belljar: {what}, and programs on this machine commonly run it; read it first:");
+    for Executed { path, reason } in executed.iter().take(MOST_EXECUTED) {
+        eprintln!("  {} ({reason})", shown(path));
+    }
+    if executed.len() > MOST_EXECUTED {
+        eprintln!("  and {} more", executed.len() - MOST_EXECUTED);
+    }
+}
+
 /// Says what should be known before anything runs.
 pub(super) fn warn(sandbox: &Sandbox) {
     if let Some(warning) = sandbox.warning() {
@@ -85,3 +109,7 @@ fn counted(files: usize) -> String {
         more => format!("{more} changes are"),
     }
 }
+
+/// Warnings of one kind, and files under a heading, that are listed: the rest is in `--json`.
+const MOST_OF_A_KIND: usize = 5;
+const MOST_EXECUTED: usize = 20;

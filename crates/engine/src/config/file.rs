@@ -106,6 +106,7 @@ pub(super) struct GitHubTable {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WorkspaceTable {
     pub(super) protect: Vec<Spanned<String>>,
+    pub(super) unprotect: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 /// `[agent]`: what agents are told.

@@ -16,8 +16,9 @@ use belljar_spec::egress::{
     EgressLimits, GroupName, HostPattern, Mode, Printable, Rule, RuleLabel, RuleSource, groups,
 };
 use belljar_spec::secret::{Credential, GitHubApp};
-use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::workspace::{ProtectedPath, ProtectedPathError};
 use belljar_spec::{ByteSize, SandboxError};
+use belljar_workspace::protect::settings_paths;
 use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -65,6 +66,8 @@ pub struct Settings {
     pub llm: Option<LlmSettings>,
     /// Paths of the workspace that nobody inside may change.
     pub protect: Vec<At<ProtectedPath>>,
+    /// Settings that may be changed inside, though they are protected by default.
+    pub unprotect: Vec<At<ProtectedPath>>,
     /// A directory of what agents are told.
     pub agent_context: Option<At<PathBuf>>,
     /// What a push may do.
@@ -101,6 +104,7 @@ impl Settings {
             github: None,
             llm: None,
             protect: Vec::new(),
+            unprotect: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
@@ -118,6 +122,7 @@ impl Settings {
             github: None,
             llm: None,
             protect: Vec::new(),
+            unprotect: Vec::new(),
             agent_context: None,
             git: GitSettings::default(),
             profiles: Vec::new(),
@@ -168,6 +173,8 @@ impl Settings {
         reader.may_say("images", &file.images, &[Layer::Operator, Layer::User])?;
         reader.may_say("agent", &file.agent, &[Layer::Operator, Layer::User])?;
         reader.may_say("git", &file.git, &[Layer::Operator, Layer::User])?;
+        // A repository, and so an agent, must not say what of it may be changed.
+        reader.may_say("unprotect", &file.workspace.unprotect, &[Layer::Operator, Layer::User])?;
         reader.may_say("golden", &file.golden, &[Layer::Operator, Layer::User])?;
         let mut settings = Settings {
             mode: mode.map(|mode| reader.understood(&mode, |mode| mode.parse())).transpose()?,
@@ -193,6 +200,18 @@ impl Settings {
                 .iter()
                 .map(|path| reader.understood(path, |path| path.parse()))
                 .collect::<Result<_, _>>()?,
+            unprotect: file
+                .workspace
+                .unprotect
+                .map(|paths| {
+                    paths
+                        .get_ref()
+                        .iter()
+                        .map(|path| reader.understood(path, |path| settings_path(path)))
+                        .collect()
+                })
+                .transpose()?
+                .unwrap_or_default(),
             agent_context: file
                 .agent
                 .and_then(|agent| agent.into_inner().context)
@@ -227,6 +246,21 @@ impl Settings {
             settings.allow.push(rule);
         }
         Ok(settings)
+    }
+}
+
+/// One of the settings that are protected by default: nothing else can be taken out.
+fn settings_path(text: &str) -> Result<ProtectedPath, String> {
+    let path: ProtectedPath = text.parse().map_err(|error: ProtectedPathError| error.to_string())?;
+    match settings_paths().iter().any(|known| known.path == path.as_str()) {
+        true => Ok(path),
+        false => {
+            let known: Vec<&str> = settings_paths().iter().map(|known| known.path).collect();
+            Err(format!(
+                "`{path}` is not among the settings that are protected by default: {}",
+                known.join(", ")
+            ))
+        }
     }
 }
 
@@ -445,6 +479,20 @@ mod tests {
         assert_eq!(settings.reasons[0].1, "the test database");
         assert_eq!(settings.rules(), 3 + 1 + 2);
         assert!(understand(Layer::User, "# nothing\n[egress]\n").expect("a file").is_silent());
+    }
+
+    #[test]
+    fn a_repository_does_not_say_what_of_it_may_be_changed() {
+        let content = "[workspace]\nunprotect = [\".vscode\"]\n";
+        for layer in [Layer::Operator, Layer::User] {
+            assert_eq!(understand(layer, content).expect("a file").unprotect[0].value.as_str(), ".vscode");
+        }
+        let refused = understand(Layer::Repository, content).expect_err("not for it");
+        assert_eq!(refused.code, "config_not_for_this_layer");
+        // What git runs cannot be taken out.
+        let error =
+            understand(Layer::User, "[workspace]\nunprotect = [\".git/hooks\"]\n").expect_err("no settings");
+        assert!(error.to_string().contains("protected by default"), "{error}");
     }
 
     #[test]

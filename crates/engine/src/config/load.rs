@@ -69,6 +69,11 @@ impl Loaded {
     pub fn protected(&self) -> Vec<At<ProtectedPath>> {
         self.layers.iter().flat_map(|layer| layer.protect.iter().cloned()).collect()
     }
+
+    /// Settings that may be changed inside, though they are protected by default. A repository says none.
+    pub fn unprotected(&self) -> Vec<At<ProtectedPath>> {
+        self.layers.iter().flat_map(|layer| layer.unprotect.iter().cloned()).collect()
+    }
 }
 
 /// Something that is no error, and that a person should know.

@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 use crate::{kept, machine};
 use belljar_backend::{Drawing, LimitsHeld, backend, new_id};
 use belljar_spec::egress::{EgressPolicy, Rule};
-use belljar_spec::workspace::View;
+use belljar_spec::workspace::{Shield, Shielded, View};
 use belljar_spec::{BackendChoice, BackendName, Limits, SandboxError, SandboxId, SandboxSpec};
 use belljar_wire::message::{Seal, Step};
 use serde_json::{Map, Value, json};
@@ -139,9 +139,10 @@ fn told(
 
 /// What nobody inside may change.
 fn protected(view: &View) -> Vec<String> {
-    let own = view.shields.iter().map(|shield| shield.path.clone());
-    let linked =
-        view.git.iter().flat_map(|git| git.shields.iter().map(|shield| format!(".git: {}", shield.path)));
+    let is_held = |shield: &&Shield| shield.what != Shielded::Watched;
+    let own = view.shields.iter().filter(is_held).map(|shield| shield.path.clone());
+    let linked = view.git.iter().flat_map(|git| git.shields.iter().filter(is_held));
+    let linked = linked.map(|shield| format!(".git: {}", shield.path));
     own.chain(linked).collect()
 }
 

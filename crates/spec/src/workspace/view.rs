@@ -62,4 +62,6 @@ pub enum Shielded {
     MissingDirectory,
     /// Nothing is there: a file with this content that cannot be changed.
     MissingFile(&'static str),
+    /// Not held: it is compared at the end, and told if it changed.
+    Watched,
 }

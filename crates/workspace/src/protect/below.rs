@@ -5,7 +5,10 @@
 //! An agent may have made one, or changed what no mount holds: whatever is wrong with one, it is held as far
 //! as it can be, and the folder can be worked on.
 
+use super::hooks::{self, How, Reached};
 use super::linked::first_line;
+use super::memory::Memory;
+use super::settings_table::settings_paths;
 use super::shields::{Missing, Shields};
 use super::{ALWAYS, git_dir, named};
 use crate::settings::{HostFiles, path_of};
@@ -14,20 +17,41 @@ use belljar_spec::workspace::View;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, fstatfs, open, statat};
 use belljar_sys::rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Holds what has to be held in the repositories below a folder, so far as they are found.
-pub(super) fn hold(view: &mut View, host: &HostFiles) {
+/// Holds what has to be held in the repositories below a folder, so far as they are found. Those that were found earlier, which
+/// `memory` has, come first: an agent cannot push them out of the search by making others.
+pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>) {
     let is_repository = view.git.is_some() || view.folder.join(".git").exists();
     let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
-    let found = search(&view.folder, if is_repository { FEW_LOOKS } else { MANY_LOOKS });
+    let mut found = memory.map(|memory| memory.recall(&view.folder)).unwrap_or_default();
+    let known: HashSet<PathBuf> = found.iter().cloned().collect();
+    let searched = search(&view.folder, if is_repository { FEW_LOOKS } else { MANY_LOOKS });
+    found.extend(searched.into_iter().filter(|top| !known.contains(top)));
+    if let Some(memory) = memory.filter(|_| found.len() > known.len()) {
+        memory.remember(&view.folder, &found);
+    }
     for (number, top) in found.iter().enumerate() {
         hold_git_directory(&mut shields, top, number < MOST_APART);
         for (path, missing) in named_in(top, host) {
             try_to(&mut shields, &path, |shields, path| shields.protect(path, missing));
+        }
+        if number >= MOST_READ {
+            continue;
+        }
+        for Reached { path, how } in hooks::reached(&top.join(".git/hooks"), top, host) {
+            let missing = if how == How::Link { Missing::Directory } else { Missing::Nothing };
+            if how == How::Named
+                || !try_to(&mut shields, &path, |shields, path| shields.protect(path, missing))
+            {
+                try_to(&mut shields, &path, |shields, path| {
+                    shields.watch(path);
+                    Ok(())
+                });
+            }
         }
     }
     view.shields = shields.finish();
@@ -60,8 +84,10 @@ fn named_by(top: &Path) -> Option<PathBuf> {
 fn named_in(top: &Path, host: &HostFiles) -> Vec<(PathBuf, Missing)> {
     let named = named::paths(host, top, &top.join(".git"), "", MOST_BYTES).unwrap_or_default();
     let below = named.into_iter().filter(|(path, _)| path.starts_with(top) && path != top);
-    let always = ALWAYS.map(|name| (top.join(name), Missing::Nothing));
-    always.into_iter().chain(below.take(MOST_NAMED)).collect()
+    let always = ALWAYS.into_iter().chain(settings_paths().iter().map(|known| known.path));
+    let always = always.map(|name| (top.join(name), Missing::Nothing));
+    let always = always.filter(|(path, _)| path.symlink_metadata().is_ok());
+    always.chain(below.take(MOST_NAMED)).collect()
 }
 
 /// All of it or nothing, and whether; nothing for what lies elsewhere, or has no name that can be told.
@@ -146,6 +172,8 @@ const MOST_ENTRIES: usize = 16 * 1024;
 const MOST_ASKED: usize = 2048;
 /// More repositories than this are held as a whole: each costs some mounts.
 const MOST_APART: usize = 16;
+/// Repositories whose hooks are read.
+const MOST_READ: usize = 64;
 /// Of config that an agent may have written, together with your own.
 const MOST_BYTES: u64 = 128 * 1024;
 /// Of what one repository's config names.

@@ -160,8 +160,11 @@ fn join(directory: &str, name: &str) -> String {
 }
 
 /// What is held in every git directory.
-const HELD: [(&str, Missing); 6] = [
+const HELD: [(&str, Missing); 8] = [
     ("hooks", Missing::Directory),
+    // Remotes as git had them before it had config: a push to a repository in the work tree runs that one's hooks.
+    ("remotes", Missing::Directory),
+    ("branches", Missing::Directory),
     ("config", Missing::File("")),
     // Read once `extensions.worktreeConfig` is set, which `git sparse-checkout` does by itself.
     ("config.worktree", Missing::File("")),

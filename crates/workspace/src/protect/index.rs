@@ -1,6 +1,9 @@
-//! Git's index, read for the one thing that matters here: which paths are repositories of their own. gitformat-index(5).
+//! Git's index, read for the one thing that matters here: which paths are repositories of their own. gitformat-index(5), and
+//! where that leaves a choice, as `create_from_disk` of git's read-cache.c reads it: an agent may have written it.
 
-use std::fs::{self, File};
+use crate::settings::open_file;
+use std::collections::BTreeSet;
+use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,33 +11,89 @@ use std::path::{Path, PathBuf};
 /// What is in a git directory's index and the files that it may be split into.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The paths of the entries that are repositories.
-    pub(super) repositories: Vec<Vec<u8>>,
+    /// The paths of the entries that are, or may be, repositories.
+    pub(super) repositories: BTreeSet<Vec<u8>>,
     /// Files that are too large to be read.
     pub(super) too_large: Vec<PathBuf>,
+    /// Files that begin as an index does, and go on otherwise.
+    pub(super) unreadable: Vec<PathBuf>,
 }
 
-/// Reads it. What makes no sense names nothing that git would see either.
+/// Why an index was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// It is damaged, or written to be read by git alone.
+    Malformed,
+    /// It names more than is kept in memory.
+    TooLarge,
+}
+
+/// The entries of an index that are repositories.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Gitlinks {
+    /// Their paths.
+    pub names: BTreeSet<Vec<u8>>,
+    /// Whether one has no name: it takes the place of an entry in the other half of a split index, whose name it has.
+    pub unnamed: bool,
+}
+
+/// Reads all of them.
 pub(super) fn index(git_dir: &Path) -> Index {
     let entries = fs::read_dir(git_dir).into_iter().flatten().flatten();
     let is_index = |name: &[u8]| name == b"index" || name.starts_with(b"sharedindex.");
     let mut found = Index::default();
+    let mut shared = Vec::new();
+    let mut unnamed = false;
     let mut rest = MOST_BYTES;
     for entry in entries.filter(|entry| is_index(entry.file_name().as_bytes())) {
-        match contents(&entry.path(), &mut rest) {
-            // An object's name is 20 bytes long, or 32; the file does not say which.
-            Contents::Index(bytes) => {
-                found
-                    .repositories
-                    .extend([20, 32].into_iter().find_map(|hash| read(&bytes, hash)).unwrap_or_default());
+        let bytes = match contents(&entry.path(), &mut rest) {
+            Contents::Index(bytes) => bytes,
+            Contents::TooLarge => {
+                found.too_large.push(entry.path());
+                continue;
             }
-            Contents::TooLarge => found.too_large.push(entry.path()),
-            Contents::Other => {}
+            Contents::Other => continue,
+        };
+        match gitlinks(&bytes) {
+            Ok(links) => {
+                found.repositories.extend(links.names);
+                unnamed |= links.unnamed;
+            }
+            Err(Unread::TooLarge) => found.too_large.push(entry.path()),
+            Err(Unread::Malformed) => found.unreadable.push(entry.path()),
+        }
+        if entry.file_name() != "index" {
+            shared.push(bytes);
         }
     }
-    found.repositories.sort();
-    found.repositories.dedup();
+    if unnamed {
+        // Any of them may be the one: the caller asks which is a repository.
+        for bytes in shared {
+            found.repositories.extend(all(&bytes, Pick::Everything).map(|all| all.names).unwrap_or_default());
+        }
+    }
     found
+}
+
+/// The entries of an index that are repositories, whichever hash the repository has: the file does not say.
+pub fn gitlinks(bytes: &[u8]) -> Result<Gitlinks, Unread> {
+    all(bytes, Pick::Repositories)
+}
+
+fn all(bytes: &[u8], pick: Pick) -> Result<Gitlinks, Unread> {
+    let mut together: Option<Gitlinks> = None;
+    for hash in HASHES {
+        match (Reader { bytes, hash, pick, found: Gitlinks::default(), size: 0 }).read() {
+            Ok(found) => {
+                let links = together.get_or_insert_default();
+                links.names.extend(found.names);
+                links.unnamed |= found.unnamed;
+            }
+            Err(Unread::TooLarge) => return Err(Unread::TooLarge),
+            Err(Unread::Malformed) => {}
+        }
+    }
+    together.ok_or(Unread::Malformed)
 }
 
 enum Contents {
@@ -45,17 +104,16 @@ enum Contents {
 
 /// The contents of a file that begins as an index does, of no more than `rest`, which they are taken from.
 fn contents(index: &Path, rest: &mut u64) -> Contents {
-    let Some(found) = index.metadata().ok().filter(|found| found.is_file()) else { return Contents::Other };
-    let Ok(mut file) = File::open(index) else { return Contents::Other };
+    let Some((mut file, size)) = open_file(index) else { return Contents::Other };
     let mut bytes = vec![0; MAGIC.len()];
     if file.read_exact(&mut bytes).is_err() || bytes != MAGIC {
         return Contents::Other;
     }
-    match rest.checked_sub(found.len()) {
+    match rest.checked_sub(size) {
         None => Contents::TooLarge,
         Some(left) => {
             *rest = left;
-            match file.take(found.len()).read_to_end(&mut bytes) {
+            match file.take(size).read_to_end(&mut bytes) {
                 Ok(_) => Contents::Index(bytes),
                 Err(_) => Contents::Other,
             }
@@ -63,66 +121,195 @@ fn contents(index: &Path, rest: &mut u64) -> Contents {
     }
 }
 
-/// The same, if the whole of it makes sense with names of this length.
-fn read(bytes: &[u8], hash: usize) -> Option<Vec<Vec<u8>>> {
-    let version = match (bytes.get(..4)?, number(bytes, 4)?) {
-        (magic, version @ 2..=4) if magic == MAGIC => version,
-        _ => return None,
-    };
-    let mut found = Vec::new();
-    let mut name: Vec<u8> = Vec::new();
-    let mut at = 12;
-    for _ in 0..number(bytes, 8)? {
-        let start = at;
-        let mode = number(bytes, start + 24)?;
-        at = start + 40 + hash;
-        let flags = u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?);
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pick {
+    Repositories,
+    Everything,
+}
+
+/// One index, with names of objects of one length.
+struct Reader<'b> {
+    bytes: &'b [u8],
+    hash: usize,
+    pick: Pick,
+    found: Gitlinks,
+    /// Of the names that were found, in bytes.
+    size: usize,
+}
+
+impl<'b> Reader<'b> {
+    fn read(mut self) -> Result<Gitlinks, Unread> {
+        let version = match (self.bytes.get(..4), self.number(4)) {
+            (Some(magic), Ok(version @ 2..=4)) if magic == MAGIC => version,
+            _ => return Err(Unread::Malformed),
+        };
+        let count = self.number(8)?;
+        self.entries(HEADER, count, version)?;
+        self.blocks(count, version)?;
+        Ok(self.found)
+    }
+
+    /// So many entries from there on.
+    fn entries(&mut self, mut at: usize, count: u32, version: u32) -> Result<(), Unread> {
+        let mut name: Vec<u8> = Vec::new();
+        for number in 0..count {
+            at = self.entry(at, version, number == 0, &mut name)?;
+        }
+        Ok(())
+    }
+
+    /// The entry that starts there; `name` has that of the one before. Says where the next one starts.
+    fn entry(
+        &mut self,
+        start: usize,
+        version: u32,
+        is_first: bool,
+        name: &mut Vec<u8>,
+    ) -> Result<usize, Unread> {
+        let mode = self.number(start + 24)?;
+        let mut at = start + 40 + self.hash;
+        let flags = self.short(at)?;
         at += 2;
         if flags & EXTENDED != 0 {
+            if self.short(at)? & !KNOWN_FLAGS != 0 {
+                return Err(Unread::Malformed);
+            }
             at += 2;
         }
+        let mut copied = 0;
         if version == 4 {
-            // So many bytes of the name before are dropped, then more follow.
-            let drop = offset(bytes, &mut at)?;
-            name.truncate(name.len().checked_sub(drop)?);
-        } else {
-            name.clear();
+            // So many bytes of the name before are dropped, then more follow. The first has none before it.
+            let dropped = self.varint(&mut at)?;
+            if !is_first {
+                copied = name.len().checked_sub(dropped).ok_or(Unread::Malformed)?;
+            }
         }
-        let end = at + bytes.get(at..)?.iter().position(|byte| *byte == 0)?;
-        name.extend_from_slice(&bytes[at..end]);
-        let length = usize::from(flags & LENGTH);
-        if length < usize::from(LENGTH) && length != name.len() {
+        let rest = self.bytes.get(at..).ok_or(Unread::Malformed)?;
+        let length = match usize::from(flags & LENGTH) {
+            LONG => copied + rest.iter().position(|byte| *byte == 0).ok_or(Unread::Malformed)?,
+            length => length,
+        };
+        // With the byte behind it, which git copies as well and believes to be the end.
+        let more = length.checked_sub(copied).ok_or(Unread::Malformed)?;
+        let written = rest.get(..=more).ok_or(Unread::Malformed)?;
+        name.truncate(copied);
+        name.extend_from_slice(written);
+        self.keep(mode, name)?;
+        name.truncate(length);
+        Ok(match version {
+            4 => at + more + 1,
+            _ => start + (at - start + length + 8) / 8 * 8,
+        })
+    }
+
+    /// Keeps a name, if it is one that is looked for. It has one byte too many, which should be 0.
+    fn keep(&mut self, mode: u32, name: &[u8]) -> Result<(), Unread> {
+        if self.pick == Pick::Repositories && mode & KIND != REPOSITORY {
+            return Ok(());
+        }
+        // The kernel takes a path until there, whatever git believes its length to be.
+        let until = |name: &[u8]| name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let whole = &name[..until(name)];
+        let said = &name[..until(&name[..name.len().saturating_sub(1)])];
+        for name in [whole, said] {
+            if name.is_empty() {
+                self.found.unnamed = true;
+            } else if !self.found.names.contains(name) {
+                self.size += name.len() + EACH;
+                if self.size > MOST_NAMES {
+                    return Err(Unread::TooLarge);
+                }
+                self.found.names.insert(name.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    /// A large index says where blocks of its entries start, so that threads can read them, and git then reads them from there: an
+    /// agent may have named other places than those of the entries.
+    fn blocks(&mut self, count: u32, version: u32) -> Result<(), Unread> {
+        let Some(table) = self.block_table() else { return Ok(()) };
+        let mut left = count;
+        for block in table.get(4..).unwrap_or_default().chunks_exact(8) {
+            let (Ok(at), Ok(entries)) = (number(block, 0), number(block, 4)) else { break };
+            left = left.checked_sub(entries).ok_or(Unread::Malformed)?;
+            self.entries(at as usize, entries, version)?;
+        }
+        Ok(())
+    }
+
+    /// The contents of the extension that has them, found as git finds it: by another one, at the very end.
+    fn block_table(&self) -> Option<&'b [u8]> {
+        let end = self.bytes.len().checked_sub(self.hash)?;
+        let last = end.checked_sub(8 + 4 + self.hash)?;
+        if self.bytes.get(last..last + 4)? != b"EOIE" {
             return None;
         }
-        at = if version == 4 { end + 1 } else { start + (end - start) / 8 * 8 + 8 };
-        if mode & 0o170_000 == REPOSITORY {
-            found.push(name.clone());
+        let mut at = number(self.bytes, last + 8).ok()? as usize;
+        while at < last {
+            let size = number(self.bytes, at.checked_add(4)?).ok()? as usize;
+            let content = at.checked_add(8)?;
+            let next = content.checked_add(size)?;
+            if self.bytes.get(at..at + 4)? == b"IEOT" {
+                return self.bytes.get(content..next);
+            }
+            at = next;
         }
+        None
     }
-    Some(found)
+
+    /// A number of any length, as in packs: seven bits a byte, and one more for every further byte. One that is too large is 0,
+    /// and no byte of it is taken: `decode_varint` of varint.c.
+    fn varint(&self, at: &mut usize) -> Result<usize, Unread> {
+        let byte = |at: usize| self.bytes.get(at).copied().ok_or(Unread::Malformed);
+        let mut next = *at;
+        let mut last = byte(next)?;
+        let mut value = u64::from(last & 0x7f);
+        next += 1;
+        while last & 0x80 != 0 {
+            value += 1;
+            if value >> (u64::BITS - 7) != 0 {
+                return Ok(0);
+            }
+            last = byte(next)?;
+            next += 1;
+            value = (value << 7) + u64::from(last & 0x7f);
+        }
+        *at = next;
+        usize::try_from(value).map_err(|_| Unread::Malformed)
+    }
+
+    fn number(&self, at: usize) -> Result<u32, Unread> {
+        number(self.bytes, at)
+    }
+
+    fn short(&self, at: usize) -> Result<u16, Unread> {
+        let bytes = self.bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u16::from_be_bytes).ok_or(Unread::Malformed)
+    }
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-/// A number of any length, as in packs: seven bits a byte, and one more for every further byte.
-fn offset(bytes: &[u8], at: &mut usize) -> Option<usize> {
-    let mut value = 0usize;
-    loop {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        value = value.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-        value = value.checked_add(1)?;
-    }
+fn number(bytes: &[u8], at: usize) -> Result<u32, Unread> {
+    let end = at.checked_add(4).ok_or(Unread::Malformed)?;
+    let bytes = bytes.get(at..end).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u32::from_be_bytes).ok_or(Unread::Malformed)
 }
 
 const MAGIC: &[u8] = b"DIRC";
+const HEADER: usize = 12;
+/// Of the name of an object: SHA-1 and SHA-256.
+const HASHES: [usize; 2] = [20, 32];
 /// An index of a million files has about a hundred. A sparse file costs its maker nothing, and its reader all of it.
 const MOST_BYTES: u64 = 256 << 20;
+/// Of the names that are kept; a name in version 4 costs its writer two bytes.
+const MOST_NAMES: usize = 64 << 20;
+/// What a name costs beside its bytes.
+const EACH: usize = 64;
 const EXTENDED: u16 = 0x4000;
+/// `CE_INTENT_TO_ADD` and `CE_SKIP_WORKTREE`; git gives up at others.
+const KNOWN_FLAGS: u16 = 0x6000;
 const LENGTH: u16 = 0x0fff;
+/// A name that is longer ends with a 0.
+const LONG: usize = 0x0fff;
+const KIND: u32 = 0o170_000;
 const REPOSITORY: u32 = 0o160_000;

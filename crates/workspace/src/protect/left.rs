@@ -1,18 +1,18 @@
 //! What is left in a folder after a sandbox worked in it that the host's git should not meet unlooked at. No mount can keep
 //! it from being made: a repository below the folder, a link in the git directory, a list of commands to run.
 //!
-//! Looks at a few places and the index; never starts git, never follows a link, changes nothing.
+//! Looks at a few places and the index; never starts git, never follows a link, changes nothing. What of it is new is told by
+//! [`super::Baseline`].
 
+use super::fingerprint::{Budget, Fingerprint};
+use super::git_dir;
 use super::index::{self, Index};
-use super::{MAIN_WORKTREE, git_dir};
 use crate::settings::{contents, path_of};
 use belljar_git::config::variables;
-use belljar_spec::workspace::{Shield, Shielded, View};
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use belljar_spec::workspace::View;
+use std::fs::{self, FileType};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Something that the host's git would run, believe or write through.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,169 +27,154 @@ pub struct Left {
 pub enum LeftKind {
     /// A repository that the index names as a part of this one: `git status` runs git in it, with its config.
     Repository,
+    /// A repository below the folder that the index does not name; another branch may.
+    RepositoryBelow,
     /// A link in the git directory: git writes through it, to wherever it leads.
     Link,
+    /// A pipe, a socket or a device in the git directory: git waits for it.
+    NotAFile,
     /// A rebase or cherry-pick with commands in it: `--continue` runs them.
     Commands,
     /// The git directory of a submodule or of another worktree: git in that one believes its config, and runs its hooks.
     Elsewhere,
     /// The folder itself looks like a git directory: git takes it for one, with its config.
     GitDirectory,
-    /// Something that was held has changed. When the host replaces such a file, the kernel takes the mount that held it
-    /// away, and from then on it could be changed inside as well.
+    /// Something that is protected has changed: on the host, or by another name. When the host replaces such a file, the kernel
+    /// takes the mount that held it away, and from then on it could be changed inside as well.
     Held,
+    /// Settings that a program on the host executes, and that were not held.
+    Settings,
+    /// A file with other names outside of the folder, which changed with it.
+    HardLink,
     /// Too much to be looked at: a file that is too large, or a git directory with too many files.
     TooMuch,
+    /// An index that git may read, and belljar cannot.
+    Unreadable,
 }
 
 impl LeftKind {
     /// What it means, for a person.
     pub fn sentence(self) -> &'static str {
         match self {
-            LeftKind::Repository => "a repository inside this one: `git status` runs what its config says",
-            LeftKind::Link => "a link in the git directory: git writes to wherever it leads",
+            LeftKind::Repository => {
+                "a repository inside this one, made or changed during this run: `git status` runs what its config says"
+            }
+            LeftKind::RepositoryBelow => {
+                "a repository made or changed during this run: git started in it, or after a checkout that names it, runs what its config says"
+            }
+            LeftKind::Link => {
+                "a link in a git directory, made during this run: git writes to wherever it leads"
+            }
+            LeftKind::NotAFile => {
+                "a pipe, socket or device in a git directory, made during this run: git waits for it; remove it"
+            }
             LeftKind::Commands => {
                 "a rebase or cherry-pick that was left with commands in it: `--continue` runs them"
             }
             LeftKind::Elsewhere => {
-                "the git directory of a submodule or worktree, made or changed while the sandbox ran: git believes its config"
+                "the git directory of a submodule or worktree, made or changed during this run: git believes its config"
             }
             LeftKind::GitDirectory => "the folder looks like a git directory: git believes its config",
             LeftKind::Held => {
-                "it changed while the sandbox ran: who replaces a protected file takes its protection away"
+                "a protected path that changed during this run; if you did not change it yourself, inspect it before you use git or run anything here"
+            }
+            LeftKind::Settings => {
+                "settings that a program on this machine executes, made or changed during this run; if you did not change them yourself, inspect them before you start it here"
+            }
+            LeftKind::HardLink => {
+                "a file with other names outside of this folder (hard links), and it or its links changed during this run: what was written to it is there too; `--overlay` keeps them apart"
             }
             LeftKind::TooMuch => "too much to be looked at: git may find anything in it",
+            LeftKind::Unreadable => "an index that belljar cannot read: git may find any repository in it",
+        }
+    }
+
+    /// For programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            LeftKind::Repository => "repository",
+            LeftKind::RepositoryBelow => "repository_below",
+            LeftKind::Link => "link",
+            LeftKind::NotAFile => "not_a_file",
+            LeftKind::Commands => "commands",
+            LeftKind::Elsewhere => "elsewhere",
+            LeftKind::GitDirectory => "git_directory",
+            LeftKind::Held => "protected",
+            LeftKind::Settings => "settings",
+            LeftKind::HardLink => "hard_link",
+            LeftKind::TooMuch => "too_much",
+            LeftKind::Unreadable => "unreadable",
         }
     }
 }
 
-/// What there is that was made or changed since then: a submodule of yours that nobody touched is no harm. Times of change are
-/// the kernel's own; no program can set one.
-pub fn left_since(since: SystemTime, view: &View) -> Vec<Left> {
-    // The kernel's clock for files ticks every few milliseconds.
-    let since = since.checked_sub(TICK).unwrap_or(since);
-    let changed = |path: &Path| path.symlink_metadata().is_ok_and(|found| changed_at(&found) >= since);
-    let mut found = left(view);
-    found.retain(|one| match one.what {
-        LeftKind::Repository => {
-            let decides = [".git", ".git/config", ".git/config.worktree", ".git/commondir", ".git/hooks"];
-            decides.iter().any(|name| changed(&one.path.join(name)))
+impl Left {
+    /// What decides whether it changed.
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        let budget = &mut Budget::small();
+        match self.what {
+            LeftKind::Repository | LeftKind::RepositoryBelow => of_repository(&self.path),
+            LeftKind::Elsewhere | LeftKind::GitDirectory => of_git_dir(&self.path, budget),
+            LeftKind::Link
+            | LeftKind::NotAFile
+            | LeftKind::Commands
+            | LeftKind::Held
+            | LeftKind::Settings
+            | LeftKind::HardLink
+            | LeftKind::TooMuch
+            | LeftKind::Unreadable => Fingerprint::of(&self.path, budget),
         }
-        LeftKind::GitDirectory => {
-            ["config", "HEAD", "hooks"].iter().any(|name| changed(&one.path.join(name)))
-        }
-        // Of a directory that was not looked through, nobody knows.
-        LeftKind::TooMuch => one.path.is_dir() || changed(&one.path),
-        LeftKind::Link | LeftKind::Commands | LeftKind::Elsewhere | LeftKind::Held => changed(&one.path),
-    });
-    found.extend(elsewhere(view, &changed));
-    found.extend(held(view, &changed).into_iter().map(|path| Left { path, what: LeftKind::Held }));
-    found
+    }
 }
 
-/// Git directories beside the one that is worked in, which are held only if they were there from the start.
-fn elsewhere(view: &View, changed: &dyn Fn(&Path) -> bool) -> Vec<Left> {
-    let (common, own) = match &view.git {
-        Some(git) => (git.common.clone(), git.common.join(&git.own)),
-        None => (view.folder.join(".git"), view.folder.join(".git")),
-    };
+/// Of what decides what git does in a work tree.
+pub(super) fn of_repository(top: &Path) -> Fingerprint {
+    let git = top.join(".git");
+    let budget = &mut Budget::small();
+    match git.symlink_metadata() {
+        Ok(found) if found.is_dir() => of_git_dir(&git, budget),
+        _ => Fingerprint::of(&git, budget),
+    }
+}
+
+/// Of what git believes in a git directory.
+pub(super) fn of_git_dir(place: &Path, budget: &mut Budget) -> Fingerprint {
+    let decides = ["config", "config.worktree", "commondir", "gitdir", "hooks"];
+    Fingerprint::of_all(decides.map(|name| place.join(name)), budget)
+}
+
+/// What there is now, with the git directories beside the one that is worked in, which are held only if they were there from the
+/// start.
+pub(super) fn now(view: &View) -> Vec<Left> {
+    let (common, own) = directories(view);
+    let mut found = left(view);
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
-    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|entry| *entry != own).collect();
+    let beside = entries.map(|entry| entry.path()).filter(|entry| *entry != own);
+    found.extend(beside.map(|path| Left { path, what: LeftKind::Elsewhere }));
     let modules = common.join("modules");
-    let mut found = Vec::new();
     match git_dir::git_dirs_below(&modules, MOST_MODULES) {
-        Some(below) => all.extend(below),
+        Some(below) => found.extend(below.into_iter().map(|path| Left { path, what: LeftKind::Elsewhere })),
         None => found.push(Left { path: modules, what: LeftKind::TooMuch }),
     }
-    let mut seen = 0;
-    let decides = ["config", "config.worktree", "commondir", "gitdir", "hooks"];
-    all.retain(|place| decides.iter().any(|name| changed_within(&place.join(name), changed, 0, &mut seen)));
-    found.extend(all.into_iter().map(|path| Left { path, what: LeftKind::Elsewhere }));
     found
 }
 
-/// What is held and has changed all the same.
-fn held(view: &View, changed: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let linked = view.git.as_ref().map(|git| (&git.common, git.own.as_str(), &git.shields));
-    let all = [Some((&view.folder, "", &view.shields)), linked].into_iter().flatten();
-    let mut found = Vec::new();
-    let mut seen = 0;
-    for (root, own, shields) in all {
-        for Shield { path, what } in shields.iter().filter(|shield| !is_of_others(&shield.path, own)) {
-            let place = root.join(path);
-            let is_there = match what {
-                Shielded::Existing => true,
-                Shielded::MissingDirectory => !is_missing_directory(&place),
-                Shielded::MissingFile(content) => !is_missing_file(&place, content.as_bytes()),
-                Shielded::Anchored => false,
-            };
-            if is_there && changed_within(&place, changed, 0, &mut seen) {
-                found.push(place);
-            }
-        }
+/// The git directory that all worktrees share, and the folder's own.
+fn directories(view: &View) -> (PathBuf, PathBuf) {
+    match &view.git {
+        Some(git) => (git.common.clone(), git.common.join(&git.own)),
+        None => (view.folder.join(".git"), view.folder.join(".git")),
     }
-    found
-}
-
-/// Of other worktrees it is theirs to change.
-fn is_of_others(path: &str, own: &str) -> bool {
-    let in_git_dir = path.strip_prefix(".git/").unwrap_or(path);
-    let is_own = !own.is_empty() && path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
-    let is_other = in_git_dir.starts_with("worktrees/") && !path.ends_with("/.git") && !is_own;
-    is_other || (!own.is_empty() && MAIN_WORKTREE.contains(&path))
-}
-
-/// Whether nothing is there, or what stands for it: an empty directory.
-fn is_missing_directory(place: &Path) -> bool {
-    match place.symlink_metadata() {
-        Ok(found) => found.is_dir() && fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none()),
-        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    }
-}
-
-/// Whether nothing is there, or what stands for it: a file with this content.
-fn is_missing_file(place: &Path, content: &[u8]) -> bool {
-    match place.symlink_metadata() {
-        Ok(found) => {
-            found.is_file()
-                && found.len() == content.len() as u64
-                && fs::read(place).is_ok_and(|found| found == content)
-        }
-        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    }
-}
-
-/// Whether it changed, or anything in it: who writes to a file does not change the directory around it.
-fn changed_within(place: &Path, changed: &dyn Fn(&Path) -> bool, depth: usize, seen: &mut usize) -> bool {
-    *seen += 1;
-    if changed(place) {
-        return true;
-    }
-    let is_directory = place.symlink_metadata().is_ok_and(|found| found.is_dir());
-    if !is_directory || depth >= DEEPEST {
-        return false;
-    }
-    let mut entries = fs::read_dir(place).into_iter().flatten().flatten();
-    entries.any(|entry| *seen <= MOST_SEEN && changed_within(&entry.path(), changed, depth + 1, seen))
-}
-
-fn changed_at(found: &fs::Metadata) -> SystemTime {
-    let seconds = Duration::from_secs(found.ctime().max(0) as u64);
-    UNIX_EPOCH + seconds + Duration::from_nanos(found.ctime_nsec().max(0) as u64)
 }
 
 /// What there is now.
 pub fn left(view: &View) -> Vec<Left> {
-    let own = match &view.git {
-        Some(git) => git.common.join(&git.own),
-        None => view.folder.join(".git"),
-    };
+    let (common, own) = directories(view);
     let mut found = Vec::new();
     let mut add = |path: PathBuf, what| found.push(Left { path, what });
-    let Index { repositories, too_large } = index::index(&own);
-    for path in too_large {
-        add(path, LeftKind::TooMuch);
-    }
+    let Index { repositories, too_large, unreadable } = index::index(&own);
+    too_large.into_iter().for_each(|path| add(path, LeftKind::TooMuch));
+    unreadable.into_iter().for_each(|path| add(path, LeftKind::Unreadable));
     for name in repositories {
         let place = view.folder.join(path_of(&name));
         if place.join(".git").symlink_metadata().is_ok() {
@@ -197,22 +182,36 @@ pub fn left(view: &View) -> Vec<Left> {
         }
     }
     // What belongs to the main worktree is in the common directory, and can be made from every worktree.
-    let common = view.git.as_ref().filter(|git| !git.own.is_empty()).map(|git| &git.common);
-    for git_dir in [Some(&own), common].into_iter().flatten() {
-        let mut looked = Looked::default();
-        looked.directory(git_dir, 0);
-        for path in looked.links {
-            add(path, LeftKind::Link);
+    let mut all = vec![own.clone()];
+    if common != own {
+        all.push(common.clone());
+    }
+    let worked_in = all.len();
+    all.extend(git_dir::git_dirs_below(&common.join("modules"), MOST_MODULES).unwrap_or_default());
+    all.extend(further_down(view));
+    let mut seen = 0;
+    for (number, git_dir) in all.iter().enumerate() {
+        // Each that is worked in has as much as it needs; the others share.
+        if number <= worked_in {
+            seen = 0;
         }
+        let mut looked = Looked { links: Vec::new(), special: Vec::new(), seen, is_too_much: false };
+        looked.directory(git_dir, 0);
+        seen = looked.seen;
+        looked.links.into_iter().for_each(|path| add(path, LeftKind::Link));
+        looked.special.into_iter().for_each(|path| add(path, LeftKind::NotAFile));
         if looked.is_too_much {
             add(git_dir.clone(), LeftKind::TooMuch);
+        }
+        if number >= worked_in {
+            continue;
         }
         for list in ["rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"] {
             let list = git_dir.join(list);
             let size = list.symlink_metadata().ok().filter(|found| found.is_file()).map(|found| found.len());
             match size {
                 Some(size) if size > LONGEST_LIST => add(list, LeftKind::TooMuch),
-                Some(_) if fs::read(&list).is_ok_and(|text| has_commands(&text)) => {
+                Some(_) if contents(&list).is_some_and(|text| has_commands(&text)) => {
                     add(list, LeftKind::Commands);
                 }
                 Some(_) | None => {}
@@ -235,13 +234,25 @@ pub fn left(view: &View) -> Vec<Left> {
         add(view.folder.clone(), LeftKind::GitDirectory);
     }
     found.sort();
+    found.dedup();
     found
 }
 
-/// Links in a git directory, but for where there may be very many files and git writes no name that is there already.
-#[derive(Default)]
+/// Git directories of repositories further down that are held in parts.
+fn further_down(view: &View) -> impl Iterator<Item = PathBuf> {
+    view.shields.iter().filter_map(|shield| {
+        let git_dir = shield.path.strip_suffix("/config")?;
+        let is_own = git_dir == ".git" || git_dir.starts_with(".git/");
+        let place = view.folder.join(git_dir);
+        (!is_own && git_dir::is_one(&place)).then_some(place)
+    })
+}
+
+/// What of a git directory is no file and no folder, but for where there may be very many files and git writes no name that is
+/// there already.
 struct Looked {
     links: Vec<PathBuf>,
+    special: Vec<PathBuf>,
     seen: usize,
     /// Whoever makes enough files hides a link among them: that it was not looked for has to be said.
     is_too_much: bool,
@@ -250,20 +261,57 @@ struct Looked {
 impl Looked {
     fn directory(&mut self, place: &Path, depth: usize) {
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-            self.seen += 1;
-            if self.seen > MOST_SEEN || depth > DEEPEST {
-                self.is_too_much = true;
-                return;
+            let Some((name, kind)) = self.entry(&entry, depth) else { return };
+            if !kind.is_dir() {
+                continue;
             }
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = entry.file_name();
-            if kind.is_symlink() {
-                self.links.push(entry.path());
-            } else if kind.is_dir() && !(depth == 0 && UNVISITED.iter().any(|skip| name == *skip)) {
-                self.directory(&entry.path(), depth + 1);
+            match name.to_str() {
+                Some("objects") if depth == 0 => self.objects(&entry.path()),
+                Some(name) if depth == 0 && UNVISITED.contains(&name) => {}
+                _ => self.directory(&entry.path(), depth + 1),
             }
         }
     }
+
+    /// Objects and packs have names that git never writes to; beside them lie files that it does.
+    fn objects(&mut self, place: &Path) {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            let Some((name, _)) = self.entry(&entry, 1) else { return };
+            match name.to_str() {
+                Some("info") => self.directory(&entry.path(), 2),
+                Some("pack") => {
+                    for entry in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                        let is_pack = entry.file_name().as_encoded_bytes().starts_with(b"pack-");
+                        if !is_pack && self.entry(&entry, 2).is_none() {
+                            return;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes what is neither a file nor a folder. `None` if it is too much.
+    fn entry(&mut self, entry: &fs::DirEntry, depth: usize) -> Option<(std::ffi::OsString, FileType)> {
+        self.seen += 1;
+        if self.seen > MOST_SEEN || depth > DEEPEST {
+            self.is_too_much = true;
+            return None;
+        }
+        let kind = entry.file_type().ok()?;
+        let name = entry.file_name();
+        if kind.is_symlink() {
+            self.links.push(entry.path());
+        } else if is_special(kind) && !(kind.is_socket() && name == OWN_SOCKET) {
+            self.special.push(entry.path());
+        }
+        Some((name, kind))
+    }
+}
+
+fn is_special(kind: FileType) -> bool {
+    kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device()
 }
 
 /// Whether a list of a rebase has a line that is run: git-rebase(1), "INTERACTIVE MODE".
@@ -286,12 +334,13 @@ const STRATEGIES: [&[u8]; 8] =
     [b"", b"octopus", b"ort", b"ours", b"recursive", b"recursive-ours", b"resolve", b"subtree"];
 /// More submodules than anybody has.
 const MOST_MODULES: usize = 20_000;
-/// Other folders' worktrees, submodules with their own objects, and what is held.
-const UNVISITED: [&str; 4] = ["hooks", "modules", "objects", "worktrees"];
+/// Other folders' worktrees, submodules, which are looked at apart, and what is held.
+const UNVISITED: [&str; 3] = ["hooks", "modules", "worktrees"];
+/// Of git's own fsmonitor.
+const OWN_SOCKET: &str = "fsmonitor--daemon.ipc";
 /// Some ten thousand commits.
 const LONGEST_LIST: u64 = 1 << 20;
 /// Names of branches have some slashes.
 const DEEPEST: usize = 32;
-const TICK: Duration = Duration::from_millis(10);
 /// So many refs and logs are looked at.
 const MOST_SEEN: usize = 50_000;

@@ -3,35 +3,63 @@
 //! Decided here from a few looks at the folder, never by a whole walk; carried out by a backend as mounts. Nothing is started
 //! and nothing is written. Called by the engine for every sandbox with a workspace.
 
+mod baseline;
 mod below;
 mod enclosing;
+mod executed;
+mod fingerprint;
 mod git_dir;
+mod hooks;
 mod index;
 mod left;
 mod linked;
+mod memory;
 mod named;
+mod settings_table;
 mod shields;
+mod survey;
+mod words;
 
-pub use left::{Left, LeftKind, left, left_since};
+pub use baseline::{Baseline, Findings};
+pub use executed::{Executed, runs_on_host};
+pub use index::{Gitlinks, Unread, gitlinks};
+pub use left::{Left, LeftKind, left};
+pub use memory::Memory;
+pub use settings_table::{SettingsPath, settings_paths};
 
 use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
 use belljar_spec::SandboxError;
-use belljar_spec::workspace::{LinkedGit, ProtectedPath, View};
+use belljar_spec::workspace::{LinkedGit, ProtectedPath, Shielded, View};
 use enclosing::{Enclosing, refuse_hooks};
+use hooks::{How, Reached};
 use linked::Linked;
 use shields::{Missing, Shields};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A folder with everything in it that has to be held; `more` is what policy adds. The caller adds a layer.
-pub fn view(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError> {
-    view_with(folder, more, &HostFiles::real())
+/// What policy says of a folder.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Policy<'p> {
+    /// More paths that nobody inside may change.
+    pub protect: &'p [ProtectedPath],
+    /// Settings that may be changed, though they are protected by default.
+    pub unprotect: &'p [ProtectedPath],
 }
 
-/// The same for a folder that is worked on itself: what is done to a repository further down is done to yours.
-pub fn view_of_itself(folder: &Path, more: &[ProtectedPath]) -> Result<View, SandboxError> {
+/// A folder with everything in it that has to be held. The caller adds a layer.
+pub fn view(folder: &Path, policy: Policy<'_>) -> Result<View, SandboxError> {
+    view_with(folder, policy, &HostFiles::real())
+}
+
+/// The same for a folder that is worked on itself: what is done to a repository further down is done to yours. `memory` knows those
+/// that were found earlier.
+pub fn view_of_itself(
+    folder: &Path,
+    policy: Policy<'_>,
+    memory: Option<&Memory>,
+) -> Result<View, SandboxError> {
     let host = HostFiles::real();
-    let mut view = view_with(folder, more, &host)?;
-    below::hold(&mut view, &host);
+    let mut view = view_with(folder, policy, &host)?;
+    below::hold(&mut view, &host, memory);
     Ok(view)
 }
 
@@ -41,26 +69,34 @@ pub fn view_of_worktree(
     folder: &Path,
     common: &Path,
     own: &str,
-    more: &[ProtectedPath],
+    policy: Policy<'_>,
 ) -> Result<View, SandboxError> {
     let folder = real(folder)?;
     let linked = Linked { common: real(common)?, own: own.to_string() };
-    decide(&folder, Some(linked), more, &HostFiles::real())
+    decide(&folder, Some(linked), policy, &HostFiles::real())
 }
 
 /// The same as [`view`], with the config files of somebody else.
-pub fn view_with(folder: &Path, more: &[ProtectedPath], host: &HostFiles) -> Result<View, SandboxError> {
+pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
     enclosing::refuse_protected(&folder)?;
     let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
-    decide(&folder, linked, more, host)
+    decide(&folder, linked, policy, host)
+}
+
+/// The paths of a view that nobody inside may change, beside those of a git directory: what a layer of it must not change either.
+pub fn held_paths(view: &View) -> Vec<ProtectedPath> {
+    let is_held = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
+    let is_of_git = |path: &str| Path::new(path).components().any(|part| part.as_os_str() == ".git");
+    let held = view.shields.iter().filter(|shield| is_held(&shield.what) && !is_of_git(&shield.path));
+    held.filter_map(|shield| shield.path.parse().ok()).collect()
 }
 
 fn decide(
     folder: &Path,
     linked: Option<Linked>,
-    more: &[ProtectedPath],
+    policy: Policy<'_>,
     host: &HostFiles,
 ) -> Result<View, SandboxError> {
     let mut shields = Shields::below(folder);
@@ -88,10 +124,12 @@ fn decide(
     let own = linked.as_ref().map(|linked| linked.own.as_str()).unwrap_or_default();
     let mut named = named::paths(host, folder, &git_dir, own, MOST_BYTES_TOGETHER)?;
     named.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, folder))?;
+    let mut reached = reached_by_hooks(&git_dir, folder, &named, host);
     let mut files = git_dir::worktree_files(&git_dir);
     for Enclosing { root, common, own } in enclosing::around(folder) {
         let around = named::paths(host, &root, &common, &own, MOST_BYTES_TOGETHER)?;
         around.iter().try_for_each(|(path, missing)| refuse_hooks(folder, path, *missing, &root))?;
+        reached.extend(reached_by_hooks(&common, &root, &around, host));
         named.extend(around);
         files.extend(git_dir::worktree_files(&common));
     }
@@ -99,16 +137,29 @@ fn decide(
     files.retain(|file| *file != folder.join(".git"));
     named.extend(files.into_iter().map(|file| (file, Missing::Nothing)));
     for (path, missing) in named {
-        let inside = [Some(&mut shields), elsewhere.as_mut()].into_iter().flatten();
-        for shields in inside {
-            let Ok(below) = path.strip_prefix(shields.root()) else { continue };
-            let below = below.to_str().ok_or_else(|| git_dir::no_text(&path))?.to_string();
-            if !below.is_empty() {
-                shields.protect(&below, missing)?;
-            }
-        }
+        each_root(&mut shields, elsewhere.as_mut(), &path, |shields, below| shields.protect(below, missing))?;
     }
-    for path in more {
+    for Reached { path, how } in reached {
+        each_root(&mut shields, elsewhere.as_mut(), &path, |shields, below| match how {
+            How::Link => shields.protect(below, Missing::Directory),
+            // A word of a script, which is guessed: what cannot be held is no reason to refuse a folder.
+            How::Run => {
+                if shields.protect(below, Missing::Nothing).is_err() {
+                    shields.watch(below);
+                }
+                Ok(())
+            }
+            How::Named => {
+                shields.watch(below);
+                Ok(())
+            }
+        })?;
+    }
+    let is_taken_out = |path: &str| policy.unprotect.iter().any(|one| one.as_str() == path);
+    for known in settings_paths().iter().filter(|known| !is_taken_out(known.path)) {
+        shields.settings(known.path, known.if_missing)?;
+    }
+    for path in policy.protect {
         let is_git_file = linked.is_some() && (path.as_str() == ".git" || path.as_str().starts_with(".git/"));
         if !is_git_file {
             shields.protect(path.as_str(), Missing::Directory)?;
@@ -120,6 +171,42 @@ fn decide(
         shields: shields.finish(),
     });
     Ok(View { folder: folder.to_path_buf(), layer: None, git, shields: shields.finish() })
+}
+
+/// What the hooks of a git directory lead to, and those in other places that config names, which run at `top`.
+fn reached_by_hooks(
+    git_dir: &Path,
+    top: &Path,
+    named: &[(PathBuf, Missing)],
+    host: &HostFiles,
+) -> Vec<Reached> {
+    let is_directory = |(path, missing): &&(PathBuf, Missing)| {
+        matches!(missing, Missing::Directory) && path.is_dir() && path != top
+    };
+    let mut directories: Vec<PathBuf> =
+        named.iter().filter(is_directory).map(|(path, _)| path.clone()).collect();
+    let husky = top.join(".husky");
+    directories.extend([git_dir.join("hooks"), husky.join("_"), husky]);
+    let modules = git_dir::git_dirs_below(&git_dir.join("modules"), MOST_MODULES).unwrap_or_default();
+    directories.extend(modules.iter().map(|module| module.join("hooks")));
+    directories.iter().flat_map(|directory| hooks::reached(directory, top, host)).collect()
+}
+
+/// Does something with a path in each of the directories that it lies below.
+fn each_root(
+    shields: &mut Shields,
+    elsewhere: Option<&mut Shields>,
+    path: &Path,
+    mut act: impl FnMut(&mut Shields, &str) -> Result<(), SandboxError>,
+) -> Result<(), SandboxError> {
+    for shields in [Some(shields), elsewhere].into_iter().flatten() {
+        let Ok(below) = path.strip_prefix(shields.root()) else { continue };
+        let below = below.to_str().ok_or_else(|| git_dir::no_text(path))?.to_string();
+        if !below.is_empty() {
+            act(shields, &below)?;
+        }
+    }
+    Ok(())
 }
 
 /// The git directory where it usually is, or the folder itself if that is one, or the place where one would be.
@@ -142,6 +229,8 @@ fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
 
 /// Held in every folder: hooks that husky's `core.hooksPath` leads to, and what belljar itself believes of a repository.
 const ALWAYS: [&str; 2] = [".husky", ".belljar"];
+/// Submodules whose hooks are looked at.
+const MOST_MODULES: usize = 256;
 /// What git keeps for each worktree apart, and for the main one in the common directory. Not `logs/HEAD`, which `git gc`
 /// replaces from every worktree; a link in its place is reported.
 const MAIN_WORKTREE: [&str; 12] = [

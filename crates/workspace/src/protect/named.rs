@@ -3,6 +3,7 @@
 
 use super::git_dir::no_text;
 use super::shields::Missing;
+use super::words::{readings, spelled_out};
 use crate::settings::{HostFiles, Setting, path_of, too_many};
 use belljar_git::config::Variable;
 use belljar_spec::SandboxError;
@@ -70,27 +71,48 @@ fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Mi
 /// What a line for a shell names in the folder: any word of it, as in `python3 tools/clean.py %f`.
 fn words(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)> {
     let separates = |character: char| character.is_whitespace() || "'\"`;|&()<>{}$!=".contains(character);
+    let line = spelled_out(line, folder, folder);
     let mut found = Vec::new();
-    let mut before = None;
-    for word in line.split(separates).filter(|word| !word.is_empty() && !word.starts_with('-')) {
-        let before = before.replace(word);
-        let path = host.resolve(word, folder).filter(|path| path.starts_with(folder) && path != folder);
-        let Some(path) = path.filter(|_| word.contains(['/', '.'])) else { continue };
-        match path.symlink_metadata() {
-            // `black src` works on a directory, and `python3 tools/fmt` runs it.
-            Ok(kind) if kind.is_dir() => {
-                if before.is_some_and(runs_directories) || path.join("__main__.py").exists() {
-                    found.push((path, Missing::Nothing));
-                }
+    for reading in readings(&line) {
+        let mut before = None;
+        let mut bases = vec![folder.to_path_buf()];
+        for word in reading.split(separates).filter(|word| !word.is_empty() && !word.starts_with('-')) {
+            let before = before.replace(word);
+            if before == Some("cd") && bases.len() < MOST_BASES {
+                bases.extend(host.resolve(word, folder));
             }
-            Ok(_) => found.push((path, Missing::Nothing)),
-            // It may be on another branch only. An empty directory stands for it: no shell runs one, and git does not
-            // add one to a commit.
-            Err(_) if is_program(word, before) => found.push((path, Missing::Directory)),
-            Err(_) => {}
+            for base in &bases {
+                found.extend(one_word(host, word, before, base, folder));
+            }
         }
     }
     found
+}
+
+/// What a word names, meant from `base`.
+fn one_word(
+    host: &HostFiles,
+    word: &str,
+    before: Option<&str>,
+    base: &Path,
+    folder: &Path,
+) -> Option<(PathBuf, Missing)> {
+    let path = host.resolve(word, base).filter(|path| path.starts_with(folder) && path != folder)?;
+    if !word.contains(['/', '.']) {
+        return None;
+    }
+    match path.symlink_metadata() {
+        // `black src` works on a directory, and `python3 tools/fmt` runs it.
+        Ok(kind) if kind.is_dir() => {
+            let is_run = before.is_some_and(runs_directories) || path.join("__main__.py").exists();
+            is_run.then_some((path, Missing::Nothing))
+        }
+        Ok(_) => Some((path, Missing::Nothing)),
+        // It may be on another branch only. An empty directory stands for it: no shell runs one, and git does not
+        // add one to a commit.
+        Err(_) if is_program(word, before) => Some((path, Missing::Directory)),
+        Err(_) => None,
+    }
 }
 
 /// Whether a program runs a directory that is named to it; `run` is for `go run`.
@@ -125,6 +147,8 @@ fn is_command(variable: &Variable) -> bool {
         "alias" | "instaweb" | "pager" | "sendemail" => true,
         "browser" | "difftool" | "man" | "mergetool" if variable.key() == "path" => true,
         "submodule" if variable.key() == "update" => is_shell,
+        // `lfs.customtransfer.NAME.path`.
+        "lfs" if variable.key() == "path" => true,
         _ => COMMANDS.contains(&variable.key()),
     }
 }
@@ -132,9 +156,10 @@ fn is_command(variable: &Variable) -> bool {
 /// Variables whose value is a place that git obeys.
 const PLACES: [&str; 4] = ["core.attributesfile", "core.hookspath", "include.path", "init.templatedir"];
 /// The last words of the names of variables whose value is run, or names what chooses what is run: git-config(1).
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "alternaterefscommand",
     "askpass",
+    "authorsprog",
     "clean",
     "cmd",
     "command",
@@ -159,5 +184,7 @@ const COMMANDS: [&str; 24] = [
     "uploadpack",
 ];
 const SCRIPTS: [&str; 12] = ["awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sh", "ts"];
+/// Folders that a line goes to with `cd`.
+const MOST_BASES: usize = 4;
 /// Each is a look or two.
 const MOST: usize = 1024;

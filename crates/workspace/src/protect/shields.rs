@@ -1,5 +1,6 @@
 //! A list of shields below one directory, being made: parents first, each path once, no link on the way.
 
+use super::settings_table::IfMissing;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded};
 use std::fs::{self, FileType};
@@ -59,6 +60,57 @@ impl Shields {
         Ok(())
     }
 
+    /// Has `path` compared at the end. It is not held: it cannot be, or it need not.
+    pub(super) fn watch(&mut self, path: &str) {
+        let is_known = |shield: &Shield| shield.path == path && shield.what == Shielded::Watched;
+        if !self.covers(path) && !self.list.iter().any(is_known) {
+            self.list.push(Shield { path: path.to_string(), what: Shielded::Watched });
+        }
+    }
+
+    /// Holds settings that a program on the host takes from `path`. People have links there: what one leads to is held, and
+    /// the link, which no mount can hold, is watched.
+    pub(super) fn settings(&mut self, path: &str, if_missing: IfMissing) -> Result<(), SandboxError> {
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        for step in ends.map(|end| &path[..end]) {
+            let place = self.root.join(step);
+            let Ok(found) = place.symlink_metadata() else {
+                return match if_missing {
+                    IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
+                    IfMissing::HoldFile => self.protect(path, Missing::File("")),
+                    IfMissing::Tell => {
+                        self.watch(path);
+                        Ok(())
+                    }
+                };
+            };
+            if found.is_symlink() {
+                self.watch(step);
+                // Each turn has one link less: a circle leads to no real path.
+                return match self.below_root(&place) {
+                    Some(target) => self.settings(&format!("{target}{}", &path[step.len()..]), if_missing),
+                    None => Ok(()),
+                };
+            }
+            if step == path {
+                break;
+            }
+            // Another sandbox may have put an empty one there; nothing can be made in it either way.
+            let is_empty = || fs::read_dir(&place).is_ok_and(|mut inside| inside.next().is_none());
+            if !found.is_dir() || (if_missing == IfMissing::HoldDirectory && is_empty()) {
+                return self.protect(step, Missing::Directory);
+            }
+        }
+        self.protect(path, Missing::Nothing)
+    }
+
+    /// A place without links, relative to the root, if it lies below it.
+    pub(super) fn below_root(&self, place: &Path) -> Option<String> {
+        let real = place.canonicalize().ok()?;
+        let below = real.strip_prefix(&self.root).ok()?.to_str()?;
+        (!below.is_empty()).then(|| below.to_string())
+    }
+
     /// What is at `path`; a link is refused.
     pub(super) fn look(&self, path: &str) -> Result<Option<FileType>, SandboxError> {
         match fs::symlink_metadata(self.root.join(path)) {
@@ -78,7 +130,8 @@ impl Shields {
     /// Whether something around `path` holds it already.
     fn covers(&self, path: &str) -> bool {
         let is_around = |shield: &Shield| shield.path == path || is_below(path, &shield.path);
-        self.list.iter().any(|shield| is_around(shield) && shield.what != Shielded::Anchored)
+        let holds = |what: &Shielded| !matches!(what, Shielded::Anchored | Shielded::Watched);
+        self.list.iter().any(|shield| is_around(shield) && holds(&shield.what))
     }
 
     /// Holds the directories on the way. Says whether the way leads on: where a directory is missing, it is held in
@@ -86,7 +139,8 @@ impl Shields {
     fn anchor_parents(&mut self, path: &str, missing: Missing) -> Result<bool, SandboxError> {
         for (end, _) in path.match_indices('/') {
             let parent = &path[..end];
-            if self.list.iter().any(|shield| shield.path == parent) {
+            let is_known = |shield: &Shield| shield.path == parent && shield.what != Shielded::Watched;
+            if self.list.iter().any(is_known) {
                 continue;
             }
             let what = match (self.look(parent)?, missing) {

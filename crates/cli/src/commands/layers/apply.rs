@@ -1,23 +1,32 @@
 //! `belljar apply`: a layer becomes the folder, or a part of it does, or nothing.
 
+use super::super::changes::say_executed;
 use super::super::print;
-use super::{layers, pick, quoted, say_left_out};
+use super::{executed, layers, pick, quoted, say_left_out};
 use crate::args::ApplyArgs;
-use belljar_engine::layer::Applied;
+use belljar_engine::layer::{Applied, RelPath};
 use belljar_spec::SandboxError;
 use serde_json::json;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
     let layers = layers()?;
     let (layer, selection) = pick(&layers, &options.what.words)?;
     let (id, folder) = (layer.id, layer.folder.clone());
     let Applied { paths, left_out, kept } = layer.hold()?.apply(&selection)?;
+    // What was applied by deleting it runs nowhere.
+    let is_file = |path: &&RelPath| !folder.join(OsStr::from_bytes(path.as_bytes())).is_dir();
+    let is_there =
+        |path: &&RelPath| folder.join(OsStr::from_bytes(path.as_bytes())).symlink_metadata().is_ok();
+    let runs = executed(paths.iter().filter(is_file).filter(is_there));
     if options.json {
         let report = json!({
             "layer": id,
             "folder": folder.to_string_lossy(),
             "applied": paths,
             "left_out": left_out,
+            "runs_on_host": runs,
             "kept": kept,
         });
         return print(format!("{report:#}\n").as_bytes());
@@ -31,6 +40,7 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
         false => format!("the layer {id} is gone"),
     };
     eprintln!("belljar: applied {changes} to `{}`; {rest}", quoted(&folder));
+    say_executed("applied", &runs);
     say_left_out(&left_out);
     Ok(0)
 }

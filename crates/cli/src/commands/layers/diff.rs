@@ -1,10 +1,12 @@
 //! `belljar diff`: what a layer would do to its folder.
 
+use super::super::changes::say_executed;
 use super::super::print;
 use super::paint::Paper;
 use super::{amount, layers, pick, say_left_out};
 use crate::args::DiffArgs;
 use belljar_engine::layer::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
+use belljar_engine::protect::Executed;
 use belljar_spec::SandboxError;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -37,8 +39,15 @@ pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
             patch(&layer, &changes)?;
         }
     }
+    say_executed(&format!("changed in layer {}", layer.id), &executed(&changes));
     say_left_out(&changes.left_out);
     Ok(0)
+}
+
+/// What of the changes commonly runs on the host.
+fn executed(changes: &Changes) -> Vec<Executed> {
+    let made = changes.list.iter().filter(|change| change.new.is_some() && !change.is_directory());
+    super::executed(made.map(|change| &change.path))
 }
 
 fn names(changes: &Changes) -> Result<(), SandboxError> {
@@ -172,6 +181,7 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
         "folder": layer.folder.to_string_lossy(),
         "changes": list,
         "left_out": changes.left_out,
+        "runs_on_host": executed(changes),
     });
     if options.patch {
         report["patch"] = Value::from(String::from_utf8_lossy(&text));

@@ -10,7 +10,9 @@ mod paint;
 use belljar_engine::layer::{
     Layer, LayerError, LayerId, Layers, LeftOut, RelPath, Selection, Summary, quote,
 };
+use belljar_engine::protect::{Executed, runs_on_host};
 use belljar_spec::SandboxError;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -142,6 +144,15 @@ fn here() -> Result<PathBuf, SandboxError> {
 /// A path for a terminal, which would obey some names instead of showing them.
 fn quoted(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
+}
+
+/// What of these paths commonly runs on the host.
+fn executed<'p>(paths: impl IntoIterator<Item = &'p RelPath>) -> Vec<Executed> {
+    let known = |path: &RelPath| {
+        let reason = runs_on_host(path.as_bytes())?;
+        Some(Executed { path: OsStr::from_bytes(path.as_bytes()).into(), reason })
+    };
+    paths.into_iter().filter_map(known).collect()
 }
 
 /// What stays where it is.

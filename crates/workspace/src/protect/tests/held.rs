@@ -16,6 +16,8 @@ fn a_repository_as_git_makes_it() {
         [
             (".git", Anchored),
             (".git/hooks", Existing),
+            (".git/remotes", MissingDirectory),
+            (".git/branches", Existing),
             (".git/config", Existing),
             (".git/config.worktree", MissingFile("")),
             (".git/info", Anchored),
@@ -210,7 +212,7 @@ fn policy_adds_paths() {
     fs::write(place.path("w/Makefile"), "").unwrap();
     let view = |paths: &[&str]| {
         let paths: Vec<ProtectedPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
-        view_with(&place.path("w"), &paths, &place.host())
+        view_with(&place.path("w"), Policy { protect: &paths, unprotect: &[] }, &place.host())
     };
     let shields = view(&[".github/workflows", "Makefile", ".git"]).unwrap().shields;
     assert_eq!(what(&shields, ".github"), Some(MissingDirectory));
@@ -226,7 +228,7 @@ fn repositories_further_down_are_held_so_far_as_they_are_found() {
     let inits = |paths: &[String]| paths.iter().for_each(|path| place.git(&["init", "-q", path]));
     let itself = |folder: &str| {
         let mut view = place.view(folder).unwrap();
-        below::hold(&mut view, &place.host());
+        below::hold(&mut view, &place.host(), None);
         view
     };
     inits(&["w/a", "w/b/c", "w/b/d/e", "w/b/d/f/too-deep", "w/node_modules/x"].map(String::from));

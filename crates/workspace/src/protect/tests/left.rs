@@ -6,7 +6,6 @@ use belljar_spec::workspace::Shielded::Existing;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 #[test]
 fn what_no_mount_can_prevent_is_found_afterwards() {
@@ -31,12 +30,11 @@ fn what_no_mount_can_prevent_is_found_afterwards() {
         place.git(&["-C", "w", "update-index", "--split-index"]);
         assert_eq!(found(), [("deep/nested".to_string(), LeftKind::Repository)]);
         let view = place.view("w").unwrap();
-        let later = SystemTime::now() + Duration::from_secs(1);
-        assert_eq!(left_since(later, &view), []);
-        let before = SystemTime::now();
+        let before = Baseline::take(&view);
+        assert_eq!(before.compare().left, []);
         place.git(&["-C", "w/deep/nested", "config", "core.fsmonitor", "/canary"]);
         place.git(&["-C", "w", "config", "a.b", "c"]);
-        let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+        let kinds: Vec<LeftKind> = before.compare().left.iter().map(|one| one.what).collect();
         assert_eq!(kinds, [LeftKind::Repository, LeftKind::Held]);
         place.git(&["-C", "w", "update-index", "--no-split-index"]);
         for entry in fs::read_dir(place.path("w/.git")).unwrap().flatten() {
@@ -72,21 +70,19 @@ fn a_folder_made_a_git_directory_is_found_whatever_its_own_one_is() {
     let place = Place::new();
     place.repository("w");
     let view = place.view("w").unwrap();
-    // Until the kernel's clock for files has ticked, what was just made is as new as what follows.
-    std::thread::sleep(Duration::from_millis(30));
-    let before = SystemTime::now();
+    let before = Baseline::take(&view);
     place.git(&["init", "-q", "--bare", "planted"]);
     for name in ["HEAD", "config", "objects", "refs"] {
         fs::rename(place.path("planted").join(name), place.path("w").join(name)).unwrap();
     }
     fs::write(place.path("w/.git/HEAD"), "nonsense").unwrap();
-    let kinds: Vec<LeftKind> = left_since(before, &view).iter().map(|one| one.what).collect();
+    let kinds: Vec<LeftKind> = before.compare().left.iter().map(|one| one.what).collect();
     assert_eq!(kinds, [LeftKind::GitDirectory]);
 
     // One that it was from the start and that nobody changed is no harm.
     place.git(&["init", "-q", "--bare", "b.git"]);
     let view = place.view("b.git").unwrap();
-    assert_eq!(left_since(SystemTime::now() + Duration::from_secs(1), &view), []);
+    assert_eq!(Baseline::take(&view).compare().left, []);
 }
 
 #[test]
@@ -97,11 +93,9 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
     fs::create_dir_all(hook.parent().unwrap()).unwrap();
     fs::write(&hook, "").unwrap();
     let view = place.view("w").unwrap();
-    // Later than what git has made, by more than the tick of the clock for files.
-    std::thread::sleep(Duration::from_millis(50));
-    let before = SystemTime::now();
+    let before = Baseline::take(&view);
     let found = || -> Vec<PathBuf> {
-        let held = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::Held);
+        let held = before.compare().left.into_iter().filter(|one| one.what == LeftKind::Held);
         held.map(|one| one.path.strip_prefix(place.path("w")).unwrap().to_path_buf()).collect()
     };
     // What stands for missing ones is no harm.
@@ -116,7 +110,7 @@ fn what_was_held_and_is_changed_all_the_same_is_found() {
     fs::write(place.path("w/.git/commondir"), "..").unwrap();
     fs::write(place.path("w/.git/config.worktree"), "[core]\nfsmonitor = touch /canary\n").unwrap();
     std::os::unix::fs::symlink("/canary", place.path("w/.belljar")).unwrap();
-    let expected = [".git/hooks", ".git/config.worktree", ".git/commondir", ".husky", ".belljar"];
+    let expected = [".belljar", ".git/commondir", ".git/config.worktree", ".git/hooks", ".husky"];
     assert_eq!(found(), expected.map(PathBuf::from));
 }
 
@@ -129,6 +123,7 @@ fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
     fs::write(common.join("ORIG_HEAD"), "").unwrap();
     fs::create_dir(common.join("sequencer")).unwrap();
     let view = place.view("one").unwrap();
+    let before = Baseline::take(&view);
     let shields = &view.git.as_ref().unwrap().shields;
     for (path, expected) in [
         ("COMMIT_EDITMSG", Some(Existing)),
@@ -156,8 +151,7 @@ fn what_a_worktree_leaves_for_the_main_one_is_held_or_found() {
     assert_eq!(left(&view), expected);
     // The main worktree's own work is not ours to report.
     fs::write(common.join("COMMIT_EDITMSG"), "its own").unwrap();
-    let since = SystemTime::now() - Duration::from_secs(1);
-    let paths: Vec<PathBuf> = left_since(since, &view).into_iter().map(|one| one.path).collect();
+    let paths: Vec<PathBuf> = before.compare().left.into_iter().map(|one| one.path).collect();
     assert!(!paths.contains(&common.join("COMMIT_EDITMSG")), "{paths:?}");
 }
 
@@ -166,14 +160,14 @@ fn files_that_are_too_large_are_reported_and_not_read() {
     let place = Place::new();
     place.repository("w");
     let view = place.view("w").unwrap();
-    let before = SystemTime::now() - Duration::from_secs(1);
+    let before = Baseline::take(&view);
     let git_dir = place.path("w/.git");
     let grow = |name: &str, size: u64| {
         let file = fs::OpenOptions::new().create(true).append(true).open(git_dir.join(name)).unwrap();
         file.set_len(size).unwrap();
     };
     let found = || -> Vec<PathBuf> {
-        let too_much = left_since(before, &view).into_iter().filter(|one| one.what == LeftKind::TooMuch);
+        let too_much = before.compare().left.into_iter().filter(|one| one.what == LeftKind::TooMuch);
         too_much.map(|one| one.path.strip_prefix(&git_dir).unwrap().to_path_buf()).collect()
     };
     // Git does not take it for an index.
@@ -198,15 +192,12 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     let view = place.view("w").unwrap();
     let git_dir = place.path("w/.git");
     let too_much = [Left { path: git_dir.clone(), what: LeftKind::TooMuch }];
-    // The repository itself is so new that its files count as changed.
-    let too_much_since = |since: SystemTime| -> Vec<Left> {
-        left_since(since, &view).into_iter().filter(|one| one.what != LeftKind::Held).collect()
-    };
+    let before = Baseline::take(&view);
     let deep = "d/".repeat(40);
     fs::create_dir_all(git_dir.join("refs/heads").join(&deep)).unwrap();
     let link = git_dir.join("refs/heads").join(&deep).join("link");
     std::os::unix::fs::symlink("/tmp/x", link).unwrap();
-    assert_eq!(too_much_since(SystemTime::now()), too_much);
+    assert_eq!(before.compare().left, too_much);
     fs::remove_dir_all(git_dir.join("refs/heads/d")).unwrap();
     assert_eq!(left(&view), []);
 
@@ -214,18 +205,22 @@ fn links_hidden_by_number_or_depth_are_not_passed_over() {
     for number in 0..=50_000 {
         fs::write(git_dir.join(format!("refs/many/{number}")), "").unwrap();
     }
-    assert_eq!(too_much_since(SystemTime::now()), too_much);
+    assert_eq!(before.compare().left, too_much);
 }
 
 #[test]
-fn a_damaged_index_names_nothing() {
+fn a_damaged_index_is_told() {
     let place = Place::new();
     place.repository("w");
     let index = place.path("w/.git/index");
     let whole = fs::read(&index).unwrap();
+    let view = place.view("w").unwrap();
+    // Of a file that does not begin as an index git reads nothing; the checksum at its end is not asked for.
     for length in 0..whole.len() {
         fs::write(&index, &whole[..length]).unwrap();
-        assert_eq!(left(&place.view("w").unwrap()), []);
+        let found: Vec<LeftKind> = left(&view).iter().map(|one| one.what).collect();
+        let is_told = length >= 4 && length < 12 + 62 + "file\0".len();
+        assert_eq!(found, if is_told { vec![LeftKind::Unreadable] } else { Vec::new() }, "{length}");
     }
     for at in 0..whole.len() {
         let mut changed = whole.clone();
@@ -241,10 +236,9 @@ fn git_directories_beside_it_are_found_if_they_were_made_meanwhile() {
     place.repository("w");
     place.git(&["-C", "w", "worktree", "add", "-q", "../before"]);
     let view = place.view("w").unwrap();
-    std::thread::sleep(Duration::from_millis(30));
-    let before = SystemTime::now();
+    let before = Baseline::take(&view);
     let found = || -> Vec<(String, LeftKind)> {
-        let all = left_since(before, &view).into_iter();
+        let all = before.compare().left.into_iter();
         let mut all: Vec<(String, LeftKind)> = all
             .map(|one| (one.path.strip_prefix(place.path("w")).unwrap().display().to_string(), one.what))
             .collect();

@@ -36,7 +36,9 @@ fn a_linked_worktree_holds_what_is_not_its_own() {
     }
     assert_eq!(what(&view.shields, ".git"), None, "shown as another file");
 
-    let known = view_of_worktree(&place.path("one"), &place.path("main/.git"), "worktrees/one", &[]).unwrap();
+    let known =
+        view_of_worktree(&place.path("one"), &place.path("main/.git"), "worktrees/one", Policy::default())
+            .unwrap();
     assert_eq!(known.git.unwrap().shields, git.shields);
     // From the main worktree, both are somebody else's.
     let main = place.view("main").unwrap().shields;
@@ -109,7 +111,7 @@ fn a_pipe_for_a_submodules_config_holds_nobody_up() {
     assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
     let (sender, receiver) = std::sync::mpsc::channel();
     let folder = place.path("main");
-    std::thread::spawn(move || sender.send(view(&folder, &[]).map(|view| view.shields)));
+    std::thread::spawn(move || sender.send(view(&folder, Policy::default()).map(|view| view.shields)));
     let shields = receiver.recv_timeout(Duration::from_secs(100)).expect("it waits").unwrap();
     assert_eq!(what(&shields, ".git/modules/planted/config"), Some(Existing));
 }

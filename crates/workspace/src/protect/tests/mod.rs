@@ -1,9 +1,12 @@
 //! Folders of every kind, made by a real git.
 
 mod held;
+mod hooks;
 mod left;
 mod linked;
 mod refused;
+mod settings;
+mod true_alarms;
 
 use super::*;
 use belljar_spec::workspace::Shielded;
@@ -42,7 +45,15 @@ impl Place {
     }
 
     pub(super) fn view(&self, folder: &str) -> Result<View, SandboxError> {
-        view_with(&self.path(folder), &[], &self.host())
+        // Settings of other programs have tests of their own.
+        let all: Vec<ProtectedPath> =
+            settings_paths().iter().map(|known| known.path.parse().unwrap()).collect();
+        view_with(&self.path(folder), Policy { protect: &[], unprotect: &all }, &self.host())
+    }
+
+    /// The same, with everything that is protected by default.
+    pub(super) fn whole_view(&self, folder: &str) -> View {
+        view_with(&self.path(folder), Policy::default(), &self.host()).unwrap()
     }
 
     pub(super) fn repository(&self, name: &str) {

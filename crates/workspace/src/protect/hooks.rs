@@ -1,0 +1,142 @@
+//! What the hooks of a directory lead to: links and their targets, other names of a hook's file, and scripts that a hook calls.
+//! The directory itself is held as a whole; these are not in it.
+
+use super::survey::MADE;
+use super::words::{self, Scene};
+use crate::settings::{HostFiles, contents, plain};
+use belljar_sys::rustix::fs::{Dir, FileType, Mode, OFlags, open};
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a hook leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reached {
+    pub(super) path: PathBuf,
+    pub(super) how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// It is the hook: what it leads to must not be made either.
+    Link,
+    /// The hook runs it, or it is another name of the hook.
+    Run,
+    /// The hook names it, or would run it if it were there.
+    Named,
+}
+
+/// All that the hooks in `directory` lead to, which run at `top`. Not only what is below the folder: the caller picks.
+pub(super) fn reached(directory: &Path, top: &Path, host: &HostFiles) -> Vec<Reached> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::new();
+    let mut several: HashSet<u64> = HashSet::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(MOST_HOOKS) {
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.as_bytes().ends_with(b".sample") {
+            continue;
+        }
+        let Ok(kind) = path.symlink_metadata() else { continue };
+        if kind.is_symlink() {
+            let target = fs::read_link(&path).map(|target| plain(&directory.join(target)));
+            found.extend(target.map(|path| Reached { path, how: How::Link }));
+            if let Ok(real) = path.canonicalize() {
+                found.push(Reached { path: real.clone(), how: How::Link });
+                waiting.push_back((real, 0));
+            }
+        } else if kind.is_file() {
+            if kind.nlink() > 1 {
+                several.insert(kind.ino());
+            }
+            waiting.push_back((path, 0));
+        }
+    }
+    let mut read: HashSet<PathBuf> = HashSet::new();
+    while let Some((script, depth)) = waiting.pop_front() {
+        if read.len() >= MOST_READ || !read.insert(script.clone()) {
+            continue;
+        }
+        let Some(text) = shell_script(&script) else { continue };
+        let script_dir = script.parent().unwrap_or(directory);
+        for word in words::of_script(&text, &Scene { host, top, script_dir }) {
+            let kind = word.path.symlink_metadata();
+            let is_made = word.path.components().any(|part| MADE.contains(&part.as_os_str().as_bytes()));
+            let how = match &kind {
+                // Tools make these anew all the time, and the rest of such a folder runs as well: it is told.
+                Ok(kind) if is_made && !kind.is_dir() => How::Named,
+                Ok(kind) if word.is_run && !kind.is_dir() => How::Run,
+                Ok(kind) if word.is_run && word.path.join("__main__.py").exists() && kind.is_dir() => {
+                    How::Run
+                }
+                Ok(kind) if kind.is_dir() => continue,
+                Ok(_) => How::Named,
+                Err(_) if word.is_run => How::Named,
+                Err(_) => continue,
+            };
+            if how == How::Run && depth < DEEPEST {
+                waiting.push_back((word.path.clone(), depth + 1));
+            }
+            let reached = Reached { path: word.path, how };
+            if !found.contains(&reached) {
+                found.push(reached);
+            }
+        }
+        found.truncate(MOST_REACHED);
+    }
+    if !several.is_empty() {
+        let same = |path: &PathBuf| !path.starts_with(directory);
+        let names = other_names(top, &several).into_iter().filter(same);
+        found.extend(names.map(|path| Reached { path, how: How::Run }));
+    }
+    found
+}
+
+/// The text of a script that a shell reads; a file without a first line that says what reads it is one.
+fn shell_script(file: &Path) -> Option<String> {
+    let bytes = contents(file).filter(|bytes| bytes.len() <= LARGEST && !bytes.contains(&0))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let first = text.lines().next().unwrap_or_default();
+    let is_shell = !first.starts_with("#!") || first.trim_end().ends_with("sh") || first.contains("sh ");
+    is_shell.then_some(text)
+}
+
+/// Other names of these files, so far as a short walk from the top finds them.
+fn other_names(top: &Path, inodes: &HashSet<u64>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([top.to_path_buf()]);
+    let mut seen = 0;
+    while let Some(folder) = waiting.pop_front() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(opened) = open(&folder, flags, Mode::empty()) else { continue };
+        for entry in Dir::read_from(&opened).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > MOST_SEEN {
+                return found;
+            }
+            let name = entry.file_name();
+            if [c".", c".."].contains(&name) {
+                continue;
+            }
+            let path = folder.join(OsStr::from_bytes(name.to_bytes()));
+            match entry.file_type() {
+                FileType::Directory => waiting.push_back(path),
+                FileType::RegularFile if inodes.contains(&entry.ino()) => found.push(path),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+const MOST_HOOKS: usize = 256;
+/// Scripts that are read, with those that they call.
+const MOST_READ: usize = 64;
+const DEEPEST: usize = 2;
+/// Each that is held costs a mount.
+const MOST_REACHED: usize = 256;
+/// Of a script, in bytes.
+const LARGEST: usize = 256 * 1024;
+const MOST_SEEN: usize = 20_000;

@@ -1,0 +1,83 @@
+//! Which repositories were found below a folder, kept from one sandbox to the next. The search for them is short, and an agent that
+//! makes a thousand folders would push those of the user out of it; what was found once is looked for first.
+
+use crate::settings::{contents, path_of};
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A directory of the host with a file for every folder that has such repositories.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    directory: PathBuf,
+}
+
+impl Memory {
+    /// Below a state directory, which no sandbox can write to.
+    pub fn at(state: &Path) -> Memory {
+        Memory { directory: state.join("repositories") }
+    }
+
+    /// The repositories that were found below a folder and are still there, in the order in which they were found.
+    pub(super) fn recall(&self, folder: &Path) -> Vec<PathBuf> {
+        let Some(bytes) = self.file(folder).and_then(|file| contents(&file)) else { return Vec::new() };
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        // Another folder may have its inode by now.
+        if lines.next() != Some(folder.as_os_str().as_bytes()) {
+            return Vec::new();
+        }
+        let tops = lines.filter(|line| !line.is_empty()).map(|line| folder.join(path_of(line)));
+        let is_there = |top: &PathBuf| {
+            let is_below = !top.components().any(|part| part.as_os_str() == "..");
+            is_below && top.join(".git").symlink_metadata().is_ok_and(|git| !git.is_symlink())
+        };
+        tops.filter(is_there).take(MOST).collect()
+    }
+
+    /// Keeps them. What cannot be kept is searched for the next time.
+    pub(super) fn remember(&self, folder: &Path, found: &[PathBuf]) {
+        let mut bytes = folder.as_os_str().as_bytes().to_vec();
+        for top in found.iter().take(MOST).filter_map(|top| top.strip_prefix(folder).ok()) {
+            let name = top.as_os_str().as_bytes();
+            if !name.contains(&b'\n') {
+                bytes.push(b'\n');
+                bytes.extend_from_slice(name);
+            }
+        }
+        let Some(file) = self.file(folder) else { return };
+        self.forget_folders_that_are_gone();
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
+        let new = file.with_extension(std::process::id().to_string());
+        let written = made.and_then(|()| fs::File::create(&new)?.write_all(&bytes));
+        if written.and_then(|()| fs::rename(&new, &file)).is_err() {
+            let _ = fs::remove_file(&new);
+        }
+    }
+
+    fn forget_folders_that_are_gone(&self) {
+        let files: Vec<PathBuf> =
+            fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        if files.len() < MOST_FOLDERS {
+            return;
+        }
+        for file in files {
+            let folder =
+                contents(&file).and_then(|bytes| bytes.split(|byte| *byte == b'\n').next().map(path_of));
+            if folder.is_none_or(|folder| !folder.is_dir()) {
+                let _ = fs::remove_file(file);
+            }
+        }
+    }
+
+    fn file(&self, folder: &Path) -> Option<PathBuf> {
+        let found = folder.metadata().ok()?;
+        Some(self.directory.join(format!("{:x}-{:x}", found.dev(), found.ino())))
+    }
+}
+
+/// Repositories of one folder. The first ones stay: an agent can add to them, and take none out.
+const MOST: usize = 1024;
+/// From here on, files of folders that are gone are removed.
+const MOST_FOLDERS: usize = 256;

@@ -1,0 +1,71 @@
+//! Settings of programs, which are protected by default.
+
+use super::super::*;
+use super::{Place, what};
+use belljar_spec::workspace::Shielded::{Anchored, Existing, MissingDirectory, MissingFile, Watched};
+use std::fs;
+use std::os::unix::fs::symlink;
+
+#[test]
+fn settings_are_held_whether_they_are_there_or_not() {
+    let place = Place::new();
+    for folder in
+        ["empty", "used/.claude", "used/.vscode", "used/.hg", "used/.opencode/plugin", "used/.cursor"]
+    {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    let shields = place.whole_view("empty").shields;
+    for path in
+        [".claude", ".mcp.json", ".codex", ".gemini", ".vscode", ".idea", ".envrc", ".devcontainer", ".hg"]
+    {
+        assert_eq!(what(&shields, path), Some(MissingDirectory), "{path}");
+    }
+    for path in ["opencode.json", ".opencode/plugin"] {
+        assert_eq!(what(&shields, path), Some(Watched), "{path}");
+    }
+    fs::write(place.path("used/.claude/settings.json"), "{}").unwrap();
+    fs::write(place.path("used/opencode.json"), "{}").unwrap();
+    symlink("config/editor", place.path("used/.zed")).unwrap();
+    fs::create_dir_all(place.path("used/config/editor")).unwrap();
+    let shields = place.whole_view("used").shields;
+    for (path, expected) in [
+        // Notes of an agent can be written beside what is executed.
+        (".claude", Anchored),
+        (".claude/settings.json", Existing),
+        (".claude/hooks", MissingDirectory),
+        (".vscode", Existing),
+        (".cursor", Existing),
+        (".hg/hgrc", MissingFile("")),
+        (".opencode/plugin", Existing),
+        (".opencode/tool", Watched),
+        ("opencode.json", Existing),
+        // A link is followed, and watched itself.
+        (".zed", Watched),
+        ("config/editor", Existing),
+    ] {
+        assert_eq!(what(&shields, path), Some(expected), "{path}");
+    }
+
+    let without: Vec<ProtectedPath> = vec![".vscode".parse().unwrap()];
+    let policy = Policy { protect: &[], unprotect: &without };
+    let view = view_with(&place.path("used"), policy, &place.host()).unwrap();
+    assert_eq!(what(&view.shields, ".vscode"), None);
+    assert!(held_paths(&view).iter().any(|path| path.as_str() == ".claude/settings.json"));
+}
+
+#[test]
+fn settings_that_cannot_be_held_are_told_when_they_are_made() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("w/config/editor")).unwrap();
+    symlink("config/editor", place.path("w/.zed")).unwrap();
+    let before = Baseline::take(&place.whole_view("w"));
+    assert!(before.compare().is_empty());
+    fs::write(place.path("w/opencode.json"), "{\"mcp\":{}}").unwrap();
+    fs::remove_file(place.path("w/.zed")).unwrap();
+    fs::create_dir(place.path("w/.zed")).unwrap();
+    fs::write(place.path("w/.zed/tasks.json"), "[]").unwrap();
+    let found: Vec<(PathBuf, LeftKind)> =
+        before.compare().left.into_iter().map(|one| (one.path, one.what)).collect();
+    let expected = [".zed", "opencode.json"].map(|path| (place.path("w").join(path), LeftKind::Settings));
+    assert_eq!(found, expected);
+}

@@ -14,7 +14,7 @@ fn what_is_changed_in_an_overlay_is_shown_and_taken_over() {
     }
     symlink("nowhere", home.path("work/link")).expect("the folder is ours");
     let script = "echo new > edited; rm gone; mv before after; ln -sf edited link; rm -r sub; mkdir sub; echo z > sub/other; \
-        printf 'a\\000b' > binary; chmod 755 edited";
+        printf 'a\\000b' > binary; chmod 755 edited; echo all: > Makefile";
     let run = home.run(&["run", "--overlay", "--", "sh", "-c", script]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(fs::read_to_string(home.path("work/edited")).expect("it is there"), "old\n");
@@ -23,14 +23,29 @@ fn what_is_changed_in_an_overlay_is_shown_and_taken_over() {
     let id = layers[0]["id"].as_str().expect("an id").to_string();
     assert!(run.stderr.contains(&format!("belljar apply {id}")), "{}", run.stderr);
     let names = home.run(&["diff", &id, "--names"]);
+    assert!(
+        names.stderr.contains("commonly run it") && names.stderr.contains("  Makefile (make)"),
+        "{}",
+        names.stderr
+    );
     let mut names: Vec<&str> = names.stdout.lines().collect();
     names.sort_unstable();
     assert_eq!(
         names,
-        ["A binary", "A sub/other", "D gone", "D sub/deep", "M edited", "M link", "R before -> after"]
+        [
+            "A Makefile",
+            "A binary",
+            "A sub/other",
+            "D gone",
+            "D sub/deep",
+            "M edited",
+            "M link",
+            "R before -> after"
+        ]
     );
     let applied = home.run(&["apply", &id]);
     assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert!(applied.stderr.contains("  Makefile (make)"), "{}", applied.stderr);
     let content = |name: &str| fs::read(home.path("work").join(name)).ok();
     assert_eq!(content("edited"), Some(b"new\n".to_vec()));
     assert_eq!(content("after"), Some(b"moved\n".to_vec()));
@@ -43,17 +58,23 @@ fn what_is_changed_in_an_overlay_is_shown_and_taken_over() {
 
 #[test]
 fn what_a_file_or_a_flag_protects_stays_as_it_is() {
-    let home = Home::new("[workspace]\nprotect = [\"Makefile\", \"ci/run\"]\n");
+    let home = Home::new("[workspace]\nprotect = [\"Makefile\", \"ci/run\"]\nunprotect = [\".vscode\"]\n");
     home.write("work/Makefile", "all:\n");
-    let script = "for path in Makefile ci/run deploy; do mkdir -p $(dirname $path); echo x > $path; rm -f $path; done 2>/dev/null; \
-        mv Makefile other 2>/dev/null; echo x > free";
+    let script = "for path in Makefile ci/run deploy .claude/settings.json; do mkdir -p $(dirname $path); echo x > $path; rm -f $path; done 2>/dev/null; \
+        mv Makefile other 2>/dev/null; echo x > free; mkdir .vscode; echo x > .vscode/tasks.json; echo x > build.rs";
     let run = home.run(&["run", "--protect", "deploy", "--", "sh", "-c", script]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(fs::read_to_string(home.path("work/Makefile")).expect("it is there"), "all:\n");
     assert_eq!(fs::read_to_string(home.path("work/free")).expect("what is not protected"), "x\n");
-    for name in ["ci/run", "deploy", "other"] {
+    for name in ["ci/run", "deploy", "other", ".claude"] {
         assert!(!home.path("work").join(name).exists(), "{name}");
     }
+    // What the user lets agents change is theirs to look at.
+    assert!(home.path("work/.vscode/tasks.json").exists());
+    for line in ["  .vscode/tasks.json (", "  build.rs (cargo build)"] {
+        assert!(run.stderr.contains(line), "{}", run.stderr);
+    }
+    assert!(!run.stderr.contains("warning"), "{}", run.stderr);
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What the host's git would run or believe stays as it is, in every mode, whether it is there or not. Judged by the files of
 //! the host, and by a canary that appears if the host's git runs what was left for it.
 
-use belljar_engine::{Engine, ExecResult};
+use belljar_engine::layer::{Layers, Selection};
+use belljar_engine::protect::{Findings, LeftKind};
+use belljar_engine::{Changes, Engine, ExecResult};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
 use belljar_tests_containment::*;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use tempfile::TempDir;
@@ -124,6 +127,84 @@ echo END
                 assert!(!place.canary().exists(), "{wall}: git {line} in {folder}: {}", all_output(&result));
             }
         }
+    }
+}
+
+/// Links in directories of hooks, another name of a hook, scripts that a hook calls, and settings that programs of the host execute:
+/// judged by their content, and by a canary of the host's git, of a stand-in for an agent, and of a shell.
+#[test]
+fn what_hooks_lead_to_and_what_programs_execute_stays_as_it_is() {
+    each(|wall, mode| {
+        let place = Place::new();
+        place.repository("w");
+        for folder in ["w/scripts", "w/.husky"] {
+            fs::create_dir(place.path(folder)).unwrap();
+        }
+        for name in ["linked", "husky", "twice", "called"] {
+            script(&place.path("w/scripts").join(name), "#!/bin/sh\ntrue\n");
+        }
+        let hooks = place.path("w/.git/hooks");
+        symlink("../../scripts/linked", hooks.join("pre-commit")).unwrap();
+        symlink("../scripts/husky", place.path("w/.husky/pre-commit")).unwrap();
+        fs::hard_link(place.path("w/scripts/twice"), hooks.join("post-commit")).unwrap();
+        script(&hooks.join("commit-msg"), "#!/bin/sh\nexec ./scripts/called \"$@\"\n");
+        symlink("../../scripts/none-yet", hooks.join("prepare-commit-msg")).unwrap();
+        let paths = [
+            "scripts/linked",
+            "scripts/husky",
+            "scripts/twice",
+            "scripts/called",
+            "scripts/none-yet",
+            ".claude/settings.json",
+            ".claude",
+            ".mcp.json",
+            ".codex/config.toml",
+            ".vscode/tasks.json",
+            ".envrc",
+            ".devcontainer/devcontainer.json",
+            ".git/remotes/origin",
+        ];
+        let before = place.snapshot("w", &paths);
+        let evil = format!("#!/bin/sh\ntouch {}\n", place.canary().display());
+        let plant = format!(
+            "cd /workspace; for p in {}; do mkdir -p \"$(dirname $p)\"; printf '{}' > $p; printf '{}' > x; chmod +x x; mv -f x $p; chmod +x $p; done",
+            paths.join(" "),
+            evil.replace('\n', "\\n"),
+            evil.replace('\n', "\\n"),
+        );
+        let result = place.run(wall, mode, "w", &format!("{plant}; {}", attacks(&paths))).unwrap();
+        assert!(text(&result.stdout).ends_with("END\n"), "{}", all_output(&result));
+        place.apply_all("w");
+        assert_eq!(place.snapshot("w", &paths), before, "{wall} {mode:?}: {}", all_output(&result));
+        let _ = place.git("-C w commit --allow-empty -q -m x");
+        for executed in [".claude/settings.json", ".envrc", ".husky/pre-commit"] {
+            let _ = std::process::Command::new("sh").arg(executed).current_dir(place.path("w")).output();
+        }
+        assert!(!place.canary().exists(), "{wall} {mode:?}: {}", all_output(&result));
+    });
+}
+
+/// Seven at once in one folder, whose placeholders come and go, with a repository that was made a moment before.
+#[test]
+fn sandboxes_side_by_side_raise_no_alarm() {
+    let wall = walls()[0];
+    for is_repository in [true, false] {
+        let place = Place::new();
+        fs::create_dir(place.path("w")).unwrap();
+        if is_repository {
+            place.repository("w");
+        }
+        let one = || place.ended(wall, "w", "sleep 0.2");
+        let all: Vec<Changes> = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..7).map(|_| scope.spawn(one)).collect();
+            running.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|changes| *changes == Changes::None), "{all:?}");
+        // And a real one is told.
+        let changes = place.ended(wall, "w", "echo evil > Makefile; echo '{}' > opencode.json");
+        let Changes::Folder(Findings { left, executed, .. }) = changes else { panic!("{changes:?}") };
+        assert_eq!((left.len(), left[0].what), (1, LeftKind::Settings), "{left:?}");
+        assert_eq!(executed[0].path, Path::new("Makefile"));
     }
 }
 
@@ -382,6 +463,29 @@ impl Place {
         wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap()))
     }
 
+    /// The same in the folder itself; says what became of it.
+    fn ended(&self, wall: BackendName, folder: &str, script: &str) -> Changes {
+        let spec = SandboxSpec {
+            backend: BackendChoice::Named(wall),
+            workspace: Some(self.path(folder)),
+            ..SandboxSpec::default()
+        };
+        let sandbox = Engine::new().with_state(self.path("state")).create_blocking(&spec).unwrap();
+        wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap())).unwrap();
+        wait_for(sandbox.dispose());
+        sandbox.changes().unwrap().unwrap()
+    }
+
+    /// Applies every layer of a folder, as its user would.
+    fn apply_all(&self, folder: &str) {
+        let layers = Layers::at(&self.path("state"));
+        for layer in
+            layers.beginning("").unwrap().into_iter().filter(|layer| layer.folder == self.path(folder))
+        {
+            layer.hold().unwrap().apply(&Selection::All).unwrap();
+        }
+    }
+
     /// What is at these paths, and below them.
     fn snapshot(&self, folder: &str, paths: &[&str]) -> BTreeMap<PathBuf, String> {
         let mut seen = BTreeMap::new();
@@ -408,6 +512,11 @@ fn look(path: &Path, seen: &mut BTreeMap<PathBuf, String>) {
         let content = fs::read(path).map(|bytes| text(&bytes)).unwrap_or_default();
         seen.insert(path.into(), format!("{:?} {content}", found.permissions()));
     }
+}
+
+fn script(path: &Path, content: &str) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn all_output(result: &ExecResult) -> String {

@@ -3,10 +3,10 @@
 //!
 //! Called by `connection`; everything that passes here is paid for and counted as in the relay.
 
-use crate::begin_again::{self, Answer};
 use crate::connection::{Arrival, CLIENT_BEGINS, POSTGRESQL, more};
 use crate::first_bytes::{PostgresStart, Start, classify};
 use crate::hello::{self, ClientHello, Hello, MAX};
+use crate::hello_retry::{self, Answer};
 use crate::relay::{self, Counts, Stop, silence};
 use crate::serving::Meter;
 use belljar_spec::egress::{Protocol, Reason, Refusal};
@@ -41,7 +41,7 @@ impl Dialogue<'_> {
         let mut client_speaks = true;
         let mut silence = pin!(silence(self.counts));
         let answer = loop {
-            match begin_again::answer(&said) {
+            match hello_retry::answer(&said) {
                 Answer::Undecided => {}
                 answer => break answer,
             }
@@ -64,7 +64,7 @@ impl Dialogue<'_> {
     async fn second_hello(&mut self, first: &ClientHello, protocol: Protocol) -> Result<(), Refusal> {
         let deadline = Instant::now() + CLIENT_BEGINS;
         loop {
-            match begin_again::second(self.ahead) {
+            match hello_retry::second(self.ahead) {
                 Hello::Complete(second) if second.encrypted => {
                     return Err(self.refusal(Reason::EncryptedHello, protocol));
                 }

@@ -12,7 +12,6 @@
 //! (addresses, names, bytes) is judged before anything is done with it. Called by the engine only.
 
 mod authority;
-mod begin_again;
 mod bytes;
 mod connection;
 mod credentials;
@@ -27,6 +26,7 @@ mod github;
 #[cfg(test)]
 mod guessing;
 pub mod hello;
+mod hello_retry;
 mod host_request;
 mod http;
 mod intake;

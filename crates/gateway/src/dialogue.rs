@@ -38,12 +38,17 @@ impl Dialogue<'_> {
         self.tell_server(&hello, protocol).await?;
         drop(hello);
         let mut said = Vec::new();
+        let mut told = 0;
         let mut client_speaks = true;
         let mut silence = pin!(silence(self.counts));
         let answer = loop {
             match hello_retry::answer(&said) {
                 Answer::Undecided => {}
                 answer => break answer,
+            }
+            if said.len() >= MAX {
+                let detail = "the server does not answer the client hello";
+                return Err(Some(self.refusal(Reason::MalformedStart, protocol).detail(detail)));
             }
             let takes_more = client_speaks && self.ahead.len() < MAX;
             tokio::select! {
@@ -53,8 +58,11 @@ impl Dialogue<'_> {
                 goes_on = more(self.inside, self.ahead), if takes_more => client_speaks = goes_on,
                 () = &mut silence => return Err(Some(self.refusal(Reason::IdleTimeout, protocol))),
             }
+            // Told at once: what comes may be an alert after which a server waits for its client to close.
+            self.tell_client(&said[told..], protocol).await?;
+            told = said.len();
         };
-        self.tell_client(&said, protocol).await?;
+        self.tell_client(&said[told..], protocol).await?;
         match answer {
             Answer::Again => self.second_hello(&first, protocol).await.map_err(Some),
             Answer::GoesOn | Answer::Undecided => Ok(()),

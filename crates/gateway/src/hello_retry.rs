@@ -1,8 +1,9 @@
-//! A server of TLS may have its client begin again (HelloRetryRequest, RFC 8446 §4.1.4), and many of them believe the
-//! second hello about whom it is for. So nothing that follows the first one reaches the server before its answer is
-//! known, and a second one is read like the first.
+//! A TLS server may ask its client for a second hello (HelloRetryRequest, RFC 8446 §4.1.4), and many servers believe the
+//! second hello about whom it is for. So nothing that follows the first hello reaches the server before its answer is
+//! known, and a second hello is read like the first.
 //!
-//! Pure; called by `connection`.
+//! Pure; called by `dialogue`. How the server cuts its answer into records, and which records of other types it puts before
+//! it, makes no difference.
 
 use crate::bytes;
 use crate::hello::{self, Hello, MAJOR, MAX, RECORD_HANDSHAKE, RECORD_HEADER};
@@ -18,20 +19,67 @@ pub(crate) enum Answer {
     Again,
 }
 
-/// Looks at all that the server has said. The message that asks is a server's hello with a number of its own, and
-/// shorter than any record that a client may ask for is (RFC 8449 §4).
+/// Looks at all that the server has said so far.
 pub(crate) fn answer(said: &[u8]) -> Answer {
-    let record = [Some(RECORD_HANDSHAKE), Some(MAJOR), None, None, None];
-    let message = [Some(MESSAGE_SERVER_HELLO), None, None, None, Some(MAJOR), None];
-    let expected = record.into_iter().chain(message).chain(AGAIN.map(Some));
-    let mut compared = 0;
-    for (byte, expected) in said.iter().zip(expected) {
-        if expected.is_some_and(|expected| expected != *byte) {
-            return Answer::GoesOn;
+    let mut message = ServerHelloStart::default();
+    let mut rest = said;
+    loop {
+        match rest {
+            [] => return Answer::Undecided,
+            // An alert or a change of cipher before the answer does not make it another answer.
+            [RECORD_HANDSHAKE | CHANGE_CIPHER | ALERT] => return Answer::Undecided,
+            [RECORD_HANDSHAKE | CHANGE_CIPHER | ALERT, MAJOR, ..] => {}
+            _ => return Answer::GoesOn,
         }
-        compared += 1;
+        let Some((&[kind, _, _, high, low], body)) = rest.split_first_chunk::<RECORD_HEADER>() else {
+            return Answer::Undecided;
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (payload, after) = body.split_at(body.len().min(length));
+        if kind == RECORD_HANDSHAKE {
+            for byte in payload {
+                if let Some(answer) = message.feed(*byte) {
+                    return answer;
+                }
+            }
+        }
+        rest = after;
     }
-    if compared == RECORD_HEADER + MESSAGE_START + AGAIN.len() { Answer::Again } else { Answer::Undecided }
+}
+
+/// The beginning of the first handshake message that counts, gathered from any number of records.
+#[derive(Default)]
+struct ServerHelloStart {
+    gathered: usize,
+}
+
+impl ServerHelloStart {
+    /// Looks at one more byte; `None` while more are needed.
+    fn feed(&mut self, byte: u8) -> Option<Answer> {
+        let fits = match self.gathered {
+            0 if byte == MESSAGE_HELLO_REQUEST => {
+                // A message without content (RFC 5246 §7.4.1.1), which clients ignore while they negotiate.
+                self.gathered = HELLO_REQUEST_AT;
+                return None;
+            }
+            0 => byte == MESSAGE_SERVER_HELLO,
+            at @ HELLO_REQUEST_AT.. => {
+                let is_last = at == HELLO_REQUEST_AT + HELLO_REQUEST_LENGTH - 1;
+                self.gathered = if is_last { 0 } else { at + 1 };
+                return (byte != 0).then_some(Answer::GoesOn);
+            }
+            at => match at.checked_sub(MESSAGE_START) {
+                // Length and version: whatever they are, the number behind them decides.
+                None => true,
+                Some(at) => AGAIN.get(at) == Some(&byte),
+            },
+        };
+        self.gathered += 1;
+        match fits {
+            false => Some(Answer::GoesOn),
+            true => (self.gathered == MESSAGE_START + AGAIN.len()).then_some(Answer::Again),
+        }
+    }
 }
 
 /// Reads the second hello from all that followed the first one. Before it there may be a message for the sake of old
@@ -55,10 +103,16 @@ pub(crate) fn second(followed: &[u8]) -> Hello {
 }
 
 const TOO_LONG: &str = "the second client hello does not come";
+const MESSAGE_HELLO_REQUEST: u8 = 0;
+/// The length of one: three bytes of zero.
+const HELLO_REQUEST_LENGTH: usize = 3;
+/// Beyond any place in a server's hello.
+const HELLO_REQUEST_AT: usize = 1 << 16;
 const MESSAGE_SERVER_HELLO: u8 = 2;
 /// Type, length (three bytes), version (two bytes).
 const MESSAGE_START: usize = 6;
 const CHANGE_CIPHER: u8 = 20;
+const ALERT: u8 = 21;
 const APPLICATION_DATA: u8 = 23;
 /// Where a server's hello has a random number, this one has the hash of "HelloRetryRequest" (RFC 8446 §4.1.3).
 const AGAIN: [u8; 32] = [
@@ -92,8 +146,39 @@ mod tests {
         other[31] ^= 1;
         assert_eq!(answer(&server_hello(&other)), Answer::GoesOn);
         assert_eq!(answer(&server_hello(&[0; 32])[..12]), Answer::GoesOn);
-        for said in [&b"\x15\x03\x03"[..], b"HTTP/1.1", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
+        for said in [&b"HTTP/1.1"[..], b"\x17\x03\x03", b"\x16\x02", b"\x16\x03\x03\0\x38\x0b"] {
             assert_eq!(answer(said), Answer::GoesOn, "{said:?}");
+        }
+    }
+
+    /// A handshake message in records of this size.
+    fn in_records(message: &[u8], size: usize) -> Vec<u8> {
+        let record = |piece: &[u8]| [&[22, 3, 3, 0, piece.len() as u8][..], piece].concat();
+        message.chunks(size).flat_map(record).collect()
+    }
+
+    #[test]
+    fn a_retry_in_pieces_or_behind_other_records_is_one() {
+        let (again, other) = (server_hello(&AGAIN), server_hello(&[9; 32]));
+        let before: [&[u8]; 6] = [
+            b"",
+            b"\x14\x03\x03\0\x01\x01",
+            b"\x15\x03\x03\0\x02\x01\x5a",
+            b"\x15\x03\x03\0\x02\x02\x28\x15\x03\x03\0\x02\x01\0",
+            b"\x16\x03\x03\0\0",
+            // HelloRequest, torn over two records.
+            b"\x16\x03\x03\0\x02\0\0\x16\x03\x03\0\x02\0\0",
+        ];
+        for before in before {
+            for size in [1, 2, 5, 37, 38, 56] {
+                let said = [before, &in_records(&again[5..], size)].concat();
+                assert_eq!(answer(&said), Answer::Again, "{size} behind {before:?}");
+                let decided = (0..said.len()).find(|length| answer(&said[..*length]) != Answer::Undecided);
+                let decided = decided.map(|length| answer(&said[..length]));
+                assert!(decided.is_none_or(|answer| answer == Answer::Again), "{size} behind {before:?}");
+                let said = [before, &in_records(&other[5..], size)].concat();
+                assert_eq!(answer(&said), Answer::GoesOn, "{size} behind {before:?}");
+            }
         }
     }
 

@@ -214,7 +214,7 @@ fn rules_add_up_and_what_is_denied_stays_denied() {
             "a.example",
             "b.example",
             "github.com",
-            "githubusercontent.com",
+            "*.githubusercontent.com",
             "c.example"
         ]
     );

@@ -449,7 +449,7 @@ mod tests {
             groups = ["github"]
             allow = ["example.com", "=x.com:8443/tls"]
             deny = ["gist.github.com"]
-            only = ["example.com", "x.com", "github.com", "githubusercontent.com"]
+            only = ["example.com", "x.com", "github.com", "*.githubusercontent.com"]
             private = ["10.1.2.3/16", "10.0.0.5"]
             resolvers = ["1.1.1.1", "[::1]:5353"]
             connections = 12

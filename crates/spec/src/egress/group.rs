@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(names(), "coding-agents, github, providers, registries");
         let rules =
             |name: &str| group(name).expect(name).rules().map(Rule::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!(rules("github"), "github.com githubusercontent.com");
+        assert_eq!(rules("github"), "github.com *.githubusercontent.com");
         assert_eq!(rules("providers"), "anthropic.com openai.com openrouter.ai");
         assert_eq!(rules("registries").split(' ').count(), 9);
         let label = group("github").and_then(|group| group.rules().next()).map(|rule| rule.label.to_string());

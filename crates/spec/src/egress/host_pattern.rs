@@ -7,7 +7,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// `github.com` means the apex and everything below it, `=github.com` only itself.
+/// `github.com` means the apex and everything below it, `=github.com` only itself. Of a name that a company shares among its
+/// customers (`github.io`) the subtree has to be meant: it is written `*.github.io`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostPattern {
     /// The name and all its subdomains.
@@ -34,9 +35,9 @@ impl HostPattern {
 
     /// The widest pattern that a rule may have for this name: the subtree, but never one that many owners share.
     pub fn covering(name: &HostName) -> HostPattern {
-        match is_public_suffix(name) {
-            true => HostPattern::Exact(name.clone()),
-            false => HostPattern::Subtree(name.clone()),
+        match suffix(name) {
+            Some(_) => HostPattern::Exact(name.clone()),
+            None => HostPattern::Subtree(name.clone()),
         }
     }
 
@@ -46,6 +47,12 @@ impl HostPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
+        if let Some(name) = written.strip_prefix("*.").and_then(|name| name.parse::<HostName>().ok())
+            && !exact
+            && suffix(&name) == Some(Suffix::Shared)
+        {
+            return Ok(HostPattern::Subtree(name));
+        }
         if written.contains('*') {
             return Err(wildcard(text, written));
         }
@@ -101,6 +108,11 @@ pub enum HostPatternError {
         "`{0}` is a public suffix, under which anybody can have a name: write the names that are needed, or `={0}` for itself alone"
     )]
     PublicSuffix(HostName),
+    /// `github.io`: many customers, one rule.
+    #[error(
+        "`{0}` is shared by customers of one company, and anybody can become one: write the names that are needed, as in `NAME.{0}`, `={0}` for itself alone, or `*.{0}` if all of them are meant"
+    )]
+    SharedSuffix(HostName),
     /// Not a name in another way.
     #[error(transparent)]
     Name(HostNameError),
@@ -111,10 +123,12 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<HostPattern, HostPatternError> {
         match HostPattern::of_any_width(text)? {
-            HostPattern::Subtree(name) if is_public_suffix(&name) => {
-                Err(HostPatternError::PublicSuffix(name))
-            }
-            pattern => Ok(pattern),
+            HostPattern::Subtree(name) => match suffix(&name) {
+                Some(Suffix::Public) => Err(HostPatternError::PublicSuffix(name)),
+                Some(Suffix::Shared) if !text.starts_with("*.") => Err(HostPatternError::SharedSuffix(name)),
+                Some(Suffix::Shared) | None => Ok(HostPattern::Subtree(name)),
+            },
+            exact @ HostPattern::Exact(_) => Ok(exact),
         }
     }
 }
@@ -131,21 +145,32 @@ fn wildcard(text: &str, written: &str) -> HostPatternError {
     }
 }
 
-/// A suffix under which registries sell names (the list's ICANN section). What a company shares among its customers
-/// (`github.io`) has one operator and may be named.
-fn is_public_suffix(name: &HostName) -> bool {
-    let suffix = |text: &str| {
+/// A name under which strangers have names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    /// Registries sell them (the ICANN section of the public suffix list).
+    Public,
+    /// A company gives them to its customers (the private section): `github.io`, `s3.amazonaws.com`.
+    Shared,
+}
+
+fn suffix(name: &HostName) -> Option<Suffix> {
+    let of = |text: &str| {
         let found = psl::List.suffix(text.as_bytes())?;
-        (found.typ() == Some(psl::Type::Icann)).then_some(found.as_bytes().len())
+        let kind = match found.typ()? {
+            psl::Type::Icann => Suffix::Public,
+            psl::Type::Private => Suffix::Shared,
+        };
+        (found.as_bytes().len() == text.len()).then_some(kind)
     };
     // Some suffixes are given as `*.ck`: then the name above them is as shared as they are.
-    let below = format!("x-.{name}");
-    suffix(name.as_str()) == Some(name.as_str().len()) || suffix(&below) == Some(below.len())
+    of(name.as_str()).or_else(|| of(&format!("x-.{name}")))
 }
 
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            HostPattern::Subtree(name) if suffix(name) == Some(Suffix::Shared) => write!(f, "*.{name}"),
             HostPattern::Subtree(name) => write!(f, "{name}"),
             HostPattern::Exact(name) => write!(f, "={name}"),
         }
@@ -183,7 +208,10 @@ mod tests {
             ("db", "db", true),
             ("db", "a.db", true),
             ("bücher.example", "www.xn--bcher-kva.example", true),
-            ("github.io", "somebody.github.io", true),
+            ("*.github.io", "somebody.github.io", true),
+            ("*.github.io", "github.io", true),
+            ("=github.io", "somebody.github.io", false),
+            ("somebody.github.io", "x.somebody.github.io", true),
         ] {
             let understood: HostPattern = pattern.parse().expect(pattern);
             assert_eq!(understood.matches(&name(host)), expected, "{pattern} {host}");
@@ -193,6 +221,12 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_refused_with_the_fix() {
         for (text, fix) in [
+            ("github.io", "or `*.github.io` if all of them are meant"),
+            ("s3.amazonaws.com", "shared by customers"),
+            ("vercel.app", "shared by customers"),
+            ("workers.dev", "shared by customers"),
+            ("=*.github.io", "has a wildcard"),
+            ("*.a.github.io", "write `a.github.io`"),
             ("*.x.com", "write `x.com`"),
             ("=*.x.com", "write `x.com`"),
             ("*", "--egress open"),
@@ -226,14 +260,19 @@ mod tests {
 
     #[test]
     fn a_name_without_a_registry_is_no_public_suffix() {
-        for text in ["db", "internal", "corp.internal", "localhost", "www.ck", "city.kobe.jp", "github.io"] {
+        for text in ["db", "internal", "corp.internal", "localhost", "www.ck", "city.kobe.jp", "github.com"] {
             assert!(text.parse::<HostPattern>().is_ok(), "{text}");
         }
     }
 
     #[test]
     fn the_covering_pattern_is_one_that_can_be_written() {
-        for (text, expected) in [("example.com", "example.com"), ("co.uk", "=co.uk")] {
+        for (text, expected) in [
+            ("example.com", "example.com"),
+            ("co.uk", "=co.uk"),
+            ("github.io", "=github.io"),
+            ("a.github.io", "a.github.io"),
+        ] {
             assert_eq!(HostPattern::covering(&name(text)).to_string(), expected);
         }
     }

@@ -35,6 +35,14 @@ impl Printable {
         if text.len() > Printable::MAX { Printable::cut(text) } else { Printable(text) }
     }
 
+    /// Text whose writer has escaped what is not printable; escaped again if that is not so.
+    pub fn escaped(text: &str) -> Printable {
+        if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            return Printable::new(text.as_bytes());
+        }
+        if text.len() > Printable::MAX { Printable::cut(text.into()) } else { Printable(text.into()) }
+    }
+
     /// As text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -75,6 +83,13 @@ mod tests {
         ] {
             assert_eq!(Printable::new(bytes).as_str(), expected);
         }
+    }
+
+    #[test]
+    fn what_is_escaped_is_not_escaped_again() {
+        assert_eq!(Printable::escaped(r"a\027[31m.example").as_str(), r"a\027[31m.example");
+        assert_eq!(Printable::escaped("a\u{1b}").as_str(), r"a\u{1b}");
+        assert_eq!(Printable::escaped(&"x".repeat(300)).as_str().len(), Printable::MAX);
     }
 
     proptest::proptest! {

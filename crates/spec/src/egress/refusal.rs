@@ -94,6 +94,52 @@ impl Refusal {
         self
     }
 
+    /// What a program inside is told: who and why, without what only the host's side should know (where a name leads, what a
+    /// resolver said, which secret it is).
+    pub fn for_the_inside(&self) -> Refusal {
+        let is_told = match self.reason {
+            Reason::PrivateAddress
+            | Reason::NameDenied
+            | Reason::NotResolved
+            | Reason::SecretUnavailable
+            | Reason::NotRecorded => false,
+            Reason::EgressOff
+            | Reason::NameNotAllowed
+            | Reason::NameMalformed
+            | Reason::PortNotAllowed
+            | Reason::DirectAddress
+            | Reason::ProtocolNotAllowed
+            | Reason::ServerNameMissing
+            | Reason::ServerNameDiffers
+            | Reason::EncryptedHello
+            | Reason::HostMissing
+            | Reason::HostDiffers
+            | Reason::MalformedStart
+            | Reason::SilentClient
+            | Reason::TooManyAddresses
+            | Reason::DialFailed
+            | Reason::TooManyConnections
+            | Reason::ByteLimit
+            | Reason::TooManyNames
+            | Reason::IdleTimeout
+            | Reason::RecordTypeRefused
+            | Reason::TooManyRedirects
+            | Reason::TooLarge
+            | Reason::TooSlow
+            | Reason::RequestNotAllowed
+            | Reason::RequestMalformed
+            | Reason::PlaceholderElsewhere
+            | Reason::UpstreamUntrusted
+            | Reason::ClientDistrusts
+            | Reason::ClientCertificateWanted
+            | Reason::EncodedResponse
+            | Reason::BudgetSpent
+            | Reason::ModelNotAllowed
+            | Reason::PushRefused => true,
+        };
+        Refusal { detail: self.detail.clone().filter(|_| is_told), lift: None, ..self.clone() }
+    }
+
     /// The exact flag or line that would allow it, if there is one.
     pub fn remedy(&self) -> Option<String> {
         let Destination::Name(name) = &self.destination else {
@@ -104,20 +150,24 @@ impl Refusal {
         }
         match self.reason {
             Reason::EgressOff => Some(format!("--egress strict --allow {}", self.rule(name, self.protocol))),
-            Reason::NameNotAllowed | Reason::PortNotAllowed | Reason::ProtocolNotAllowed => {
+            Reason::NameNotAllowed | Reason::PortNotAllowed | Reason::ProtocolNotAllowed
+                if self.protocol != Some(Protocol::Tcp) =>
+            {
                 Some(format!("--allow {}", self.rule(name, self.protocol)))
             }
-            // An old or a foreign client, or a server that speaks first: only unchecked does it work.
-            Reason::ServerNameMissing | Reason::HostMissing | Reason::SilentClient if self.port.is_some() => {
-                Some(format!("--allow {}", self.rule(name, Some(Protocol::Tcp))))
-            }
+            // A foreign protocol, or a server that speaks first: only unchecked does it work.
+            Reason::NameNotAllowed
+            | Reason::PortNotAllowed
+            | Reason::ProtocolNotAllowed
+            | Reason::SilentClient => self.unchecked(name),
             Reason::PrivateAddress => self.lift.map(|range| {
                 format!("private = [\"{range}\"] under [egress] in the operator's belljar.toml")
             }),
             Reason::RequestNotAllowed => self.request.as_deref().and_then(|request| request.remedy(name)),
-            Reason::UpstreamUntrusted => Some(
-                "authorities = [\"FILE.pem\"] under [egress] in belljar.toml, with the authority that signed it".into(),
-            ),
+            // No authority helps where a certificate is expired, or of another name.
+            Reason::UpstreamUntrusted => self.detail.as_ref().is_some_and(|detail| detail.as_str() == UNKNOWN_AUTHORITY).then(|| {
+                "authorities = [\"FILE.pem\"] under [egress] in belljar.toml, with the authority that signed it".into()
+            }),
             Reason::ClientDistrusts => Some(format!(
                 "let the client trust /etc/belljar/authority.pem in the sandbox, or {}",
                 unseen(name)
@@ -133,7 +183,6 @@ impl Refusal {
             | Reason::HostMissing
             | Reason::HostDiffers
             | Reason::MalformedStart
-            | Reason::SilentClient
             | Reason::NotResolved
             | Reason::TooManyAddresses
             | Reason::DialFailed
@@ -154,6 +203,13 @@ impl Refusal {
             | Reason::ModelNotAllowed
             | Reason::PushRefused => None,
         }
+    }
+
+    /// The rule that lets any bytes through, and that it does. Not offered where a protocol is usual that can be checked: to open
+    /// that port for everything is more than any client needs.
+    fn unchecked(&self, name: &HostName) -> Option<String> {
+        self.port.filter(|port| Protocol::usual_at(*port).is_none())?;
+        Some(format!("--allow {}", self.rule(name, Some(Protocol::Tcp))))
     }
 
     /// The shortest rule for what was tried.
@@ -177,15 +233,22 @@ impl RefusedRequest {
     /// The most characters of a path.
     pub const PATH: usize = 200;
 
-    /// The keys that would allow it. A program inside chose the path, so one that says more than itself is not offered.
+    /// The keys that would allow it. A program inside chose the path, so one that says more than itself is not offered, and
+    /// neither are methods without a path, which would allow every path.
     fn remedy(&self, name: &HostName) -> Option<String> {
         let method: RequestMethod = self.method.as_str().parse().ok()?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-        let path = Some(self.path.as_str()).filter(|path| path.bytes().all(plain) && !path.contains(".."));
-        let paths = path.map(|path| format!(" and paths = [\"{path}\"]")).unwrap_or_default();
-        Some(format!("methods = [\"{method}\"]{paths} in an [[egress.rule]] for {name}"))
+        let path = self.path.as_str();
+        let is_whole = path.len() < RefusedRequest::PATH;
+        let can_be_said = is_whole && path.bytes().all(plain) && !path.contains("..");
+        can_be_said.then(|| {
+            format!("methods = [\"{method}\"] and paths = [\"{path}\"] in an [[egress.rule]] for {name}")
+        })
     }
 }
+
+/// The detail of [`Reason::UpstreamUntrusted`] where another authority would help.
+pub const UNKNOWN_AUTHORITY: &str = "it is signed by an authority that is not trusted here";
 
 fn unseen(name: &HostName) -> String {
     format!(
@@ -294,6 +357,11 @@ mod tests {
             ("x.com", Some(8443), None, Reason::PortNotAllowed, Some("--allow x.com:8443")),
             ("x.com", Some(8443), Some(Tcp), Reason::ProtocolNotAllowed, Some("--allow x.com:8443/tcp")),
             ("x.com", Some(25), None, Reason::SilentClient, Some("--allow x.com:25/tcp")),
+            ("x.com", Some(443), None, Reason::SilentClient, None),
+            ("x.com", Some(443), Some(Tcp), Reason::ProtocolNotAllowed, None),
+            ("x.com", Some(443), Some(Tls), Reason::ServerNameMissing, None),
+            ("x.com", Some(80), Some(Http), Reason::HostMissing, None),
+            ("x.com", Some(443), Some(Tls), Reason::UpstreamUntrusted, None),
             ("x.com", None, None, Reason::EgressOff, Some("--egress strict --allow x.com")),
             ("x.com", Some(443), Some(Tls), Reason::ServerNameDiffers, None),
             ("x.com", Some(443), None, Reason::NameDenied, None),
@@ -316,9 +384,8 @@ mod tests {
         assert_eq!(words, "x.com:443: the host is allowed, but not this request (POST /a/b)");
         let keys = "methods = [\"POST\"] and paths = [\"/a/b\"] in an [[egress.rule]] for x.com";
         assert_eq!(remedy.as_deref(), Some(keys));
-        let method_alone = "methods = [\"GET\"] in an [[egress.rule]] for x.com";
-        for target in ["/**", "/a\"]\nprivate = [\"", "/../x", "/%2e", "/ä"] {
-            assert_eq!(said("GET", target).1.as_deref(), Some(method_alone), "{target}");
+        for target in ["/**", "/a\"]\nprivate = [\"", "/../x", "/%2e", "/ä", &"/a".repeat(5000)] {
+            assert_eq!(said("GET", target).1, None, "{target}");
         }
         assert_eq!(said("G\"T", "/").1, None);
         assert!(said("GET", &"/a".repeat(5000)).0.len() < 400);
@@ -329,8 +396,15 @@ mod tests {
         for port in [1, 22, 80, 443, 5432, 8443, 65535] {
             for protocol in Protocol::ALL.map(Some).into_iter().chain([None]) {
                 let refusal = refusal("a.x.com", Some(port), protocol, Reason::PortNotAllowed);
-                let remedy = refusal.remedy().expect("a remedy");
-                let rule: Rule = remedy.strip_prefix("--allow ").expect("a flag").parse().expect("a rule");
+                let Some(remedy) = refusal.remedy() else {
+                    assert!(
+                        protocol == Some(Protocol::Tcp) && Protocol::usual_at(port).is_some(),
+                        "{refusal}"
+                    );
+                    continue;
+                };
+                let rule = remedy.strip_prefix("--allow ").expect("a flag");
+                let rule: Rule = rule.split(' ').next().expect("a word").parse().expect("a rule");
                 let protocols = rule.protocols_at(port);
                 assert!(
                     protocol.map_or(!protocols.is_empty(), |protocol| protocols.contains(protocol)),
@@ -351,6 +425,12 @@ mod tests {
             private.to_string(),
             "db.x:5432: the name leads to an address that is not public (10.0.0.5)"
         );
+        let inside = private.for_the_inside();
+        assert_eq!(inside.to_string(), "db.x:5432: the name leads to an address that is not public");
+        assert_eq!(inside.remedy(), None);
+        let untrusted = refusal("x.com", Some(443), None, Reason::UpstreamUntrusted);
+        assert!(untrusted.clone().detail(UNKNOWN_AUTHORITY).remedy().is_some());
+        assert_eq!(untrusted.detail("it is not valid for this name").remedy(), None);
         let direct = Refusal::new(IpAddr::from([1, 2, 3, 4]), Some(443), Reason::DirectAddress);
         assert_eq!(direct.remedy(), None);
     }

@@ -42,8 +42,14 @@ fn measure(directory: &std::path::Path) -> Result<(), AuditError> {
     let refused = Event::refused(&Refusal::new(name.clone(), Some(443), Reason::NameNotAllowed), 1);
     let (protocol, address) = (belljar_spec::egress::Protocol::Tls, [93, 184, 216, 34].into());
     let opened = Event::ConnectionOpened { connection: 1, name, port: 443, protocol, rule, address };
-    let closed =
-        Event::ConnectionClosed { connection: 1, sent: 1, received: 2, millis: 3, ending: Ending::Finished };
+    let closed = Event::ConnectionClosed {
+        connection: 1,
+        sent: 1,
+        received: 2,
+        millis: 3,
+        address: None,
+        ending: Ending::Finished,
+    };
     let mut append = Vec::new();
     for _ in 0..100_000 {
         for event in [&opened, &closed, &refused] {

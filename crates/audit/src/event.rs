@@ -31,6 +31,8 @@ pub enum Event {
         loosened: Vec<String>,
         belljar: String,
     },
+    /// Another sandbox lives at the same time and can write to the same folder: what either may reach, both may reach.
+    FolderShared { folder: Printable, with: Printable, egress_differs: bool },
     /// A name that was asked for is not answered.
     NameRefused { name: Destination, record_type: Printable, reason: Reason, times: u64 },
     /// A connection was let out, by this rule, to this address.
@@ -42,8 +44,16 @@ pub enum Event {
         rule: RuleLabel,
         address: IpAddr,
     },
-    /// It is over.
-    ConnectionClosed { connection: u64, sent: u64, received: u64, millis: u64, ending: Ending },
+    /// It is over. `address` is the one that answered, if it is not the one that was dialled first.
+    ConnectionClosed {
+        connection: u64,
+        sent: u64,
+        received: u64,
+        millis: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<IpAddr>,
+        ending: Ending,
+    },
     /// A connection was not let out. `remedy` is what would allow it, where something would.
     ConnectionRefused {
         destination: Destination,
@@ -192,8 +202,9 @@ pub enum Event {
 
 impl Event {
     /// What there is, as it is written.
-    pub const KINDS: [&str; 27] = [
+    pub const KINDS: [&str; 28] = [
         "sandbox_started",
+        "folder_shared",
         "name_refused",
         "connection_opened",
         "connection_closed",
@@ -260,6 +271,8 @@ pub enum Ending {
     ByteLimit,
     /// What was said after it was open broke a rule.
     Refused,
+    /// Nobody answered.
+    DialFailed,
     /// The sandbox ended first.
     SandboxEnded,
 }
@@ -348,6 +361,14 @@ mod tests {
                 r#"{"kind":"name_refused","name":"a\"b\\n","record_type":"TXT","reason":"record_type_refused","times":2}"#,
             ),
             (
+                Event::FolderShared {
+                    folder: "/srv/x".into(),
+                    with: "0101010101010101".into(),
+                    egress_differs: true,
+                },
+                r#"{"kind":"folder_shared","folder":"/srv/x","with":"0101010101010101","egress_differs":true}"#,
+            ),
+            (
                 Event::ConnectionOpened {
                     connection: 1,
                     name: name.clone(),
@@ -364,6 +385,7 @@ mod tests {
                     sent: 10,
                     received: 20,
                     millis: 30,
+                    address: None,
                     ending: Ending::ResetInside,
                 },
                 r#"{"kind":"connection_closed","connection":1,"sent":10,"received":20,"millis":30,"ending":"reset_inside"}"#,

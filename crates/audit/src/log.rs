@@ -75,6 +75,22 @@ impl Log {
         self.state().append(self, event)
     }
 
+    /// Writes how many records were lost, if any were: then the log takes lines again.
+    pub fn catch_up(&self) -> Result<(), AuditError> {
+        let mut state = self.state();
+        match std::mem::take(&mut state.lost) {
+            0 => Ok(()),
+            count => {
+                let written = state.append(self, &Event::RecordsLost { count });
+                if written.is_err() {
+                    // The line that says so is none that is missing.
+                    state.lost = count;
+                }
+                written
+            }
+        }
+    }
+
     /// Writes the last record and tells the ledger where the log ends.
     pub fn end(&self, event: &Event) -> Result<(), AuditError> {
         let mut state = self.state();

@@ -108,6 +108,7 @@ fn write(state: &State, number: u64) -> Log {
             sent: 812,
             received: 1_500_000,
             millis: 1234,
+            address: None,
             ending: Ending::Finished,
         },
         Event::refused(&refusal, 1),

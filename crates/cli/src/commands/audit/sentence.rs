@@ -51,6 +51,12 @@ impl Event<'_> {
         let kind = self.text("kind");
         let (what, sentence, below) = match kind.as_str() {
             "sandbox_started" => ("started", self.started(), self.rules()),
+            "folder_shared" => {
+                let differs =
+                    if self.0["egress_differs"] == true { ", which has another egress policy" } else { "" };
+                let sentence = format!("{} with sandbox {}{differs}", self.text("folder"), self.text("with"));
+                ("shared", sentence, vec![])
+            }
             "sandbox_ended" => ("ended", "the sandbox is gone".into(), vec![]),
             "credential_used" => {
                 let (method, path) = (self.text("method"), self.text("path"));
@@ -194,7 +200,11 @@ impl Event<'_> {
         let (sent, received) = (bytes(self.number("sent")), bytes(self.number("received")));
         let seconds = self.number("millis") as f64 / 1000.0;
         let ending = self.text("ending").replace('_', " ");
-        format!("{sent} sent, {received} received, {seconds:.3} s, {ending}")
+        let answered = match self.0["address"].as_str() {
+            Some(address) => format!(", {address} answered"),
+            None => String::new(),
+        };
+        format!("{sent} sent, {received} received, {seconds:.3} s, {ending}{answered}")
     }
 
     fn route(&self) -> String {

@@ -9,9 +9,9 @@
 //! clients show, and with a reset for everybody else.
 
 use crate::decide::{self, Allowed, Permit};
-use crate::dial::dial;
+use crate::dial::{Undialled, dial};
 use crate::dialogue::Dialogue;
-use crate::first_bytes::{Start, classify};
+use crate::first_bytes::{Start, classify, without_empty_lines};
 use crate::hello::{self, ClientHello, Hello};
 use crate::record::OpenRecord;
 use crate::relay::{End, relay, reset};
@@ -141,11 +141,19 @@ impl Arrival {
         let deadline = Instant::now() + CLIENT_BEGINS;
         let server_begins = Instant::now() + SERVER_BEGINS;
         let start = loop {
+            let begun = without_empty_lines(ahead);
             match classify(ahead) {
                 Start::Undecided => {}
+                Start::Other if begun.len() < ahead.len() && protocols.contains(Protocol::Http) => {
+                    match classify(begun) {
+                        Start::Undecided => {}
+                        Start::Http => break Start::Http,
+                        _ => break Start::Other,
+                    }
+                }
                 start => break start,
             }
-            let servers_turn = ahead.is_empty() && server_may_begin;
+            let servers_turn = begun.is_empty() && server_may_begin;
             let until = if servers_turn { server_begins } else { deadline };
             match timeout_at(until, more(inside, ahead)).await {
                 Ok(true) => {}
@@ -233,17 +241,29 @@ impl Arrival {
     }
 }
 
-/// Dials what was permitted, and records it.
+/// Records what was permitted, and dials it.
 pub(crate) async fn open(permit: &Permit, serving: &Serving) -> Result<(TcpStream, OpenRecord), Refusal> {
-    let (outside, address) =
-        dial(permit, &serving.policy).await.map_err(|undialled| undialled.refusal(permit))?;
-    serving.fit(&outside);
-    let record = serving.recorder.opened(permit, address.ip()).map_err(|_| {
-        Refusal::new(permit.name(), Some(permit.port()), Reason::NotRecorded)
-            .protocol(permit.protocol())
-            .detail("the audit log cannot be written")
-    })?;
-    Ok((outside, record))
+    let mut recorded = None;
+    let dialled = dial(permit, &serving.policy, |first| {
+        recorded = Some((serving.recorder.opened(permit, first)?, first));
+        Ok(())
+    })
+    .await;
+    match (dialled, recorded) {
+        (Ok((outside, address)), Some((mut record, first))) => {
+            serving.fit(&outside);
+            record.answered = Some(address.ip()).filter(|answered| *answered != first);
+            Ok((outside, record))
+        }
+        // Nothing is dialled without a record.
+        (Ok(_), None) => Err(Undialled::NotRecorded.refusal(permit)),
+        (Err(undialled), record) => {
+            if let Some((mut record, _)) = record {
+                record.ending = Ending::DialFailed;
+            }
+            Err(undialled.refusal(permit))
+        }
+    }
 }
 
 /// Says no so that the client understands it at once, and records it.

@@ -1,6 +1,7 @@
 //! Connecting to where a permit says, and nowhere else.
 
-use crate::decide::Permit;
+use crate::decide::{Permit, floor};
+use crate::record::NotRecorded;
 use belljar_spec::egress::{EgressPolicy, Reason, Refusal};
 use std::collections::VecDeque;
 use std::io;
@@ -15,6 +16,8 @@ use tokio::time::{sleep, timeout};
 pub(crate) enum Undialled {
     /// The next address to dial is one of this machine's.
     Own(IpAddr),
+    /// The audit log takes no more lines.
+    NotRecorded,
     Failed(io::Error),
 }
 
@@ -30,25 +33,35 @@ impl Undialled {
             Undialled::Own(address) => {
                 refused(Reason::PrivateAddress, &format!("{address}: this machine")).lift((*address).into())
             }
+            Undialled::NotRecorded => refused(Reason::NotRecorded, "the audit log cannot be written"),
             Undialled::Failed(error) => refused(Reason::DialFailed, &error.to_string()),
         }
     }
 }
 
 /// Connects to one of the permit's addresses: the very ones that were judged. The first has a head start, then the
-/// next one is tried beside it (RFC 8305), so that one dead address costs a moment and not a timeout.
+/// next one is tried beside it (RFC 8305), so that one dead address costs a moment and not a timeout. Before the first
+/// attempt it is recorded.
 pub(crate) async fn dial(
     permit: &Permit,
     policy: &EgressPolicy,
+    record: impl FnOnce(IpAddr) -> Result<(), NotRecorded>,
 ) -> Result<(TcpStream, SocketAddr), Undialled> {
-    let elsewhere = |address: SocketAddr| elsewhere(policy, address.ip());
+    let mut record = Some(record);
+    let mut may_dial = |address: SocketAddr| {
+        elsewhere(policy, address.ip())?;
+        match record.take() {
+            Some(record) => record(address.ip()).map_err(|NotRecorded| Undialled::NotRecorded),
+            None => Ok(()),
+        }
+    };
     let attempt = async {
         match permit.addresses() {
             [only] => {
-                elsewhere(*only)?;
+                may_dial(*only)?;
                 connect(*only).await.map_err(Undialled::Failed)
             }
-            several => first_of(several, elsewhere).await,
+            several => first_of(several, may_dial).await,
         }
     };
     let (stream, address) = timeout(CONNECT, attempt)
@@ -66,17 +79,21 @@ pub fn judge_first(policy: &EgressPolicy, permit: &Permit) -> Result<(), Refusal
 }
 
 /// Services listen at a machine's public address that only a firewall keeps from the outside, and we are inside of it.
-/// Asked of each address that is dialled, and of no other: it takes a socket, and a name may have many addresses.
+/// Asked of each address that is dialled, and of no other: it takes a socket, and a name may have many addresses. A translator
+/// may run on this machine too, so of an address that carries another one that is asked about as well.
 fn elsewhere(policy: &EgressPolicy, address: IpAddr) -> Result<(), Undialled> {
     if policy.private.iter().any(|range| range.contains(&address)) {
         return Ok(());
     }
-    match is_own(address, |address| UdpSocket::bind((address, 0))) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Undialled::Own(address)),
-        // Whose it is cannot be told, and so it is not dialled.
-        Err(error) => Err(Undialled::Failed(error)),
+    for address in [address].into_iter().chain(floor::translated(address).map(IpAddr::V4)) {
+        match is_own(address, |address| UdpSocket::bind((address, 0))) {
+            Ok(false) => {}
+            Ok(true) => return Err(Undialled::Own(address)),
+            // Whose it is cannot be told, and so it is not dialled.
+            Err(error) => return Err(Undialled::Failed(error)),
+        }
     }
+    Ok(())
 }
 
 async fn connect(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
@@ -85,20 +102,20 @@ async fn connect(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
 
 async fn first_of(
     addresses: &[SocketAddr],
-    elsewhere: impl Fn(SocketAddr) -> Result<(), Undialled>,
+    mut may_dial: impl FnMut(SocketAddr) -> Result<(), Undialled>,
 ) -> Result<(TcpStream, SocketAddr), Undialled> {
     let mut waiting = in_turns(addresses).into_iter();
     let mut attempts = JoinSet::new();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
         for address in waiting.by_ref() {
-            match elsewhere(address) {
+            match may_dial(address) {
                 Ok(()) => {
                     attempts.spawn(connect(address));
                     break;
                 }
                 Err(Undialled::Failed(error)) => failure = error,
-                Err(own @ Undialled::Own(_)) => return Err(own),
+                Err(stop @ (Undialled::Own(_) | Undialled::NotRecorded)) => return Err(stop),
             }
         }
         if attempts.is_empty() {
@@ -223,7 +240,7 @@ mod tests {
             let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
             let permit = decide(&policy, &attempt).expect("it is allowed");
             let began = Instant::now();
-            let undialled = dial(&permit, &policy).await.expect_err("nobody answers");
+            let undialled = dial(&permit, &policy, |_| Ok(())).await.expect_err("nobody answers");
             assert_eq!(began.elapsed().as_secs(), CONNECT.as_secs());
             let refusal = undialled.refusal(&permit);
             assert_eq!(refusal.reason, Reason::DialFailed, "{refusal}");
@@ -260,6 +277,34 @@ mod tests {
                 _ => Err(io::Error::from_raw_os_error(code)),
             };
             is_own(Ipv4Addr::LOCALHOST.into(), fails_later).expect_err("it cannot be told");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_recorded_is_not_dialled() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let mut policy = EgressPolicy::open();
+        policy.private = vec!["127.0.0.0/8".parse().expect("a range")];
+        let name: HostName = "x.com".parse().expect("a name");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        for addresses in [&[IpAddr::V4(Ipv4Addr::LOCALHOST)][..], &[Ipv4Addr::LOCALHOST.into(); 3]] {
+            let attempt = Attempt { name: &name, port, protocol: Protocol::Tcp, addresses };
+            let permit = decide(&policy, &attempt).expect("it is allowed");
+            let undialled = runtime.block_on(dial(&permit, &policy, |_| Err(NotRecorded)));
+            let refusal = undialled.expect_err("it is not recorded").refusal(&permit);
+            assert_eq!(refusal.reason, Reason::NotRecorded);
+            listener.set_nonblocking(true).expect("an option");
+            assert_eq!(listener.accept().expect_err("nobody came").kind(), io::ErrorKind::WouldBlock);
+            let mut recorded = Vec::new();
+            let record = |address| {
+                recorded.push(address);
+                Ok(())
+            };
+            runtime.block_on(dial(&permit, &policy, record)).expect("somebody listens");
+            assert_eq!(recorded, [IpAddr::V4(Ipv4Addr::LOCALHOST)], "once");
+            listener.set_nonblocking(false).expect("an option");
+            listener.accept().expect("it came");
         }
     }
 

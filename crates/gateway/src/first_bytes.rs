@@ -36,6 +36,15 @@ pub enum PostgresStart {
     Cancel,
 }
 
+/// All but empty lines before a request: servers of HTTP pass over them (RFC 9112 §2.2).
+pub fn without_empty_lines(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    while let Some(after) = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")) {
+        rest = after;
+    }
+    if rest == b"\r" { &[] } else { rest }
+}
+
 /// Looks at all bytes that have arrived since the connection began.
 pub fn classify(bytes: &[u8]) -> Start {
     let mut undecided = false;
@@ -144,6 +153,20 @@ const CANCEL_LENGTHS: std::ops::RangeInclusive<u32> = 16..=268;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_lines_before_a_request_do_not_hide_it() {
+        for (bytes, expected) in [
+            (&b"\r\nGET / HTTP/1.1\r\n"[..], &b"GET / HTTP/1.1\r\n"[..]),
+            (b"\r\n\nGET", b"GET"),
+            (b"\r\n\r", b""),
+            (b"\rGET", b"\rGET"),
+            (b"\r\n", b""),
+            (b"SSH-2.0", b"SSH-2.0"),
+        ] {
+            assert_eq!(without_empty_lines(bytes), expected);
+        }
+    }
     use proptest::prelude::*;
 
     const KNOWN: &[(&[u8], Start)] = &[

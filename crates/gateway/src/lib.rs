@@ -28,6 +28,7 @@ mod guessing;
 pub mod hello;
 mod hello_retry;
 mod host_request;
+mod hosts;
 mod http;
 mod intake;
 pub mod llm;

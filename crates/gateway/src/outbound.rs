@@ -114,7 +114,7 @@ impl Outbound {
         let wrong =
             |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::NotFound, error.to_string());
         let name = self.host.parse::<HostName>().map_err(|error| wrong(&error))?;
-        let resolver = self.resolver.get_or_init(|| Resolver::new(&[]));
+        let resolver = self.resolver.get_or_init(Resolver::of_the_host);
         let found = resolver.addresses(&name).await.map_err(|error| wrong(&error))?;
         Ok(found.into_iter().map(|address| SocketAddr::new(address, self.port)).collect())
     }

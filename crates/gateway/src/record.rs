@@ -22,6 +22,8 @@ pub struct Recorder {
     tallies: [Mutex<Tally>; Many::ALL.len()],
     next_connection: AtomicU64,
     suppressed: AtomicU64,
+    /// The last line could not be written.
+    is_stuck: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -44,16 +46,30 @@ impl Recorder {
             tallies: Default::default(),
             next_connection: AtomicU64::new(1),
             suppressed: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
     }
 
     /// Whatever else is worth a line.
     pub fn write(&self, event: &Event) -> Result<(), NotRecorded> {
-        match &self.log {
-            Some(log) => log.append(event).map_err(|_| NotRecorded),
-            None => Ok(()),
+        let Some(log) = &self.log else { return Ok(()) };
+        let written = log.append(event).map_err(|_| NotRecorded);
+        self.is_stuck.store(written.is_err(), Ordering::Relaxed);
+        written
+    }
+
+    /// Whether one more connection that is refused would be written. Where the last line could not be, it is tried whether that
+    /// has changed.
+    pub(crate) fn takes_refusals(&self) -> bool {
+        if self.is_stuck.load(Ordering::Relaxed) {
+            let is_stuck = self.log.as_ref().is_none_or(|log| log.catch_up().is_err());
+            self.is_stuck.store(is_stuck, Ordering::Relaxed);
+            if is_stuck {
+                return false;
+            }
         }
+        self.tally(Many::Connections).has_room()
     }
 
     /// What happened at a route that is not the gateway's, of which there may be very many.
@@ -139,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// A connection that is about to be used. What cannot be recorded is not let out.
+    /// A connection that is about to be dialled, at this address first. What cannot be recorded is not let out.
     pub(crate) fn opened(
         self: &Arc<Recorder>,
         permit: &Permit,
@@ -159,6 +175,7 @@ impl Recorder {
             connection,
             since: Instant::now(),
             counts: Arc::default(),
+            answered: None,
             ending: Ending::SandboxEnded,
         })
     }
@@ -210,6 +227,8 @@ pub(crate) struct OpenRecord {
     connection: u64,
     since: Instant,
     pub(crate) counts: Arc<Counts>,
+    /// The address that answered, if it is not the one that was dialled first.
+    pub(crate) answered: Option<IpAddr>,
     pub(crate) ending: Ending,
 }
 
@@ -220,6 +239,7 @@ impl Drop for OpenRecord {
             sent: self.counts.sent.load(Ordering::Relaxed),
             received: self.counts.received.load(Ordering::Relaxed),
             millis: self.since.elapsed().as_millis() as u64,
+            address: self.answered,
             ending: self.ending,
         });
     }
@@ -310,6 +330,20 @@ mod tests {
             "{:?}",
             lines.last()
         );
+    }
+
+    #[test]
+    fn names_are_not_asked_for_where_a_refusal_would_leave_no_line() {
+        written(|recorder| {
+            for number in 0..LINES {
+                assert!(recorder.takes_refusals(), "{number}");
+                recorder.connection_refused(&refusal(&format!("n{number}.example")));
+            }
+            assert!(!recorder.takes_refusals());
+        });
+        let recorder = Recorder::new(None);
+        recorder.is_stuck.store(true, Ordering::Relaxed);
+        assert!(!recorder.takes_refusals(), "the last line could not be written");
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Names become addresses here, on the host, at the moment of a connection and only for names that policy allows.
+//!
+//! What was judged is what is asked: a name of a sandbox is absolute, and the host's DNS search list makes no other name of it.
+//! Only servers that the host's own configuration names (the model) are looked for in that list.
 
+use crate::decide;
+use crate::hosts::Hosts;
 use belljar_spec::egress::{EgressPolicy, HostName};
+use hickory_resolver::config::ResolveHosts;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::op::Query;
-use hickory_resolver::proto::rr::{Name, RecordType};
-use hickory_resolver::{Hosts, ResolverBuilder, TokioResolver};
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -16,7 +21,24 @@ use std::time::{Duration, Instant};
 pub fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(async { Resolver::new(&policy.resolvers).addresses(name).await })
+    runtime.block_on(async {
+        let resolver = Resolver::new(&policy.resolvers);
+        if let Some(alias) =
+            resolver.aliases(name).iter().find(|alias| decide::is_forbidden(policy, alias, None))
+        {
+            return Err(format!("/etc/hosts has it as another name of {alias}, which a rule forbids"));
+        }
+        resolver.addresses(name).await
+    })
+}
+
+/// What a name without any dot means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShortNames {
+    /// Itself, and nothing else.
+    Absolute,
+    /// The first name below one of the host's search list that there is.
+    Searched,
 }
 
 /// Asks the host's resolvers, or those that policy names.
@@ -24,11 +46,21 @@ pub(crate) struct Resolver {
     hosts: Hosts,
     servers: Option<TokioResolver>,
     answers: Answers,
+    short_names: ShortNames,
 }
 
 impl Resolver {
-    /// Must be called in the event loop that will use it.
+    /// For the names of a sandbox. Must be called in the event loop that will use it.
     pub(crate) fn new(servers: &[SocketAddr]) -> Resolver {
+        Resolver::with(servers, ShortNames::Absolute)
+    }
+
+    /// For names that the host's own configuration has. Must be called in the event loop that will use it.
+    pub(crate) fn of_the_host() -> Resolver {
+        Resolver::with(&[], ShortNames::Searched)
+    }
+
+    fn with(servers: &[SocketAddr], short_names: ShortNames) -> Resolver {
         let builder = if servers.is_empty() {
             // Without a resolv.conf there is still /etc/hosts.
             TokioResolver::builder_tokio().ok()
@@ -39,10 +71,16 @@ impl Resolver {
             let options: &mut ResolverOpts = builder.options_mut();
             options.timeout = TIMEOUT;
             options.attempts = ATTEMPTS;
+            // Read by ourselves.
+            options.use_hosts_file = ResolveHosts::Never;
             builder.build().ok()
         });
-        let hosts = Hosts::from_system().unwrap_or_default();
-        Resolver { hosts, servers, answers: Answers::default() }
+        Resolver { hosts: Hosts::of_this_machine(), servers, answers: Answers::default(), short_names }
+    }
+
+    /// Other names that /etc/hosts gives to the addresses of this one.
+    pub(crate) fn aliases(&self, name: &HostName) -> Vec<HostName> {
+        self.hosts.aliases(name)
     }
 
     /// Every address of a name, or why there is none. /etc/hosts alone answers where it knows the name, as elsewhere
@@ -51,14 +89,11 @@ impl Resolver {
         if let Some(known) = self.answers.known(name, Instant::now()) {
             return Ok(known);
         }
-        // With its last dot, so that no search list makes another name of it; one without any dot is meant for one.
-        let absolute = name.as_str().contains('.');
-        let text = if absolute { format!("{name}.") } else { name.to_string() };
-        let question = Name::from_str(&text).map_err(|error| error.to_string())?;
-        let known = self.in_hosts(&question);
+        let known = self.hosts.addresses(name);
         if !known.is_empty() {
             return Ok(known);
         }
+        let question = self.question(name).map_err(|error| error.to_string())?;
         let Some(servers) = &self.servers else { return Err("this machine has no resolver".into()) };
         match servers.lookup_ip(question).await {
             Ok(found) => {
@@ -72,14 +107,10 @@ impl Resolver {
         }
     }
 
-    fn in_hosts(&self, name: &Name) -> Vec<IpAddr> {
-        [RecordType::A, RecordType::AAAA]
-            .into_iter()
-            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
-            .flat_map(|found| {
-                found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
-            })
-            .collect()
+    /// With its last dot, so that no search list makes another name of it.
+    fn question(&self, name: &HostName) -> Result<Name, hickory_resolver::proto::ProtoError> {
+        let is_searched = self.short_names == ShortNames::Searched && !name.as_str().contains('.');
+        Name::from_str(&if is_searched { name.to_string() } else { format!("{name}.") })
     }
 }
 
@@ -145,6 +176,17 @@ mod tests {
         assert_eq!(answers.known(&name, now + Duration::from_secs(4)), Some(found.to_vec()));
         assert_eq!(answers.known(&name, now + Duration::from_secs(5)), None);
         assert_eq!(answers.known(&"example.com".parse().expect("a name"), now), None);
+    }
+
+    #[tokio::test]
+    async fn a_search_list_makes_no_other_name_of_what_a_sandbox_asked_for() {
+        let sandbox = Resolver::new(&["127.0.0.1:9".parse().expect("an address")]);
+        let host = Resolver::of_the_host();
+        for (name, searched) in [("secret", true), ("secret.good.example", false)] {
+            let name: HostName = name.parse().expect("a name");
+            assert!(sandbox.question(&name).expect("a question").is_fqdn(), "{name}");
+            assert_eq!(!host.question(&name).expect("a question").is_fqdn(), searched, "{name}");
+        }
     }
 
     #[test]

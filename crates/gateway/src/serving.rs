@@ -10,12 +10,13 @@ use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
-use belljar_spec::egress::{EgressPolicy, Protocol, Reason, Refusal};
+use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::net::TcpStream;
 
 pub(crate) struct Serving {
@@ -27,6 +28,7 @@ pub(crate) struct Serving {
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) pushes: Option<Pushes>,
     resolver: OnceLock<Resolver>,
+    unresolved: Unresolved,
     trust: OnceLock<Result<ClientConfig, TrustError>>,
     table: Arc<Table>,
 }
@@ -46,17 +48,38 @@ impl Serving {
             pushes,
             trust: OnceLock::new(),
             resolver: OnceLock::new(),
+            unresolved: Unresolved::default(),
         }
     }
 
-    /// Resolves a name and judges every address: what may be dialled now.
+    /// Resolves a name and judges every address: what may be dialled now. A question for a name leaves the host, and says
+    /// what the sandbox wants it to say: so it is not asked where it could not be recorded, nor for any number of names that
+    /// nobody has.
     pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
+        let (name, port) = (allowed.name(), allowed.port());
+        let refused = |reason| Refusal::new(name, Some(port), reason).protocol(protocol);
+        if !self.recorder.takes_refusals() {
+            return Err(refused(Reason::NotRecorded).detail("the audit log takes no more lines"));
+        }
         let resolver = self.resolver.get_or_init(|| Resolver::new(&self.policy.resolvers));
-        match resolver.addresses(allowed.name()).await {
-            Ok(addresses) => decide::addresses(&self.policy, allowed, protocol, &addresses),
+        let aliases = resolver.aliases(name);
+        let at = Some((port, protocol));
+        if let Some(alias) = aliases.iter().find(|alias| decide::is_forbidden(&self.policy, alias, at)) {
+            let detail = format!("/etc/hosts has it as another name of {alias}");
+            return Err(refused(Reason::NameDenied).detail(&detail));
+        }
+        if !self.unresolved.has_room_for(name) {
+            let detail = format!("{MAX_UNRESOLVED_NAMES} names without an address were asked for");
+            return Err(refused(Reason::TooManyNames).detail(&detail));
+        }
+        match resolver.addresses(name).await {
+            Ok(addresses) => {
+                self.unresolved.forget(name);
+                decide::addresses(&self.policy, allowed, protocol, &addresses)
+            }
             Err(why) => {
-                let refusal = Refusal::new(allowed.name(), Some(allowed.port()), Reason::NotResolved);
-                Err(refusal.protocol(protocol).detail(&why))
+                self.unresolved.remember(name);
+                Err(refused(Reason::NotResolved).detail(&why))
             }
         }
     }
@@ -125,9 +148,54 @@ impl Meter {
     }
 }
 
+/// Names that had no address when they were asked for. Each left the host in a question, and led to no connection.
+#[derive(Default)]
+struct Unresolved(Mutex<HashSet<HostName>>);
+
+impl Unresolved {
+    fn has_room_for(&self, name: &HostName) -> bool {
+        let names = self.lock();
+        names.len() < MAX_UNRESOLVED_NAMES || names.contains(name)
+    }
+
+    fn remember(&self, name: &HostName) {
+        let mut names = self.lock();
+        if names.len() < MAX_UNRESOLVED_NAMES {
+            names.insert(name.clone());
+        }
+    }
+
+    fn forget(&self, name: &HostName) {
+        self.lock().remove(name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<HostName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// More than a program has that is only mistaken; far fewer than are needed to carry data out in names.
+const MAX_UNRESOLVED_NAMES: usize = 1000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sandbox_asks_for_only_so_many_names_that_nobody_has() {
+        let unresolved = Unresolved::default();
+        let name = |number: usize| format!("d{number}.example").parse::<HostName>().expect("a name");
+        for number in 0..MAX_UNRESOLVED_NAMES {
+            assert!(unresolved.has_room_for(&name(number)), "{number}");
+            unresolved.remember(&name(number));
+            unresolved.remember(&name(number));
+        }
+        assert!(!unresolved.has_room_for(&name(MAX_UNRESOLVED_NAMES)));
+        assert!(unresolved.has_room_for(&name(0)), "it may be asked for again");
+        // A name that has an address by now takes no room.
+        unresolved.forget(&name(0));
+        assert!(unresolved.has_room_for(&name(MAX_UNRESOLVED_NAMES)));
+    }
 
     #[test]
     fn bytes_are_spent_until_none_are_left() {

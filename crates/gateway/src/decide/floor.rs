@@ -1,7 +1,8 @@
 //! The floor: addresses that are not public, in every mode and in every spelling. The ranges are in `floor.table`.
 //!
 //! An IPv6 address that carries an IPv4 one is judged by both: a translator, a tunnel or the kernel itself would
-//! take the packet to the one inside.
+//! take the packet to the one inside. The prefix of NAT64 (64:ff9b::/96) says nothing but that: there the one inside is all that is
+//! judged, since on a network of IPv6 alone every name of IPv4 leads there.
 
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,12 +19,22 @@ pub struct Below {
 
 /// The registry's name of the range, if the address is in one; that of the address it carries, if only that is.
 pub fn special_purpose(address: IpAddr) -> Option<&'static str> {
-    row(address).or_else(|| carried_row(address)).map(|row| row.name)
+    let own = row(address).filter(|row| row.lift != Lift::Carried);
+    own.or_else(|| carried_row(address)).map(|row| row.name)
+}
+
+/// The address that a translator makes of this one, if its prefix is that of translation.
+pub(crate) fn translated(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V6(v6) if row(address).is_some_and(|row| row.lift == Lift::Carried) => carried(v6)[0],
+        IpAddr::V6(_) | IpAddr::V4(_) => None,
+    }
 }
 
 /// Whether a cloud keeps credentials there.
 pub fn is_metadata(address: IpAddr) -> bool {
-    row(address).or_else(|| carried_row(address)).is_some_and(|row| row.lift == Lift::Itself)
+    let is_itself = |row: &Row| row.lift == Lift::Itself;
+    row(address).is_some_and(is_itself) || carried_row(address).is_some_and(is_itself)
 }
 
 /// May it be dialled, given the ranges that the operator named? They lift what they hold as it is written; an address
@@ -38,7 +49,11 @@ pub fn judge(address: IpAddr, private: &[IpNet]) -> Result<(), Below> {
     let lifts = |range: &IpNet| match row.lift {
         Lift::Suggest | Lift::Silent => range.contains(&address),
         Lift::Itself => row.range.contains(range),
+        Lift::Carried => false,
     };
+    if row.lift == Lift::Carried {
+        return Ok(());
+    }
     if private.iter().any(lifts) {
         return Ok(());
     }
@@ -59,6 +74,7 @@ enum Lift {
     Suggest,
     Silent,
     Itself,
+    Carried,
 }
 
 /// The narrowest row that holds it.
@@ -115,6 +131,7 @@ fn read(table: &'static str) -> Result<Vec<Row>, String> {
             "suggest" => Lift::Suggest,
             "silent" => Lift::Silent,
             "itself" => Lift::Itself,
+            "carried" => Lift::Carried,
             _ => return Err(format!("not a way of lifting: {line}")),
         };
         let range = range.parse().map_err(|error| format!("{error}: {line}"))?;
@@ -170,7 +187,11 @@ mod tests {
             ("::1", Some("Loopback Address")),
             ("::8.8.8.8", Some("IPv4-compatible Address")),
             ("::ffff:8.8.8.8", Some("IPv4-mapped Address")),
-            ("64:ff9b::8.8.8.8", Some("IPv4-IPv6 Translation")),
+            ("64:ff9b::8.8.8.8", None),
+            ("64:ff9b::10.0.0.5", Some("Private-Use")),
+            ("64:ff9b::169.254.169.254", Some("Cloud metadata")),
+            ("64:ff9b:1::8.8.8.8", Some("IPv4-IPv6 Translation")),
+            ("64:ff9b:0:1::8.8.8.8", Some("Reserved by IETF")),
             ("2001::1", Some("TEREDO")),
             ("2001:db8::1", Some("Documentation")),
             ("2002:808:808::1", Some("6to4")),
@@ -229,9 +250,11 @@ mod tests {
             ("::ffff:10.0.0.5", "::ffff:0:0/96", false),
             ("::ffff:10.0.0.5", "::/0", false),
             ("64:ff9b::10.0.0.5", "64:ff9b::/96", false),
+            ("64:ff9b::10.0.0.5", "10.0.0.0/8", false),
             // What a network of IPv6 alone needs to reach the rest.
-            ("64:ff9b::8.8.8.8", "64:ff9b::/96", true),
-            ("64:ff9b::8.8.8.8", "8.8.8.8/32", false),
+            ("64:ff9b::8.8.8.8", "10.0.0.0/8", true),
+            // Where in a local prefix the address stands only the translator knows.
+            ("64:ff9b:1::8.8.8.8", "10.0.0.0/8", false),
             ("2002:a00:5::1", "2002::/16", false),
             ("fd12::5efe:a00:5", "fd00::/8", false),
             ("8.8.8.8", "10.0.0.0/8", true),

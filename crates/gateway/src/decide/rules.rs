@@ -104,6 +104,15 @@ pub fn opening(policy: &EgressPolicy, name: &HostName, port: u16) -> Result<Allo
     })
 }
 
+/// Does a rule forbid this name: this protocol at this port, or all of it?
+pub fn is_forbidden(policy: &EgressPolicy, name: &HostName, at: Option<(u16, Protocol)>) -> bool {
+    let denials = Denials::of(policy, name);
+    match at {
+        Some((port, protocol)) => denials.at(port).contains(protocol),
+        None => denials.are_total(),
+    }
+}
+
 /// The rules that allow something of this name; in open mode the mode itself comes last, so that a rule that says the
 /// same is the one that is recorded. At a port where a rule is about requests, the mode says nothing, and neither does the
 /// rule that comes with a credential: whoever wrote that rule did not mean "and any other request".

@@ -283,6 +283,7 @@ pub mod kind {
     pub const A: u16 = 1;
     pub const PTR: u16 = 12;
     pub const AAAA: u16 = 28;
+    pub const SRV: u16 = 33;
     pub(crate) const OPT: u16 = 41;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;

@@ -3,7 +3,7 @@
 use super::message::{self, Answer, Question, Transport, kind};
 use crate::decide;
 use crate::serving::Serving;
-use belljar_spec::egress::{Destination, HostName, Reason};
+use belljar_spec::egress::{Destination, HostName, Printable, Reason};
 use belljar_sys::datagram::{self, Received};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -104,7 +104,12 @@ fn understand(question: &Question, serving: &Serving) -> Known {
     let name: HostName = match question.name.parse() {
         Ok(name) => name,
         Err(_) => {
-            refused(Destination::understand(question.name.as_bytes()), Reason::NameMalformed);
+            // The name is escaped already; once more would show other bytes than were asked for.
+            let destination = match Destination::understand(question.name.as_bytes()) {
+                Destination::Text(_) => Destination::Text(Printable::escaped(&question.name)),
+                understood @ (Destination::Name(_) | Destination::Address(_)) => understood,
+            };
+            refused(destination, Reason::NameMalformed);
             return Known::Answer(Answer::NoSuchName);
         }
     };
@@ -134,6 +139,8 @@ fn understand(question: &Question, serving: &Serving) -> Known {
         // Everybody asks for these before they connect; a refusal would make some of them give up. There is none, and
         // so no key to hide a TLS hello with.
         kind::HTTPS | kind::SVCB => Known::Answer(Answer::Empty),
+        // apt and others ask whether a service has servers of its own, and go on with the name itself.
+        kind::SRV => Known::Answer(Answer::Empty),
         _ => {
             refused(name.into(), Reason::RecordTypeRefused);
             Known::Answer(Answer::Refused)
@@ -166,6 +173,7 @@ fn record_type(kind: u16) -> String {
         kind::AAAA => "AAAA".into(),
         kind::HTTPS => "HTTPS".into(),
         kind::SVCB => "SVCB".into(),
+        kind::SRV => "SRV".into(),
         16 => "TXT".into(),
         other => format!("TYPE{other}"),
     }

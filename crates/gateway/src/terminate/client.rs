@@ -9,11 +9,11 @@ use crate::record::OpenRecord;
 use crate::serving::Serving;
 use crate::stream::{Counted, Side};
 use belljar_audit::Ending;
-use belljar_spec::egress::{Protocol, Reason, Refusal};
+use belljar_spec::egress::{Protocol, Reason, Refusal, UNKNOWN_AUTHORITY};
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
-use rustls::{AlertDescription, ClientConfig, SignatureScheme};
+use rustls::{AlertDescription, CertificateError, ClientConfig, SignatureScheme};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,15 +69,31 @@ pub(crate) async fn reach(serving: &Arc<Serving>, to: &Origin, offer: &[Alpn]) -
 fn why(error: &io::Error, asked: &Asked) -> (Reason, String) {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
-        Some(rustls::Error::InvalidCertificate(why)) => {
-            (Reason::UpstreamUntrusted, format!("{why:?}").chars().take(WORDS).collect())
-        }
+        Some(rustls::Error::InvalidCertificate(why)) => (Reason::UpstreamUntrusted, untrusted(why)),
         Some(rustls::Error::NoCertificatesPresented) => (Reason::UpstreamUntrusted, "it has none".into()),
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
             (Reason::DialFailed, NOTHING_IN_COMMON.into())
         }
         _ if asked.was_asked() => (Reason::ClientCertificateWanted, error.to_string()),
         _ => (Reason::DialFailed, format!("no TLS with the server: {error}")),
+    }
+}
+
+/// What is wrong with a certificate, for people.
+fn untrusted(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => UNKNOWN_AUTHORITY.into(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".into(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet: look at the clocks of both machines".into()
+        }
+        CertificateError::Revoked => "it was revoked".into(),
+        CertificateError::NotValidForName => "it is of another name".into(),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let text = format!("it is of another name: {}", presented.join(", "));
+            text.chars().take(WORDS).collect()
+        }
+        other => other.to_string().chars().take(WORDS).collect(),
     }
 }
 

@@ -151,6 +151,12 @@ impl Credentials {
         self.bound.iter().any(|bound| bound.credential.places.iter().any(|place| place.is_at(name, port)))
     }
 
+    /// Does a secret belong to some requests of this host and port, and not to others?
+    pub(crate) fn limits_requests(&self, name: &HostName, port: u16) -> bool {
+        let mut places = self.bound.iter().flat_map(|bound| &bound.credential.places);
+        places.any(|place| place.is_at(name, port) && !place.requests.is_any())
+    }
+
     /// Who keeps the record of what happens from now on.
     pub(crate) fn record_in(&self, recorder: &Arc<Recorder>) {
         let _ = self.recorder.set(Arc::clone(recorder));

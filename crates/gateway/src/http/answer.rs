@@ -1,7 +1,8 @@
-//! What a refused request is answered: a page for people where they see it, JSON for programs where only they do.
+//! What a refused request is answered: a page for people where they see it, JSON for programs where only they do. Where a name
+//! leads and in which file a rule stands is for the host's side, and is in the audit log.
 
 use super::body::{Body, whole};
-use belljar_spec::egress::{Reason, Refusal};
+use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode, Version};
 use serde_json::json;
@@ -13,12 +14,13 @@ pub(super) fn text(refusal: &Refusal) -> Response<Body> {
 
 /// As JSON, for what is said inside of TLS.
 pub(super) fn json(refusal: &Refusal) -> Response<Body> {
-    let rule = refusal.request.as_ref().and_then(|request| request.rule.as_ref());
+    let told = refusal.for_the_inside();
+    let rule = told.request.as_ref().and_then(|request| request.rule.as_ref());
     let body = json!({ "error": {
-        "code": refusal.reason.code(),
-        "message": format!("belljar refused {refusal}"),
-        "rule": rule,
-        "remedy": refusal.remedy(),
+        "code": told.reason.code(),
+        "message": format!("belljar refused {told}"),
+        "rule": rule.map(RuleLabel::text),
+        "remedy": told.remedy(),
     }});
     response(refusal, format!("{body}\n"), "application/json")
 }
@@ -61,6 +63,41 @@ fn status(refusal: &Refusal) -> StatusCode {
 }
 
 fn explanation(refusal: &Refusal) -> String {
-    let remedy = refusal.remedy().map(|remedy| format!("\nto allow it: {remedy}")).unwrap_or_default();
-    format!("belljar refused {refusal}{remedy}\n")
+    let told = refusal.for_the_inside();
+    let remedy = told.remedy().map(|remedy| format!("\nto allow it: {remedy}")).unwrap_or_default();
+    format!("belljar refused {told}{remedy}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::egress::{HostName, RuleSource};
+    use http_body_util::BodyExt;
+
+    #[test]
+    fn neither_addresses_nor_files_of_the_host_are_told_inside() {
+        let name: HostName = "db.corp.example".parse().expect("a name");
+        let source = RuleSource::File { path: "/home/me/.config/belljar/belljar.toml".into(), line: 12 };
+        let label = RuleLabel::new(source, "=db.corp.example: GET of /a");
+        let private = Refusal::new(&name, Some(443), Reason::PrivateAddress)
+            .detail("10.0.0.1: Private-Use")
+            .lift("10.0.0.1/32".parse().expect("a range"));
+        let request = Refusal::new(&name, Some(443), Reason::RequestNotAllowed);
+        let request = request.request("POST", "/a", Some(label));
+        let unresolved = Refusal::new(&name, Some(443), Reason::NotResolved).detail("10.9.9.9:53 timed out");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        for refusal in [private, request, unresolved] {
+            let body = |response: Response<Body>| {
+                let whole = runtime.block_on(response.into_body().collect());
+                let Ok(whole) = whole else { panic!("a body") };
+                String::from_utf8(whole.to_bytes().to_vec()).expect("text")
+            };
+            for said in [body(json(&refusal)), body(text(&refusal)), page(&refusal)] {
+                assert!(said.contains("db.corp.example"), "{said}");
+                for hidden in ["10.0.0.1", "10.9.9.9", "/home/me", "belljar.toml:12"] {
+                    assert!(!said.contains(hidden), "{hidden} in {said}");
+                }
+            }
+        }
+    }
 }

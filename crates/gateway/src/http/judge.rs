@@ -3,7 +3,7 @@
 use crate::credentials::Origin;
 use belljar_spec::egress::{Protocol, Reason, Refusal};
 use hyper::Method;
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING, UPGRADE};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 
@@ -40,6 +40,18 @@ pub(super) fn judge(head: &Parts, to: &Origin) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// HTTP/1.0 has no `Host` (RFC 1945); a server that has several sites would choose one. It is told the one that was dialled.
+pub(super) fn complete(head: &mut Parts, to: &Origin) {
+    let is_missing = head.version == hyper::Version::HTTP_10
+        && !head.headers.contains_key(HOST)
+        && head.uri.authority().is_none();
+    let usual = if to.secure { 443 } else { 80 };
+    let host = if to.port == usual { to.name.to_string() } else { format!("{}:{}", to.name, to.port) };
+    if let (true, Ok(host)) = (is_missing, HeaderValue::from_str(&host)) {
+        head.headers.insert(HOST, host);
+    }
+}
+
 /// Letter by letter, but for their case: the server reads what was written, and not what we made of it.
 fn same_host(authority: &[u8], to: &Origin) -> Result<(), Refusal> {
     let text = String::from_utf8_lossy(authority);
@@ -60,15 +72,6 @@ pub(crate) fn has_one_length(headers: &HeaderMap) -> bool {
         (None, _) => lengths <= 1,
         (Some(encoding), None) => lengths == 0 && encoding.as_bytes().eq_ignore_ascii_case(b"chunked"),
         (Some(_), Some(_)) => false,
-    }
-}
-
-/// Asks for a web socket, and for nothing else.
-pub(super) fn is_web_socket(headers: &HeaderMap) -> bool {
-    let mut wanted = headers.get_all(UPGRADE).iter();
-    match (wanted.next(), wanted.next()) {
-        (Some(only), None) => only.as_bytes().eq_ignore_ascii_case(b"websocket"),
-        _ => false,
     }
 }
 
@@ -129,5 +132,23 @@ mod tests {
             assert_eq!(verdict(true, line, headers), expected, "{line} {headers:?}");
         }
         assert_eq!(verdict(false, "GET http://api.test/x", &[host]), Ok(()));
+    }
+
+    #[test]
+    fn an_old_request_without_a_host_is_for_the_one_that_was_dialled() {
+        for (port, secure, expected) in
+            [(80, false, "api.test"), (443, true, "api.test"), (8443, true, "api.test:8443")]
+        {
+            let to = Origin { name: "api.test".parse().unwrap(), port, secure };
+            let request = Request::get("/").version(hyper::Version::HTTP_10).body(()).unwrap();
+            let mut head = request.into_parts().0;
+            complete(&mut head, &to);
+            assert_eq!(head.headers[HOST], expected);
+            assert!(judge(&head, &to).is_ok());
+        }
+        let to = Origin { name: "api.test".parse().unwrap(), port: 80, secure: false };
+        let mut head = Request::get("/").body(()).unwrap().into_parts().0;
+        complete(&mut head, &to);
+        assert_eq!(judge(&head, &to).unwrap_err().reason, Reason::HostMissing);
     }
 }

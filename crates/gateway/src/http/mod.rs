@@ -16,12 +16,14 @@ mod framed;
 mod judge;
 mod legible;
 mod open;
+mod override_headers;
 mod push;
 mod range;
 mod room;
 mod route;
 mod serve;
 mod upstream;
+mod web_socket;
 
 pub(crate) use answer::page;
 pub(crate) use judge::has_one_length;

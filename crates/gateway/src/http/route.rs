@@ -3,16 +3,18 @@
 use super::answer;
 use super::body::{Body, BodyError, Passing, Redacted, Verdict, Watched, drain};
 use super::framed::Framing;
-use super::judge::{is_web_socket, judge};
+use super::judge::{complete, judge};
 use super::legible::illegible;
+use super::override_headers;
 use super::push::Asked;
 use super::range::Wanted;
 use super::upstream::{Sender, Start, Upstream};
+use super::web_socket::Upgrade;
 use crate::credentials::{Origin, Redact, Screened, Watch};
 use crate::decide;
 use crate::record::OpenRecord;
 use crate::serving::{Alive, Serving};
-use belljar_spec::egress::{Reason, Refusal, RuleLabel};
+use belljar_spec::egress::{Reason, Refusal, Rule, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
@@ -119,7 +121,18 @@ impl Route {
         if let Some(refusal) = &self.refused {
             return Err(refusal.clone());
         }
+        complete(head, &self.to);
         judge(head, &self.to)?;
+        if let Upgrade::Other(wanted) = Upgrade::of(head) {
+            let detail = format!("Upgrade: {wanted}");
+            return Err(self.to.refusal(Reason::ProtocolNotAllowed).detail(&detail));
+        }
+        if self.limits_requests()
+            && let Some(found) = override_headers::found(head)
+        {
+            let detail = format!("{found}: a server may read another method, path or host there");
+            return Err(self.to.refusal(Reason::RequestMalformed).detail(&detail));
+        }
         let Origin { name, port, .. } = &self.to;
         let (method, path) = (head.method.as_str(), head.uri.path());
         decide::request(&self.serving.policy, name, *port, self.to.speaks(), method, path)
@@ -127,6 +140,15 @@ impl Route {
         let screened = self.serving.credentials.screen(&self.to, head).await?;
         self.aim(head);
         Ok(screened)
+    }
+
+    /// Whether somebody said which requests may be sent here, or which may carry a secret.
+    fn limits_requests(&self) -> bool {
+        let Origin { name, port, .. } = &self.to;
+        let limits = |rule: &Rule| {
+            rule.requests.as_ref().is_some_and(|filter| !filter.is_any()) && rule.matches(name, Some(*port))
+        };
+        self.serving.policy.allow.iter().any(limits) || self.serving.credentials.limits_requests(name, *port)
     }
 
     /// The first rule about requests here, for whoever was refused by all of them.
@@ -173,26 +195,28 @@ impl Route {
         search: Option<Search>,
         upgrade: OnUpgrade,
     ) -> Result<Response<Body>, Stop> {
-        let web_socket = head.version < Version::HTTP_2 && is_web_socket(&head.headers);
+        let web_socket = match Upgrade::of(&head) {
+            Upgrade::WebSocket(asked) => Some(asked),
+            Upgrade::None | Upgrade::Other(_) => None,
+        };
         if head.version < Version::HTTP_2 {
             // The server goes on in HTTP/1, as servers do that know of no upgrade (RFC 9110, 7.8).
             for header in [CONNECTION, UPGRADE, HTTP2_SETTINGS] {
                 head.headers.remove(header);
             }
         }
-        if web_socket {
+        if web_socket.is_some() {
             // Written anew: other words there tell the servers on the way which headers to drop.
             head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             head.headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
-        if web_socket && search.is_some() {
+        if web_socket.is_some() && search.is_some() {
             // What is compressed cannot be looked at.
             head.headers.remove(WEB_SOCKET_EXTENSIONS);
         }
         let refused = |refusal: Refusal| Stop::Refused(Box::new(refusal));
         let Sent { mut sender, record, outcome } =
             self.send(Request::from_parts(head, body)).await.map_err(refused)?;
-        let record = record.filter(|_| web_socket);
         let mut response = match outcome {
             Ok(response) => response,
             Err(error) => {
@@ -204,6 +228,8 @@ impl Route {
                 });
             }
         };
+        let is_accepted = web_socket.is_some_and(|asked| asked.is_accepted_by(response.headers()));
+        let record = record.filter(|_| is_accepted);
         match (response.status() == StatusCode::SWITCHING_PROTOCOLS, record) {
             (false, _) => {
                 if sender.is_for_one() {
@@ -212,7 +238,8 @@ impl Route {
                 self.received(response, search).map_err(refused)
             }
             (true, None) => {
-                let detail = "the server changes to a protocol that nobody asked for";
+                let detail =
+                    "the server changes to another protocol, and to no web socket that was asked for";
                 Err(refused(self.to.refusal(Reason::DialFailed).detail(detail)))
             }
             (true, Some(record)) => {

@@ -207,11 +207,13 @@ async fn a_websocket_is_upgraded(backend: BackendName) {
             head.push(byte[0]);
         }
         let head = text(&head).to_ascii_lowercase();
-        if !head.contains("upgrade: websocket") || !head.contains("sec-websocket-key: abc") {
+        if !head.contains("upgrade: websocket")
+            || !head.contains("sec-websocket-key: dghlihnhbxbszsbub25jzq==")
+        {
             return;
         }
-        let answer =
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nfirst";
         let _ = stream.write_all(answer);
         let mut buffer = [0; 65536];
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
@@ -224,7 +226,7 @@ async fn a_websocket_is_upgraded(backend: BackendName) {
         .python(&format!(
             "
 s = dial('api.test', {0})
-s.sendall(b'GET /chat HTTP/1.1\\r\\nHost: api.test:{0}\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Key: abc\\r\\n\\r\\n')
+s.sendall(b'GET /chat HTTP/1.1\\r\\nHost: api.test:{0}\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\n\\r\\n')
 f = s.makefile('rb')
 print(f.readline().split()[1].decode())
 while f.readline() != b'\\r\\n': pass

@@ -123,6 +123,7 @@ async fn a_web_socket_passes(backend: BackendName) {
             .status(StatusCode::SWITCHING_PROTOCOLS)
             .header("connection", "upgrade")
             .header("upgrade", "websocket")
+            .header("sec-websocket-accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
             .body(whole(""))
             .unwrap()
     });

@@ -24,7 +24,8 @@ fn upgrading() -> (Server, Arc<AtomicUsize>) {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer);
         let _ = stream.write_all(
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
         );
         while let Ok(length @ 1..) = stream.read(&mut buffer) {
             let _ = stream.write_all(&buffer[..length]);
@@ -39,7 +40,7 @@ fn upgrading() -> (Server, Arc<AtomicUsize>) {
 }
 
 const UPGRADE: &str = r#"
-ASK = b'GET /chat HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
+ASK = b'GET /chat HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 def upgraded():
     s = dial('good.test', sys.argv[1])
     s.sendall(ASK)

@@ -144,7 +144,8 @@ fn no_client_says_which_headers_are_dropped_on_the_way() {
         let cage = cage(wall, &inside_only(&dns, &authority, server.port()));
         let before = server.requests().len();
         let script = r#"
-for more in (b'', b'upgrade: websocket\r\n', b'upgrade: h2c\r\n'):
+KEY = b'sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n'
+for more in (b'', b'upgrade: websocket\r\n' + KEY, b'upgrade: h2c\r\n', b'upgrade: websocket\r\n', b'upgrade: tcp\r\n'):
     say(sys.argv[1], b'GET /in/x HTTP/1.1\r\nhost: good.test:PORT\r\nconnection: upgrade, x-forwarded-for\r\n' + more + b'\r\n')
 "#;
         cage.attack(&format!("{TLS}{script}"), &[&port]);

@@ -1,0 +1,107 @@
+//! Headers by which a client has a server read another method, path or host than the request line says. Where rules limit
+//! methods or paths, a request that has one can be read in two ways, and is refused: the rules judged only one of them. To remove
+//! the header instead would send something that the client did not mean (the POST of a DELETE).
+//!
+//! Pure; called by `route`.
+
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+/// What of a request's head names another method, path or host, if something does.
+pub(super) fn found(head: &Parts) -> Option<String> {
+    in_headers(&head.headers).or_else(|| in_query(head.uri.query()?))
+}
+
+fn in_headers(headers: &HeaderMap) -> Option<String> {
+    headers.keys().map(|name| name.as_str()).find(|name| is_override(name)).map(str::to_string)
+}
+
+/// By the words that a name consists of: frameworks and proxies spell these headers in many ways, and to a program behind CGI or
+/// WSGI `_` and `-` are the same.
+fn is_override(name: &str) -> bool {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let words: Vec<&str> = name.split('-').collect();
+    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
+    let ["x", ..] = words[..] else { return name == "forwarded" };
+    // `X-HTTP-Method`, `X-Method-Override`, `X-Original-Method`.
+    has(&["method"])
+        // `X-Original-URL`, `X-Rewrite-URL`, `X-Forwarded-Host`, `X-Envoy-Original-Path`.
+        || (has(&["original", "rewrite", "rewritten", "forwarded", "override", "http"]) && has(&TARGETS))
+        // `X-Host`, `X-Path`.
+        || (words.len() == 2 && has(&TARGETS))
+}
+
+/// Some frameworks take the method of a POST from here.
+fn in_query(query: &str) -> Option<String> {
+    let is_method = |pair: &str| {
+        let name = pair.split('=').next().unwrap_or_default();
+        percent_decode_str(name).eq(b"_method".iter().copied())
+    };
+    query.split(['&', ';']).any(is_method).then(|| "_method in the query".to_string())
+}
+
+/// What a server may be told to read instead.
+const TARGETS: [&str; 7] = ["url", "uri", "path", "pathinfo", "prefix", "host", "server"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn told(target: &str, header: &str) -> Option<String> {
+        let request = Request::get(target).header(header, "x").body(()).expect("a request");
+        found(&request.into_parts().0)
+    }
+
+    #[test]
+    fn what_names_another_method_path_or_host_is_found() {
+        for header in [
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "x_http_method_override",
+            "X-Original-Method",
+            "X-Original-URL",
+            "X-Original-Uri",
+            "X-Rewrite-URL",
+            "X-Override-URL",
+            "X-Forwarded-Host",
+            "X-Forwarded-Uri",
+            "X-Forwarded-Path",
+            "X-Forwarded-Prefix",
+            "X-Forwarded-Server",
+            "X-HTTP-Host-Override",
+            "X-Envoy-Original-Path",
+            "Forwarded",
+            "X-Host",
+        ] {
+            assert_eq!(told("/a", header), Some(header.to_ascii_lowercase()), "{header}");
+        }
+        for target in ["/a?_method=DELETE", "/a?x=1&%5fmethod=PUT", "/a?%5F%6D%65thod"] {
+            assert!(told(target, "accept").is_some(), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_ordinary_clients_send_is_not() {
+        for header in [
+            "host",
+            "accept",
+            "access-control-request-method",
+            "x-requested-with",
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-github-api-version",
+            "x-stainless-retry-count",
+            "x-amz-content-sha256",
+            "x-amz-copy-source",
+            "x-goog-api-key",
+            "x-request-id",
+            "x-http-version",
+            "path",
+        ] {
+            assert_eq!(told("/a?method=x&my_method=y", header), None, "{header}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What a request to a model says: which model, whether its answer is to be a stream, and how long it may be. It is taken apart one level
 //! deep and put together again, so that the upstream reads what was judged, and no second `model` hides in it.
 
+use super::fields::{Fate, fate};
 use super::paths::{Api, Asked};
 use belljar_spec::llm::UpstreamKind;
 use serde::Deserialize;
@@ -13,8 +14,10 @@ use std::fmt;
 pub(crate) struct Question {
     pub(crate) model: String,
     pub(crate) streamed: bool,
-    /// How many tokens the answer may have, if it says so.
+    /// How many tokens an answer may have, if it says so.
     pub(crate) longest: Option<u64>,
+    /// How many answers there may be.
+    pub(crate) answers: u64,
     /// What goes upstream.
     pub(crate) bytes: Vec<u8>,
 }
@@ -24,10 +27,10 @@ impl Question {
     pub(crate) fn understand(kind: UpstreamKind, asked: &Asked, body: &[u8]) -> Result<Question, String> {
         let Fields(mut fields) = serde_json::from_slice(body)
             .map_err(|error| format!("the body is not a JSON object: {error}"))?;
-        fields.retain(|(name, _)| !is_dropped(kind, name));
-        if let Some((name, _)) = fields.iter().find(|(name, _)| is_refused(kind, name)) {
+        if let Some((name, _)) = fields.iter().find(|(name, _)| fate(kind, name) == Fate::Refused) {
             return Err(format!("`{name}` is not for a program inside to say"));
         }
+        fields.retain(|(name, _)| fate(kind, name) == Fate::Passes);
         let said = model(&fields)?;
         let wants_stream = flag(&fields, "stream")?;
         if flag(&fields, "background")? {
@@ -48,8 +51,9 @@ impl Question {
             _ => None,
         };
         let more = usage.as_deref().map(|options| ("stream_options", options));
+        let answers = answers(&fields)?;
         let longest = longest(&fields);
-        Ok(Question { model, streamed, longest, bytes: together(&fields, more).into_bytes() })
+        Ok(Question { model, streamed, longest, answers, bytes: together(&fields, more).into_bytes() })
     }
 }
 
@@ -57,10 +61,11 @@ type Field<'a> = (String, &'a RawValue);
 
 /// Whether something is wanted. An upstream may take `1` or `"true"` for a yes, so only the plain words are passed on.
 fn flag(fields: &[Field<'_>], wanted: &str) -> Result<bool, String> {
-    match fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.get()) {
-        None | Some("false" | "null") => Ok(false),
-        Some("true") => Ok(true),
-        Some(_) => Err(format!("`{wanted}` is neither true nor false")),
+    let mut said = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    match (said.next().map(|(name, value)| (name == wanted, value.get())), said.next()) {
+        (None | Some((true, "false" | "null")), None) => Ok(false),
+        (Some((true, "true")), None) => Ok(true),
+        _ => Err(format!("`{wanted}` is neither true nor false")),
     }
 }
 
@@ -76,19 +81,41 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     Ok(Some(model))
 }
 
-/// How long an answer may be, in the words of any API; the largest if there are several. Gemini says it one level below,
-/// and deeper nobody looks.
+/// How long an answer may be, in the words of any API; the largest if there are several.
 fn longest(fields: &[Field<'_>]) -> Option<u64> {
-    let below =
-        fields.iter().filter(|(name, _)| ["generationConfig", "generation_config"].contains(&name.as_str()));
-    let below = below.filter_map(|(_, value)| serde_json::from_str::<Fields<'_>>(value.get()).ok());
-    below.filter_map(|Fields(below)| said_longest(&below)).chain(said_longest(fields)).max()
+    numbers(fields, &LONGEST_ANSWER).into_iter().flatten().map(|tokens| tokens as u64).max()
 }
 
-/// It may be written `4e3`.
-fn said_longest(fields: &[Field<'_>]) -> Option<u64> {
-    let said = fields.iter().filter(|(name, _)| LONGEST_ANSWER.contains(&name.as_str()));
-    said.filter_map(|(_, value)| value.get().parse::<f64>().ok().map(|tokens| tokens as u64)).max()
+/// How many answers are wanted. Each of them is paid for; what is no number of answers could be any to an upstream.
+fn answers(fields: &[Field<'_>]) -> Result<u64, String> {
+    let mut most = 1;
+    for said in numbers(fields, &ANSWERS) {
+        match said {
+            Some(count) if count.fract() == 0.0 && (1.0..=MOST_ANSWERS).contains(&count) => {
+                most = most.max(count as u64);
+            }
+            _ => return Err("`n` is not a number of answers".into()),
+        }
+    }
+    Ok(most)
+}
+
+/// What fields of these names say, in any case; `None` for one that is no number. Gemini says it one level below, and deeper
+/// nobody looks. A number may be written `4e3`.
+fn numbers(fields: &[Field<'_>], names: &[&str]) -> Vec<Option<f64>> {
+    let is_one_of = |name: &str, names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let mut found = Vec::new();
+    let mut all = fields.to_vec();
+    for (_, value) in fields.iter().filter(|(name, _)| is_one_of(name, &BELOW)) {
+        match serde_json::from_str::<Option<Fields<'_>>>(value.get()) {
+            Ok(below) => all.extend(below.into_iter().flat_map(|Fields(below)| below)),
+            // Two readers could understand it in two ways.
+            Err(_) => found.push(None),
+        }
+    }
+    let said = all.iter().filter(|(name, value)| is_one_of(name, names) && value.get() != "null");
+    found.extend(said.map(|(_, value)| value.get().parse::<f64>().ok()));
+    found
 }
 
 /// Streams of chat completions count tokens only when asked to. Takes out what was said of it, and gives what to say. It
@@ -120,116 +147,15 @@ fn together(fields: &[Field<'_>], more: Option<(&str, &str)>) -> String {
     text
 }
 
-/// What LiteLLM would take for who pays or what is logged; clients mean nothing by it that is lost.
-fn is_dropped(kind: UpstreamKind, name: &str) -> bool {
-    kind == UpstreamKind::LiteLlm && DROPPED.contains(&name)
-}
-
-/// What would lead a call elsewhere, to another model, or past the count.
-fn is_refused(kind: UpstreamKind, name: &str) -> bool {
-    let elsewhere = OTHER_MODELS.contains(&name) || (name != "model" && name.eq_ignore_ascii_case("model"));
-    let steers = || {
-        STEERING.contains(&name)
-            || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            || STEERING_PARTS.iter().any(|part| name.contains(part))
-    };
-    elsewhere || (kind == UpstreamKind::LiteLlm && steers())
-}
-
-/// Top-level names that LiteLLM reads for its books (docs.litellm.ai, "spend tracking" and "request headers").
-const DROPPED: [&str; 5] = ["user", "metadata", "litellm_metadata", "tags", "safety_identifier"];
-/// Lists of models to fall back on, in LiteLLM's words and OpenRouter's.
-const OTHER_MODELS: [&str; 3] = ["models", "fallbacks", "route"];
-/// Parameters of LiteLLM that a caller may set and that change the server, the key, the model, the price or what is
-/// logged and where: `all_litellm_params` in its `types/utils.py`, and what its proxy reads beside them.
-const STEERING: [&str; 53] = [
-    "allowed_model_region",
-    "api_base",
-    "api_key",
-    "api_type",
-    "api_version",
-    "azure",
-    "base_model",
-    "base_url",
-    "budget_duration",
-    "cache",
-    "cache_key",
-    "caching",
-    "caching_groups",
-    "client",
-    "client_id",
-    "client_secret",
-    "complete_response",
-    "configurable_clientside_auth_params",
-    "custom_llm_provider",
-    "default_headers",
-    "deployment_id",
-    "extra_body",
-    "extra_headers",
-    "fastest_response",
-    "guardrails",
-    "headers",
-    "hf_model_name",
-    "logger_fn",
-    "max_budget",
-    "max_retries",
-    "model_config",
-    "model_file_id_mapping",
-    "model_info",
-    "model_list",
-    "no-log",
-    "num_retries",
-    "organization",
-    "policies",
-    "preset_cache_key",
-    "prompt_id",
-    "prompt_label",
-    "prompt_variables",
-    "prompt_version",
-    "provider_specific_header",
-    "proxy_server_request",
-    "region_name",
-    "search_tool_name",
-    "secret_fields",
-    "shared_session",
-    "tenant_id",
-    "tiered_pricing",
-    "turn_off_message_logging",
-    "user_config",
-];
-/// Whole families of them: other providers' keys and servers, and services that are told what was said.
-const STEERING_PREFIXES: [&str; 25] = [
-    "arize_",
-    "aws_",
-    "azure_",
-    "disable_global_",
-    "gcs_",
-    "humanloop_",
-    "langfuse_",
-    "langsmith_",
-    "litellm_",
-    "lunary_",
-    "mock_",
-    "oci_",
-    "posthog_",
-    "retry_",
-    "router_",
-    "s3_",
-    "sagemaker_",
-    "sap_",
-    "slack_",
-    "use_",
-    "vertex_",
-    "wandb_",
-    "watsonx_",
-    "weave_",
-    "wx_",
-];
-/// Prices, other models and listeners have many names.
-const STEERING_PARTS: [&str; 4] = ["_cost", "cost_per_", "callback", "fallback"];
 const LONGEST: usize = 200;
 const LONGEST_ANSWER: [&str; 4] =
     ["max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"];
+
+/// The objects in which Gemini has these.
+const BELOW: [&str; 2] = ["generationConfig", "generation_config"];
+const ANSWERS: [&str; 4] = ["n", "best_of", "candidateCount", "candidate_count"];
+/// More than any API has.
+const MOST_ANSWERS: f64 = 1024.0;
 
 /// The fields of an object, in order; none twice.
 struct Fields<'a>(Vec<Field<'a>>);
@@ -365,10 +291,11 @@ mod tests {
             r#"{"model":"a","stream":1}"#,
             r#"{"model":"a","stream":"true"}"#,
             r#"{"model":"a","stream":[0]}"#,
+            r#"{"model":"a","Stream":true}"#,
             r#"{"model":"a","background":true}"#,
             r#"{"model":"a","background":1}"#,
         ] {
-            assert!(question(UpstreamKind::LiteLlm, "/v1/responses", body).is_err(), "{body}");
+            assert!(question(UpstreamKind::OpenAi, "/v1/responses", body).is_err(), "{body}");
         }
         let plain = r#"{"model":"a","stream":false,"background":null}"#;
         let passed = question(UpstreamKind::OpenAi, "/v1/responses", plain).unwrap();
@@ -377,31 +304,43 @@ mod tests {
 
     #[test]
     fn what_litellm_would_bill_by_is_not_the_clients_to_say() {
-        let body =
-            r#"{"model":"m","user":"other","metadata":{"spend_logs_metadata":{"run_id":"x"}},"tags":["x"]}"#;
+        let body = r#"{"model":"m","user":"other","metadata":{"spend_logs_metadata":{"run_id":"x"}},"tags":["x"],"new":1}"#;
         let passed = question(UpstreamKind::LiteLlm, "/v1/chat/completions", body).unwrap();
         assert_eq!(passed.bytes, br#"{"model":"m"}"#);
-        for name in [
-            "api_base",
-            "litellm_params",
-            "mock_response",
-            "input_cost_per_token",
-            "content_policy_fallbacks",
-            "context_window_fallback_dict",
-            "cache_read_input_token_cost",
-            "search_context_cost_per_query",
-            "langfuse_host",
-            "success_callback",
-            "router_settings_override",
-            "prompt_id",
-            "model_info",
-        ] {
-            let body = format!(r#"{{"model":"m","{name}":"x"}}"#);
-            let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", &body).expect_err(name);
-            assert!(said.contains(name), "{said}");
-        }
+        let said = question(UpstreamKind::LiteLlm, "/v1/chat/completions", r#"{"model":"m","api_base":"x"}"#);
+        assert!(said.unwrap_err().contains("api_base"));
         let passed = question(UpstreamKind::Anthropic, "/v1/messages", body).unwrap();
         assert_eq!(passed.bytes, body.as_bytes());
+    }
+
+    #[test]
+    fn every_answer_that_is_wanted_counts() {
+        let (chat, gemini) = ("/v1/chat/completions", "/v1beta/models/a:generateContent");
+        for (kind, target, said, expected) in [
+            (UpstreamKind::OpenAi, chat, r#""n":128"#, Some(128)),
+            (UpstreamKind::OpenAi, chat, r#""N":128"#, Some(128)),
+            (UpstreamKind::OpenAi, chat, r#""n":2,"best_of":1e1"#, Some(10)),
+            (UpstreamKind::OpenAi, chat, r#""n":null"#, Some(1)),
+            (UpstreamKind::OpenAi, chat, r#""x":7"#, Some(1)),
+            (UpstreamKind::Gemini, gemini, r#""generationConfig":{"candidateCount":8}"#, Some(8)),
+            (UpstreamKind::Gemini, gemini, r#""generation_config":{"candidate_count":8}"#, Some(8)),
+            (
+                UpstreamKind::Gemini,
+                gemini,
+                r#""generationConfig":{"candidateCount":8,"candidateCount":1}"#,
+                None,
+            ),
+            (UpstreamKind::OpenAi, chat, r#""n":"128""#, None),
+            (UpstreamKind::OpenAi, chat, r#""n":[128]"#, None),
+            (UpstreamKind::OpenAi, chat, r#""n":0"#, None),
+            (UpstreamKind::OpenAi, chat, r#""n":-5"#, None),
+            (UpstreamKind::OpenAi, chat, r#""n":1.5"#, None),
+            (UpstreamKind::OpenAi, chat, r#""n":1e9"#, None),
+        ] {
+            let body = format!(r#"{{"model":"a",{said}}}"#);
+            let found = question(kind, target, &body).ok().map(|question| question.answers);
+            assert_eq!(found, expected, "{said}");
+        }
     }
 
     proptest::proptest! {

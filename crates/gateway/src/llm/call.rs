@@ -1,6 +1,7 @@
 //! One call, from when it leaves until it is written down. However it ends, it is counted: dropped before its end, with
 //! what was seen of it.
 
+use super::kept::Kept;
 use super::ledger::{Ledger, Spent, Takes};
 use super::outcome::Outcome;
 use super::paths::{Asked, Purpose};
@@ -22,8 +23,10 @@ pub(super) struct Call {
     pub(super) asked: Asked,
     pub(super) model: Option<Printable>,
     pub(super) streamed: bool,
-    /// How many tokens the answer may have, if the question says so.
+    /// How many tokens the answers may have together, if the question says so.
     pub(super) longest: Option<u64>,
+    /// The most that it can come to, where tokens or money are limited.
+    pub(super) most: Option<Most>,
     /// What the model costs, if anybody said so.
     pub(super) price: Option<Price>,
     pub(super) since: Instant,
@@ -31,6 +34,32 @@ pub(super) struct Call {
     pub(super) sent: usize,
     pub(super) seen: Option<Seen>,
     pub(super) over: bool,
+}
+
+/// The most tokens that a call can come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Most {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    /// What goes in is not only what was sent.
+    pub(super) refers: bool,
+}
+
+impl Most {
+    /// Of a question with this many bytes, for this many answers of this many tokens. Text has no more tokens than bytes, and no
+    /// model takes in more than its context.
+    pub(super) fn of(sent: usize, kept: &Kept, longest: Option<u64>, answers: u64, ledger: &Ledger) -> Most {
+        let sent = (sent as u64).min(LARGEST_CONTEXT);
+        let input = match kept {
+            Kept::Nothing => sent,
+            Kept::Answer(answer) => ledger
+                .tokens_of(answer)
+                .map_or(LARGEST_CONTEXT, |tokens| tokens.saturating_add(sent).min(LARGEST_CONTEXT)),
+            Kept::Something => LARGEST_CONTEXT,
+        };
+        let output = longest.unwrap_or(LARGEST_ANSWER).min(LARGEST_CONTEXT).saturating_mul(answers);
+        Most { input, output, refers: *kept != Kept::Nothing }
+    }
 }
 
 /// How a call comes to its end.
@@ -107,6 +136,9 @@ impl Call {
         }
         let usage = self.seen.as_mut().map(|seen| seen.reader.finish()).unwrap_or_default();
         let (spent, source) = self.spent(&usage, end);
+        if let (Some(id), true, false) = (&usage.id, self.most.is_some(), spent.estimated) {
+            self.ledger.answered(id, spent);
+        }
         let left = (end != End::Unreachable).then_some(spent);
         let took = self.since.elapsed();
         self.ledger.over(Takes::from(&self.asked), left, self.outcome(&usage, end), took);
@@ -178,19 +210,25 @@ impl Call {
     }
 
     /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
-    /// this is more than it was, and nothing is gained by breaking off. A model that is no stream, or that thinks, works
-    /// without a word: who went away pays for that time, each second that began. Upstreams go on with what is no stream:
-    /// it may become as long as it was allowed to.
+    /// this is more than it was. A model that is no stream, or that thinks, works without a word: who went away pays for that
+    /// time, each second that began. Where tokens or money are limited, nothing is gained by hanging up: an answer that was cut
+    /// short from inside counts as the most that it could come to, since upstreams may go on with it.
     fn estimated(&self, usage: &Usage, received: u64, end: End) -> (Spent, Option<CostSource>) {
-        let input = match usage.counted {
-            true => usage.input,
-            false => (self.sent as u64).div_ceil(route::BYTES_OF_A_TOKEN),
+        let is_cut = match end {
+            End::HungUp | End::TooSlow | End::ByteLimit => true,
+            End::Finished | End::BrokenOff | End::Unreachable => false,
+        };
+        let input = match self.most {
+            _ if usage.counted => usage.input,
+            Some(most) if is_cut || most.refers => most.input,
+            Some(_) | None => (self.sent as u64).div_ceil(route::BYTES_OF_A_TOKEN),
         };
         let unheard = match end {
             End::HungUp => unheard(self.since.elapsed(), self.longest.filter(|_| !self.streamed)),
             End::Finished | End::BrokenOff | End::Unreachable | End::TooSlow | End::ByteLimit => 0,
         };
-        let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard);
+        let most = self.most.filter(|_| is_cut).map_or(0, |most| most.output);
+        let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard).max(most);
         let Usage { cache_read, cache_write, .. } = *usage;
         let cost = self.price.map(|price| price.of(input, output, cache_read, cache_write));
         let spent = Spent { input, output, cache_read, cache_write, estimated: true, cost };
@@ -210,9 +248,67 @@ impl Drop for Call {
     }
 }
 
+/// What models take in: few take more, none of those that agents use.
+const LARGEST_CONTEXT: u64 = 1_000_000;
+/// What models say at most, where a request does not.
+const LARGEST_ANSWER: u64 = 128_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::paths;
+    use belljar_spec::llm::UpstreamKind;
+    use hyper::Method;
+
+    fn call(budget: &str, longest: Option<u64>, answers: u64, streamed: bool, kept: &Kept) -> Call {
+        let ledger = Arc::new(Ledger::new(budget.parse().unwrap()));
+        ledger.answered("resp_1", Spent { input: 5_000, output: 200, ..Spent::default() });
+        let target = "/v1/responses".parse().unwrap();
+        let most = ledger.limits_tokens().then(|| Most::of(400, kept, longest, answers, &ledger));
+        Call {
+            number: 1,
+            asked: paths::understand(UpstreamKind::OpenAi, &Method::POST, &target).unwrap(),
+            recorder: Arc::new(Recorder::new(None)),
+            model: None,
+            streamed,
+            longest: longest.map(|longest| longest * answers),
+            most,
+            price: None,
+            since: Instant::now(),
+            sent: 400,
+            seen: None,
+            over: false,
+            ledger,
+        }
+    }
+
+    #[test]
+    fn hanging_up_is_no_cheaper_than_hearing_all() {
+        for (longest, answers, streamed, kept, expected) in [
+            (Some(4_000), 128, false, Kept::Nothing, (400, 512_000)),
+            (Some(4_000), 1, true, Kept::Nothing, (400, 4_000)),
+            (None, 1, true, Kept::Nothing, (400, LARGEST_ANSWER)),
+            (Some(10), 1, true, Kept::Answer("resp_1".into()), (5_600, 100)),
+            (Some(10), 1, true, Kept::Answer("resp_2".into()), (LARGEST_CONTEXT, 100)),
+            (Some(10), 1, true, Kept::Something, (LARGEST_CONTEXT, 100)),
+        ] {
+            let mut call = call("tokens=4300", longest, answers, streamed, &kept);
+            call.end(End::HungUp);
+            let totals = call.ledger.totals();
+            assert_eq!((totals.input_tokens, totals.output_tokens), expected, "{kept:?}");
+        }
+        // Where nobody counts tokens it is what it usually comes to.
+        let mut call = call("calls=5", Some(4_000), 1, true, &Kept::Something);
+        call.end(End::HungUp);
+        assert_eq!((call.ledger.totals().input_tokens, call.ledger.totals().output_tokens), (100, 100));
+    }
+
+    #[test]
+    fn an_upstream_that_breaks_off_costs_what_it_usually_comes_to() {
+        let mut call = call("tokens=4300", Some(4_000), 1, true, &Kept::Nothing);
+        call.end(End::BrokenOff);
+        assert_eq!((call.ledger.totals().input_tokens, call.ledger.totals().output_tokens), (100, 0));
+    }
 
     #[test]
     fn who_goes_away_pays_for_each_second_that_began_and_for_what_was_ordered() {

@@ -6,6 +6,7 @@ use super::paths::{Api, Asked, Purpose};
 use belljar_spec::egress::Reason;
 use belljar_spec::llm::{Budget, Usd};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ struct Used {
     unheard: u64,
     /// Whatever went upstream, free or not.
     requests: u64,
+    /// The tokens of answers that came whole.
+    answers: HashMap<String, u64>,
 }
 
 impl Used {
@@ -128,7 +131,7 @@ impl Ledger {
         if let Some(limit) = self.budget.calls.filter(|limit| calls >= *limit) {
             return Err(format!("{calls} of {limit} calls are used"));
         }
-        let Used { under_way, unheard, .. } = *used;
+        let (under_way, unheard) = (used.under_way, used.unheard);
         if let Some(limit) = self.budget.turns.filter(|limit| turns + unheard + under_way >= *limit) {
             let mut said = format!("{} of {limit} turns are used", turns + unheard);
             if unheard > 0 {
@@ -166,6 +169,27 @@ impl Ledger {
     pub(super) fn counts_answers(&self) -> bool {
         let Budget { turns, tokens, cost, calls: _ } = self.budget;
         turns.is_some() || tokens.is_some() || cost.is_some()
+    }
+
+    /// Whether tokens or money are limited.
+    pub(super) fn limits_tokens(&self) -> bool {
+        self.budget.tokens.is_some() || self.budget.cost.is_some()
+    }
+
+    /// How many tokens an earlier call of this run had, in and out, by the name of its answer. All of them go in again.
+    pub(super) fn tokens_of(&self, answer: &str) -> Option<u64> {
+        self.lock().answers.get(answer).copied()
+    }
+
+    /// An answer came whole, and later calls may refer to it.
+    pub(super) fn answered(&self, answer: &str, spent: Spent) {
+        let answers = &mut self.lock().answers;
+        if answers.len() >= MOST_ANSWERS {
+            answers.clear();
+        }
+        let Spent { input, output, cache_read, cache_write, .. } = spent;
+        let tokens = [input, output, cache_read, cache_write].into_iter().fold(0, u64::saturating_add);
+        answers.insert(answer.to_string(), tokens);
     }
 
     /// Whether money is counted.
@@ -224,6 +248,8 @@ impl Ledger {
     }
 }
 
+/// Whose tokens are remembered; of one that was forgotten the most is assumed.
+const MOST_ANSWERS: usize = 1000;
 /// Each has two lines in the record, and a program that asks for nothing but lists must not fill the host's disk.
 const MOST_REQUESTS: u64 = 200_000;
 

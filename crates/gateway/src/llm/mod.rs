@@ -14,7 +14,9 @@
 mod answer;
 mod body;
 mod call;
+mod fields;
 mod headers;
+mod kept;
 mod ledger;
 mod outcome;
 mod paths;

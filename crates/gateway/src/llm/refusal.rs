@@ -21,6 +21,8 @@ pub(super) struct Refused {
     pub(super) status: StatusCode,
     /// For who reads the record.
     pub(super) detail: String,
+    /// The detail names the upstream, or what is wrong on the way there: not for a program inside.
+    is_hidden: bool,
     /// For the program, behind the sentence of the reason.
     pub(super) remedy: &'static str,
 }
@@ -38,7 +40,12 @@ impl Refused {
             Reason::DialFailed | Reason::TooSlow => (StatusCode::BAD_GATEWAY, ""),
             _ => (StatusCode::BAD_REQUEST, ""),
         };
-        Refused { reason, status, detail: detail.into(), remedy }
+        Refused { reason, status, detail: detail.into(), is_hidden: false, remedy }
+    }
+
+    /// With a detail that stays on the host.
+    pub(super) fn for_the_record(self) -> Refused {
+        Refused { is_hidden: true, ..self }
     }
 
     /// The same with another status.
@@ -66,7 +73,7 @@ impl Refused {
         };
         let gone = self.status == StatusCode::BAD_GATEWAY;
         let mut message = format!("belljar: {sentence}");
-        if !self.detail.is_empty() && (gone || !looks_busy(&self.detail)) {
+        if !self.is_hidden && !self.detail.is_empty() && (gone || !looks_busy(&self.detail)) {
             message.push_str(&format!(": {}", self.detail));
         }
         if !self.remedy.is_empty() {

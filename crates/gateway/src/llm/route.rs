@@ -2,8 +2,9 @@
 
 use super::answer::Answer;
 use super::body::Question;
-use super::call::{Call, End};
+use super::call::{Call, End, Most};
 use super::headers::{self, BillingHeaders};
+use super::kept::Kept;
 use super::ledger::{Ledger, Takes, Totals};
 use super::outcome::Outcomes;
 use super::paths::{self, Api, Asked, Purpose};
@@ -184,7 +185,13 @@ impl Route {
         let spent = |what| Refused::new(Reason::BudgetSpent, what);
         let number = self.ledger.take(Takes::from(&asked)).map_err(spent)?;
         let streamed = question.as_ref().is_some_and(|question| question.streamed);
-        let longest = question.as_ref().and_then(|question| question.longest);
+        let (longest, answers) =
+            question.as_ref().map_or((None, 1), |question| (question.longest, question.answers));
+        let speaks = asked.purpose == Purpose::Call && asked.api != Api::Embeddings;
+        let most = question.as_ref().filter(|_| self.ledger.limits_tokens()).map(|question| {
+            let said = if speaks { longest } else { Some(0) };
+            Most::of(question.bytes.len(), &Kept::by(&question.bytes), said, answers, &self.ledger)
+        });
         let bytes = question.map_or_else(Vec::new, |question| question.bytes);
         let sent = bytes.len();
         let mut request = Request::new(body_of(InRoom { bytes, _room: room }));
@@ -200,7 +207,8 @@ impl Route {
             asked,
             model: model.clone(),
             streamed,
-            longest,
+            longest: longest.map(|longest| longest.saturating_mul(answers)),
+            most,
             price,
             since: Instant::now(),
             sent,
@@ -232,7 +240,7 @@ impl Route {
             Ok(Err(error)) => {
                 let is_reached = !matches!(error, OutboundError::Connect { .. });
                 call.end(if is_reached { End::BrokenOff } else { End::Unreachable });
-                return Err(Refused::new(Reason::DialFailed, error.to_string()));
+                return Err(Refused::new(Reason::DialFailed, error.to_string()).for_the_record());
             }
             Err(_) => {
                 call.end(End::TooSlow);

@@ -8,6 +8,7 @@ pub use describe::{Description, describe};
 use self::plan::Planned;
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
+use crate::neighbours::Neighbours;
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
@@ -304,6 +305,10 @@ impl Engine {
             None => None,
         };
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
+        let state = self.state().ok();
+        let neighbours =
+            state.and_then(|state| Neighbours::join(&state, id, spec, policy.as_ref(), &recorder));
+        let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(
             id,
@@ -311,7 +316,7 @@ impl Engine {
             guest,
             &plan,
             limits,
-            Outside { served, way_out, unreached, recorder, route, relay, _root: root },
+            Outside { served, way_out, unreached, recorder, route, relay, neighbours, _root: root },
         )
     }
 

@@ -32,6 +32,7 @@ mod held;
 mod kept;
 mod llm;
 mod machine;
+mod neighbours;
 mod once;
 mod pause;
 mod publish;

@@ -2,6 +2,7 @@
 
 use crate::faults::disposed;
 use crate::held::Held;
+use crate::neighbours::Neighbours;
 use crate::pause::Pause;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
@@ -53,6 +54,8 @@ pub(crate) struct Outside {
     pub(crate) route: Option<Arc<Route>>,
     /// Who serves the host's repository to it, if it has one.
     pub(crate) relay: Mutex<Option<Serving>>,
+    /// The others that can write where it can, until it ends.
+    pub(crate) neighbours: Mutex<Option<Neighbours>>,
     /// Keeps what its root is made of where it is.
     pub(crate) _root: crate::roots::PreparedRoot,
 }
@@ -87,10 +90,15 @@ impl Sandbox {
 
     /// What a person should know before anything runs in it.
     pub fn warning(&self) -> Option<String> {
-        match (self.workspace_warning(), self.outside.unreached.clone()) {
-            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
-            (one, other) => one.or(other),
-        }
+        let neighbours = self.outside.neighbours.lock().unwrap_or_else(PoisonError::into_inner);
+        let beside = neighbours.as_ref().and_then(Neighbours::warning);
+        let all: Vec<String> = self
+            .workspace_warning()
+            .into_iter()
+            .chain(self.outside.unreached.clone())
+            .chain(beside)
+            .collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The same, of its workspace alone.
@@ -265,6 +273,7 @@ impl Sandbox {
         }
         // It waits for a push that is landing, and takes no other.
         drop(self.outside.relay.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.outside.neighbours.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.outside.recorder.end();
     }
 

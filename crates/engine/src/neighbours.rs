@@ -1,0 +1,272 @@
+//! Sandboxes that live at the same time and can write to the same folder. Through a socket in it one can hand the other an open
+//! connection (SCM_RIGHTS), which no filter of system calls can look into: what either may reach, both may reach. It cannot be
+//! prevented on a kernel whose Landlock does not know unix sockets by path, so it is recorded by both, and said.
+//!
+//! ```text
+//! S/neighbours/ID        one file for each sandbox, locked while it lives: its folders and its egress
+//! S/neighbours/ID.met    who came while it lived, a line each: written by those, recorded by it when it ends
+//! ```
+//!
+//! Another user has another S: sandboxes of two users do not know of each other. Called by the engine.
+
+use belljar_audit::Event;
+use belljar_gateway::Recorder;
+use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{Permission, SandboxId, SandboxSpec};
+use belljar_sys::rustix::fs::{FlockOperation, flock};
+use belljar_sys::rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One sandbox among those of its user. Dropped, it is no longer there.
+pub(crate) struct Neighbours {
+    directory: PathBuf,
+    id: SandboxId,
+    recorder: Arc<Recorder>,
+    warning: Option<String>,
+    /// Its lock says that the sandbox lives.
+    _file: File,
+}
+
+/// What a sandbox says of itself.
+#[derive(Debug, Serialize, Deserialize)]
+struct Presence {
+    folders: Vec<PathBuf>,
+    egress: String,
+}
+
+/// A line about somebody who came.
+#[derive(Debug, Serialize, Deserialize)]
+struct Met {
+    id: String,
+    folder: PathBuf,
+    egress_differs: bool,
+}
+
+impl Neighbours {
+    /// Says that this sandbox lives, and records who lives beside it. `None` where it shares no folder, or nothing can be kept.
+    pub(crate) fn join(
+        state: &Path,
+        id: SandboxId,
+        spec: &SandboxSpec,
+        policy: Option<&EgressPolicy>,
+        recorder: &Arc<Recorder>,
+    ) -> Option<Neighbours> {
+        let presence = Presence { folders: folders(spec), egress: egress(policy) };
+        if presence.folders.is_empty() {
+            return None;
+        }
+        let directory = state.join("neighbours");
+        Neighbours::enter(directory, id, &presence, recorder).ok()
+    }
+
+    fn enter(
+        directory: PathBuf,
+        id: SandboxId,
+        presence: &Presence,
+        recorder: &Arc<Recorder>,
+    ) -> io::Result<Neighbours> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+        let turn = lock_directory(&directory)?;
+        let path = directory.join(id.to_string());
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all(&serde_json::to_vec(presence)?)?;
+        let mut differing = Vec::new();
+        for other in others(&directory, id)? {
+            let Some(there) = living(&directory, &other) else { continue };
+            let Some(folder) = common(&presence.folders, &there.folders) else { continue };
+            let met = Met { id: id.to_string(), folder, egress_differs: there.egress != presence.egress };
+            tell(&directory, &other, &met)?;
+            if met.egress_differs {
+                differing.push(other.clone());
+            }
+            record(recorder, &Met { id: other, ..met });
+        }
+        drop(turn);
+        let warning = (!differing.is_empty()).then(|| {
+            format!(
+                "sandbox {} can write to the same folder and has another egress policy: each can hand the other its connections",
+                differing.join(", ")
+            )
+        });
+        Ok(Neighbours { directory, id, recorder: Arc::clone(recorder), warning, _file: file })
+    }
+
+    /// What a person should know before anything runs.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.warning.clone()
+    }
+}
+
+impl Drop for Neighbours {
+    /// Records who came in the meantime. Must happen before the record ends.
+    fn drop(&mut self) {
+        let _turn = lock_directory(&self.directory);
+        let (file, met) = paths(&self.directory, &self.id.to_string());
+        for line in fs::read_to_string(&met).unwrap_or_default().lines() {
+            if let Ok(met) = serde_json::from_str(line) {
+                record(&self.recorder, &met);
+            }
+        }
+        let _ = fs::remove_file(met);
+        let _ = fs::remove_file(file);
+    }
+}
+
+fn record(recorder: &Recorder, met: &Met) {
+    let folder = met.folder.to_string_lossy().as_ref().into();
+    let with = met.id.as_str().into();
+    // A record that takes no more lines lets no connection out either.
+    let _ = recorder.write(&Event::FolderShared { folder, with, egress_differs: met.egress_differs });
+}
+
+/// Whom there is a file of.
+fn others(directory: &Path, own: SandboxId) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter(|name| !name.ends_with(".met") && *name != own.to_string()).collect())
+}
+
+/// What a sandbox says of itself, if it lives; one that does not is forgotten.
+fn living(directory: &Path, id: &str) -> Option<Presence> {
+    let (file, met) = paths(directory, id);
+    let opened = File::open(&file).ok()?;
+    match flock(&opened, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => serde_json::from_slice(&fs::read(&file).ok()?).ok(),
+        Ok(()) => {
+            let _ = fs::remove_file(met);
+            let _ = fs::remove_file(file);
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+fn tell(directory: &Path, id: &str, met: &Met) -> io::Result<()> {
+    let (_, path) = paths(directory, id);
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    file.write_all(format!("{}\n", serde_json::to_string(met)?).as_bytes())
+}
+
+fn paths(directory: &Path, id: &str) -> (PathBuf, PathBuf) {
+    (directory.join(id), directory.join(format!("{id}.met")))
+}
+
+/// Nobody else comes or goes until it is dropped.
+fn lock_directory(directory: &Path) -> io::Result<File> {
+    let file = File::open(directory)?;
+    loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The first folder of one of them that lies in, or holds, one of the other's.
+fn common(ours: &[PathBuf], theirs: &[PathBuf]) -> Option<PathBuf> {
+    let meets = |one: &&PathBuf| theirs.iter().any(|two| one.starts_with(two) || two.starts_with(one));
+    ours.iter().find(meets).cloned()
+}
+
+/// What a sandbox can write to and another one could too.
+fn folders(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let workspace = spec.workspace.iter().filter(|_| spec.mode == WorkspaceMode::Bind);
+    let shared = spec.shared.iter().filter(|shared| shared.permission == Permission::Write);
+    let all = workspace
+        .chain(shared.map(|shared| &shared.path))
+        .chain(spec.volumes.iter().map(|volume| &volume.source))
+        .chain(&spec.home);
+    all.filter_map(|path| fs::canonicalize(path).ok()).collect()
+}
+
+/// All of a policy that says what can be reached, so that two that say the same are the same text.
+fn egress(policy: Option<&EgressPolicy>) -> String {
+    let Some(policy) = policy.filter(|policy| policy.mode != Mode::None) else { return "none".into() };
+    let sorted = |rules: &[belljar_spec::egress::Rule]| {
+        let mut texts: Vec<String> = rules.iter().map(|rule| rule.to_string()).collect();
+        texts.sort();
+        texts.join(" ")
+    };
+    let private: Vec<String> = policy.private.iter().map(|range| range.to_string()).collect();
+    let (allow, deny, inspect) = (sorted(&policy.allow), sorted(&policy.deny), policy.inspect);
+    format!("{:?} allow {allow} deny {deny} private {} inspect {inspect}", policy.mode, private.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_audit::Log;
+
+    struct Sandbox {
+        log: PathBuf,
+        neighbours: Option<Neighbours>,
+        recorder: Arc<Recorder>,
+    }
+
+    fn sandbox(state: &Path, number: u8, folder: &Path, allow: &str) -> Sandbox {
+        let id = SandboxId::from_random([number; 8]);
+        let log = Log::create(&state.join("audit"), id).unwrap();
+        let path = log.path().to_path_buf();
+        let recorder = Arc::new(Recorder::new(Some(log)));
+        let spec = SandboxSpec { workspace: Some(folder.into()), ..SandboxSpec::default() };
+        let policy = EgressPolicy::strict().allow(allow.parse().unwrap());
+        let neighbours = Neighbours::join(state, id, &spec, Some(&policy), &recorder);
+        Sandbox { log: path, neighbours, recorder }
+    }
+
+    impl Sandbox {
+        fn warning(&self) -> Option<String> {
+            self.neighbours.as_ref().and_then(Neighbours::warning)
+        }
+
+        fn end(mut self) -> String {
+            self.neighbours = None;
+            self.recorder.end();
+            fs::read_to_string(&self.log).unwrap()
+        }
+    }
+
+    #[test]
+    fn sandboxes_that_can_hand_each_other_connections_are_recorded_by_both() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path().join("state"), place.path().join("work"));
+        fs::create_dir_all(folder.join("below")).unwrap();
+        let first = sandbox(&state, 1, &folder, "a.example");
+        assert_eq!(first.warning(), None);
+        let second = sandbox(&state, 2, &folder.join("below"), "b.example");
+        assert!(second.warning().unwrap().contains("0101010101010101"), "{:?}", second.warning());
+        let elsewhere = sandbox(&state, 3, place.path().join("state").as_path(), "c.example");
+        assert_eq!(elsewhere.warning(), None);
+        let same = sandbox(&state, 4, &folder, "a.example");
+        assert!(!same.warning().unwrap().contains("0101010101010101"), "only of another policy");
+        let texts = [first.end(), second.end(), elsewhere.end(), same.end()];
+        let met = |text: &str, id: &str, differs: bool| {
+            text.contains(&format!(r#""with":"{id}","egress_differs":{differs}"#))
+        };
+        assert!(met(&texts[0], "0202020202020202", true) && met(&texts[0], "0404040404040404", false));
+        assert!(met(&texts[1], "0101010101010101", true));
+        assert!(!texts[2].contains("folder_shared"), "{}", texts[2]);
+        assert!(met(&texts[3], "0101010101010101", false));
+        assert_eq!(fs::read_dir(state.join("neighbours")).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn one_that_was_killed_is_nobodys_neighbour() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("neighbours");
+        fs::create_dir(&directory).unwrap();
+        let presence =
+            Presence { folders: vec![fs::canonicalize(place.path()).unwrap()], egress: "x".into() };
+        fs::write(directory.join("0909090909090909"), serde_json::to_vec(&presence).unwrap()).unwrap();
+        let after = sandbox(place.path(), 5, place.path(), "a.example");
+        assert_eq!(after.warning(), None);
+        assert!(!after.end().contains("folder_shared"));
+    }
+}

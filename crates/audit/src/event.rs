@@ -271,7 +271,7 @@ pub enum Ending {
     ByteLimit,
     /// What was said after it was open broke a rule.
     Refused,
-    /// Nobody answered.
+    /// No address answered.
     DialFailed,
     /// The sandbox ended first.
     SandboxEnded,

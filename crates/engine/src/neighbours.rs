@@ -40,7 +40,7 @@ struct Presence {
     egress: String,
 }
 
-/// A line about somebody who came.
+/// A line about a sandbox that came.
 #[derive(Debug, Serialize, Deserialize)]
 struct Met {
     id: String,
@@ -126,7 +126,7 @@ fn record(recorder: &Recorder, met: &Met) {
     let _ = recorder.write(&Event::FolderShared { folder, with, egress_differs: met.egress_differs });
 }
 
-/// Whom there is a file of.
+/// The other sandboxes that have a file.
 fn others(directory: &Path, own: SandboxId) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     Ok(names.filter(|name| !name.ends_with(".met") && *name != own.to_string()).collect())
@@ -157,7 +157,7 @@ fn paths(directory: &Path, id: &str) -> (PathBuf, PathBuf) {
     (directory.join(id), directory.join(format!("{id}.met")))
 }
 
-/// Nobody else comes or goes until it is dropped.
+/// No other sandbox comes or goes until it is dropped.
 fn lock_directory(directory: &Path) -> io::Result<File> {
     let file = File::open(directory)?;
     loop {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_killed_is_nobodys_neighbour() {
+    fn a_sandbox_that_was_killed_is_no_neighbour() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("neighbours");
         fs::create_dir(&directory).unwrap();

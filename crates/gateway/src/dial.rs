@@ -295,13 +295,13 @@ mod tests {
             let refusal = undialled.expect_err("it is not recorded").refusal(&permit);
             assert_eq!(refusal.reason, Reason::NotRecorded);
             listener.set_nonblocking(true).expect("an option");
-            assert_eq!(listener.accept().expect_err("nobody came").kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(listener.accept().expect_err("no connection came").kind(), io::ErrorKind::WouldBlock);
             let mut recorded = Vec::new();
             let record = |address| {
                 recorded.push(address);
                 Ok(())
             };
-            runtime.block_on(dial(&permit, &policy, record)).expect("somebody listens");
+            runtime.block_on(dial(&permit, &policy, record)).expect("the listener is there");
             assert_eq!(recorded, [IpAddr::V4(Ipv4Addr::LOCALHOST)], "once");
             listener.set_nonblocking(false).expect("an option");
             listener.accept().expect("it came");

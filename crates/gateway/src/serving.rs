@@ -54,7 +54,7 @@ impl Serving {
 
     /// Resolves a name and judges every address: what may be dialled now. A question for a name leaves the host, and says
     /// what the sandbox wants it to say: so it is not asked where it could not be recorded, nor for any number of names that
-    /// nobody has.
+    /// do not exist.
     pub(crate) async fn permit(&self, allowed: Allowed, protocol: Protocol) -> Result<Permit, Refusal> {
         let (name, port) = (allowed.name(), allowed.port());
         let refused = |reason| Refusal::new(name, Some(port), reason).protocol(protocol);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sandbox_asks_for_only_so_many_names_that_nobody_has() {
+    fn a_sandbox_asks_for_only_so_many_names_that_do_not_exist() {
         let unresolved = Unresolved::default();
         let name = |number: usize| format!("d{number}.example").parse::<HostName>().expect("a name");
         for number in 0..MAX_UNRESOLVED_NAMES {

@@ -142,7 +142,7 @@ impl Route {
         Ok(screened)
     }
 
-    /// Whether somebody said which requests may be sent here, or which may carry a secret.
+    /// Whether a rule or a credential is about some requests here, and not about others.
     fn limits_requests(&self) -> bool {
         let Origin { name, port, .. } = &self.to;
         let limits = |rule: &Rule| {

@@ -1,5 +1,5 @@
-//! Whether a request asks for a web socket, and whether an answer is one (RFC 6455 §4). Behind an answer with status 101 nobody
-//! looks at requests any more, so a server that says so by mistake would undo every rule about them.
+//! Whether a request asks for a web socket, and whether an answer is one (RFC 6455 §4). Behind an answer with status 101 the gateway
+//! reads no requests any more, so a server that says so by mistake would undo every rule about them.
 //!
 //! Pure; called by `route`.
 
@@ -24,7 +24,7 @@ pub(super) enum Upgrade {
     /// Nothing, or something that a server may decline without a word (HTTP/2 in the clear, TLS by RFC 2817).
     None,
     WebSocket(WebSocket),
-    /// Something that nobody here can look at, or a web socket that is asked for in a wrong way; with what it is.
+    /// Something that the gateway cannot read, or a web socket that is asked for in a wrong way; with what it is.
     Other(String),
 }
 

@@ -100,8 +100,8 @@ fn answers(fields: &[Field<'_>]) -> Result<u64, String> {
     Ok(most)
 }
 
-/// What fields of these names say, in any case; `None` for one that is no number. Gemini says it one level below, and deeper
-/// nobody looks. A number may be written `4e3`.
+/// What fields of these names say, in any case; `None` for one that is no number. Gemini says it one level below; what is deeper
+/// is not looked at. A number may be written `4e3`.
 fn numbers(fields: &[Field<'_>], names: &[&str]) -> Vec<Option<f64>> {
     let is_one_of = |name: &str, names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
     let mut found = Vec::new();

@@ -297,7 +297,7 @@ mod tests {
             let totals = call.ledger.totals();
             assert_eq!((totals.input_tokens, totals.output_tokens), expected, "{kept:?}");
         }
-        // Where nobody counts tokens it is what it usually comes to.
+        // Where tokens are not limited it is what it usually comes to.
         let mut call = call("calls=5", Some(4_000), 1, true, &Kept::Something);
         call.end(End::HungUp);
         assert_eq!((call.ledger.totals().input_tokens, call.ledger.totals().output_tokens), (100, 100));

@@ -93,11 +93,32 @@ impl Call<'_> {
         self
     }
 
-    /// The answer as data.
+    /// The answer as data. A question that changes nothing is asked once more where the daemon went away before it answered: another one is
+    /// started then, as for a first question.
     pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, ClientError> {
-        let (_, download) = self.send().await?;
-        let bytes = download.collect(LONGEST_ANSWER).await?;
+        let again = (self.method == Method::GET).then(|| self.again());
+        let bytes = match (self.bytes().await, again) {
+            (Err(error), Some(again)) if error.is_passing() => again.bytes().await?,
+            (outcome, _) => outcome?,
+        };
         serde_json::from_slice(&bytes).map_err(|error| ClientError::Protocol(error.to_string()))
+    }
+
+    async fn bytes(self) -> Result<Vec<u8>, ClientError> {
+        let (_, download) = self.send().await?;
+        Ok(download.collect(LONGEST_ANSWER).await?.into())
+    }
+
+    /// The same question, which has no body.
+    fn again(&self) -> Self {
+        Call {
+            client: self.client,
+            method: self.method.clone(),
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            body: body::nothing(),
+            has_query: self.has_query,
+        }
     }
 
     /// That it was done.

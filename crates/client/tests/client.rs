@@ -38,6 +38,30 @@ async fn where_nobody_listens_it_says_where() {
 }
 
 #[tokio::test]
+async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
+    let place = tempfile::tempdir().unwrap();
+    let listener = listen(&place.path().join("s"));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    tokio::spawn(async move {
+        // The daemon dies with the first question in its hands, and with every order.
+        for answers in [false, true, false] {
+            let mut stream = accept(&listener).await;
+            let request = match answers {
+                true => answer(&mut stream, "200 OK", "application/json", r#"{"items":[]}"#).await,
+                false => read_request(&mut stream).await,
+            };
+            heard.lock().unwrap().push(request.split(' ').next().unwrap_or_default().to_string());
+        }
+    });
+    let client = Client::unix(place.path().join("s"));
+    assert_eq!(client.sandboxes(&SandboxFilter::default()).await.unwrap(), []);
+    let error = client.sandbox("x").stop().await.unwrap_err();
+    assert_eq!(error.code(), "daemon_gone");
+    assert_eq!(*asked.lock().unwrap(), ["GET", "GET", "POST"]);
+}
+
+#[tokio::test]
 async fn lists_are_read_to_their_end_over_one_connection() {
     let place = tempfile::tempdir().unwrap();
     let listener = listen(&place.path().join("s"));

@@ -30,12 +30,15 @@ impl Doors {
         if hosts.next().is_some() {
             return Err(invalid("a request has one `Host`").into());
         }
-        let named: Authority =
-            host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(|| refused(host))?;
+        let named: Authority = host
+            .to_str()
+            .ok()
+            .and_then(|host| host.parse().ok())
+            .ok_or_else(|| refused(&format!("{host:?}")))?;
         // A request line may name another host than the header does.
         for authority in [Some(&named), uri.authority()].into_iter().flatten() {
             if !self.is_ours(authority.host(), own) {
-                return Err(refused(host));
+                return Err(refused(&format!("{:?}", authority.as_str())));
             }
         }
         Ok(())
@@ -70,8 +73,9 @@ impl Doors {
     }
 }
 
-fn refused(host: &HeaderValue) -> Refusal {
-    SandboxError::policy("host_refused", format!("this daemon is not called {host:?}"))
+/// `name` is the one that is not ours, of the header or of the request line.
+fn refused(name: &str) -> Refusal {
+    SandboxError::policy("host_refused", format!("this daemon is not called {name}"))
         .hint("use `localhost`; `belljar serve --host-name` gives it another name")
         .into()
 }

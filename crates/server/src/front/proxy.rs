@@ -5,7 +5,7 @@ use super::Front;
 use super::connection::Connection;
 use super::gate::Asking;
 use crate::answer::{Answer, REQUEST};
-use crate::keeper::COMMAND_HEADER;
+use crate::keeper::{COMMAND_HEADER, OWN_ERROR};
 use crate::link::{Line, Passing};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -55,8 +55,9 @@ pub(super) async fn pass(
         command: format!("{commands}/{id}"),
         heard: false,
     });
-    let response = outwards(response, in_use, hangup);
-    Ok(if is_port { response } else { signed(response).await })
+    let mut response = outwards(response, in_use, hangup);
+    let is_ours = response.headers_mut().remove(OWN_ERROR).is_some();
+    Ok(if is_port && !is_ours { response } else { signed(response).await })
 }
 
 /// The protocol that a request wants to change to.

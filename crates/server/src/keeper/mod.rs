@@ -25,6 +25,7 @@ mod wipe;
 pub use commands::COMMAND_HEADER;
 pub use contact::{Contact, failed};
 pub use door::TOKEN_HEADER;
+pub(crate) use failure::OWN_ERROR;
 pub use kept::Kept;
 pub use life::StopRequest;
 pub use process::run;

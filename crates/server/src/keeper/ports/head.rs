@@ -23,18 +23,44 @@ pub(super) fn inward(headers: &mut HeaderMap, port: u16) -> Option<HeaderValue> 
     upgrade
 }
 
-/// Makes the head of an answer one for the caller.
-pub(super) fn outward(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>) {
+/// Makes the head of an answer one for the caller, of the port that is at this path of the API.
+pub(super) fn outward(headers: &mut HeaderMap, upgrade: Option<&HeaderValue>, at: &str) {
     for_this_connection(headers, upgrade);
     ours(headers);
-    let set: Vec<HeaderValue> =
-        headers.get_all(SET_COOKIE).iter().filter(|set| !is_ours(set)).cloned().collect();
+    let set: Vec<HeaderValue> = headers
+        .get_all(SET_COOKIE)
+        .iter()
+        .filter(|set| !is_ours(set))
+        .filter_map(|set| only_at(set, at))
+        .collect();
     headers.remove(SET_COOKIE);
     for cookie in set {
         headers.append(SET_COOKIE, cookie);
     }
     // A page from inside is shown at the address of the API. It must not be a page of the API: a browser gives it an origin of its own.
     headers.append(CONTENT_SECURITY_POLICY, HeaderValue::from_static(APART));
+}
+
+/// Where a port is in the API: the path up to its number.
+pub(super) fn place(uri: &Uri) -> String {
+    let path = uri.path();
+    let length = path.match_indices('/').nth(PARTS).map_or(path.len(), |(at, _)| at);
+    format!("{}/", &path[..length])
+}
+
+/// A cookie for this path alone. Browsers know cookies by the host and not by the port: without a path of its own, one that a page from
+/// inside sets would be sent to every server on this machine, and could stand for one of theirs.
+fn only_at(set: &HeaderValue, at: &str) -> Option<HeaderValue> {
+    let text = set.to_str().ok()?;
+    let mut parts = text.split(';');
+    let mut kept = vec![parts.next()?.trim().to_string()];
+    let is_place = |part: &&str| {
+        let name = part.split('=').next().unwrap_or_default().trim();
+        name.eq_ignore_ascii_case("domain") || name.eq_ignore_ascii_case("path")
+    };
+    kept.extend(parts.filter(|part| !is_place(part)).map(|part| part.trim().to_string()));
+    kept.push(format!("Path={at}"));
+    HeaderValue::from_str(&kept.join("; ")).ok()
 }
 
 /// What is asked of the port: everything behind its number.
@@ -151,12 +177,23 @@ mod tests {
         let mut answer = headers(&[
             ("set-cookie", "belljar_session=evil"),
             ("set-cookie", "theme=dark"),
+            ("set-cookie", "session=1; Domain=localhost; HttpOnly; path=/; Path=/v1;DOMAIN = x"),
             ("x-belljar-command", "cmd_1"),
+            ("x-belljar-error", "1"),
             ("content-security-policy", "default-src *"),
         ]);
-        outward(&mut answer, None);
-        assert_eq!(answer.get_all("set-cookie").iter().collect::<Vec<_>>(), ["theme=dark"]);
-        assert!(!answer.contains_key("x-belljar-command"));
+        let at = place(&"/v1/sandboxes/a/ports/80/x?y".parse().expect("a path"));
+        assert_eq!(place(&"/v1/sandboxes/a/ports/80".parse().expect("a path")), at);
+        outward(&mut answer, None, &at);
+        assert_eq!(
+            answer.get_all("set-cookie").iter().collect::<Vec<_>>(),
+            [
+                "theme=dark; Path=/v1/sandboxes/a/ports/80/",
+                "session=1; HttpOnly; Path=/v1/sandboxes/a/ports/80/"
+            ],
+            "no other server of this machine gets them"
+        );
+        assert!(!answer.contains_key("x-belljar-command") && !answer.contains_key("x-belljar-error"));
         let policies: Vec<_> = answer.get_all("content-security-policy").iter().collect();
         assert_eq!(policies, ["default-src *", APART], "a browser obeys both");
     }

@@ -34,6 +34,7 @@ pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {
     let stream = port.connect().await?;
     let caller = hyper::upgrade::on(&mut request);
     let upgrade = head::inward(request.headers_mut(), port.number);
+    let at = head::place(request.uri());
     *request.uri_mut() = Uri::from(head::target(request.uri()));
     *request.version_mut() = Version::HTTP_11;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_answered)?;
@@ -44,7 +45,7 @@ pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {
         tokio::spawn(join(caller, hyper::upgrade::on(&mut response)));
     }
     *response.version_mut() = Version::HTTP_11;
-    head::outward(response.headers_mut(), changed.as_ref());
+    head::outward(response.headers_mut(), changed.as_ref(), &at);
     Ok(response.map(Body::new))
 }
 

@@ -166,7 +166,7 @@ fn no_file_is_leased() {
         let folder = folder();
         fs::write(folder.path().join("file"), "x").unwrap();
         let jail = jail_with(wall, |spec, _| {
-            spec.shared = vec![share(folder.path(), belljar_spec::Permission::ReadOnly)]
+            spec.shared = vec![share(folder.path(), belljar_spec::Permission::Read)]
         });
         let leased = jail.successes(
             r#"

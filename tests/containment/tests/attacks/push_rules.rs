@@ -205,8 +205,8 @@ async fn over_http2(
 
 #[test]
 fn a_push_that_the_rules_allow_arrives() {
-    for forge in [Forge::old(), Forge::new()] {
-        for wall in walls().iter().copied() {
+    for (forge, walls) in [(Forge::old(), gateway_walls()), (Forge::new(), walls())] {
+        for wall in walls.iter().copied() {
             let cage = forge.cage(wall, PushRules::default());
             let branch = format!("agent/{wall}");
             // Small and in one piece; large, after a probe, in chunks; and on to a branch that is there.

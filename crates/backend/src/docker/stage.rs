@@ -5,7 +5,7 @@ use super::helper::Helper;
 use super::place::{Place, SOCKET};
 use crate::Plan;
 use crate::layout::{BindOrigin, Layout};
-use crate::native::{Identity, Sources, bind_steps, private_step, user_of_container};
+use crate::native::{Identity, Sources, bind_steps, private_step_beside, user_of_container};
 use crate::stubs::Stubs;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fd::AsFd;
@@ -33,7 +33,7 @@ pub(super) fn steps(plan: &Plan, layout: &Layout, sources: &Sources, place: &Pla
     let mut steps = vec![
         Step::ActAs { uid, gid },
         Step::Stage { place: text(place.root()) },
-        private_step(plan, layout, &cover),
+        private_step_beside(plan, layout, &cover, true),
         Step::Dir { target: "run".into(), mode: 0o755 },
     ];
     steps.extend(bind_steps(layout, sources, |bind| bind.origin == BindOrigin::System));

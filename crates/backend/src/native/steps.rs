@@ -186,10 +186,20 @@ fn step(layout: &Layout, sources: &Sources, bind: &Bind, source: &Source) -> Ste
 
 /// The private filesystem: made first, over a directory (`cover`) that goes away with what is there now.
 pub(crate) fn private_step(plan: &Plan, layout: &Layout, cover: &str) -> Step {
-    let asked = plan.limits.disk.value.as_u64();
-    // What the guest keeps there of its own is nobody's private files.
-    let bytes = asked.saturating_add(embedded::size().next_multiple_of(PAGE) + PAGE);
-    let inodes = (asked / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES);
+    private_step_beside(
+        plan,
+        layout,
+        cover,
+        layout.binds.iter().any(|bind| bind.origin == BindOrigin::OwnProgram),
+    )
+}
+
+/// The same; `has_program`: the guest keeps its own program there, which is not counted as private files.
+pub(crate) fn private_step_beside(plan: &Plan, layout: &Layout, cover: &str, has_program: bool) -> Step {
+    let disk = plan.limits.disk.value.as_u64();
+    let program = if has_program { embedded::size().next_multiple_of(PAGE) } else { 0 };
+    let bytes = disk.saturating_add(program);
+    let inodes = (disk / BYTES_AN_INODE).clamp(MIN_INODES, MAX_INODES) + u64::from(has_program);
     let modes = layout.private.iter().map(|directory| directory.mode).collect();
     Step::Private { cover: cover.into(), bytes, inodes, modes }
 }
@@ -224,7 +234,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 /// An inode takes about a kilobyte of kernel memory that the size does not count.
 const BYTES_AN_INODE: u64 = 4096;
-/// Filesystems in memory count in pages; the largest usual ones.
-const PAGE: u64 = 65_536;
+/// Filesystems in memory count in pages, and round up to theirs.
+const PAGE: u64 = 4096;
 const MIN_INODES: u64 = 1024;
 const MAX_INODES: u64 = 1 << 20;

@@ -80,4 +80,4 @@ pub use belljar_gateway::{
 };
 pub use belljar_images as images;
 pub use belljar_workspace::remove::remove as remove_tree;
-pub use belljar_workspace::{clone, layer, protect, shelf, touched};
+pub use belljar_workspace::{Damaged, clone, layer, protect, shelf, touched};

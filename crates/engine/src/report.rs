@@ -55,10 +55,14 @@ impl Changes {
                 })).collect::<Vec<_>>(),
                 "looked_at_all": is_whole,
             }),
-            Changes::Layer { id, summary } => json!({ "layer": id.to_string(), "changes": summary }),
-            Changes::Shelf { shelf, branch, pushed } => {
-                json!({ "shelf": shelf, "branch": branch, "pushed": pushed })
-            }
+            Changes::Layer { id, summary, .. } => json!({ "layer": id.to_string(), "changes": summary }),
+            Changes::Shelf { shelf, branch, folder, left } => json!({
+                "shelf": shelf,
+                "branch": branch,
+                "folder": shown(folder),
+                "pushed": left.is_on_host(),
+                "uncommitted": left.uncommitted,
+            }),
             Changes::Clone { id, url, collected } => json!({
                 "clone": id,
                 "url": url,

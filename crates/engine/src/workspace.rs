@@ -10,9 +10,9 @@ use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, ProtectedPath, Vi
 use belljar_spec::{Admin, Compare, SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::layer::{Held, Layer, LayerId, Layers, Outcome, Summary};
+use belljar_workspace::layer::{Held, Layer, LayerError, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
-use belljar_workspace::shelf::{self, HostWorktree, Provisioned};
+use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,10 +52,10 @@ pub enum Changes {
     None,
     /// The folder itself was worked on, and a person should know of these before they work in it.
     Folder(Findings),
-    /// They are kept in this layer.
-    Layer { id: LayerId, summary: Summary },
-    /// They are on this branch of a shelf; `pushed` says that the host has its last commit.
-    Shelf { shelf: String, branch: BranchName, pushed: bool },
+    /// They are kept in this layer; `unnoted` is why what is known of them could not be written down beside it.
+    Layer { id: LayerId, summary: Summary, unnoted: Option<String> },
+    /// They are on this branch of a shelf, whose worktree is `folder`; `left` says what of them the host does not have.
+    Shelf { shelf: String, branch: BranchName, folder: PathBuf, left: LeftOnShelf },
     /// They were collected from this clone of `url`.
     Clone { id: SandboxId, url: String, collected: Box<Collected> },
 }
@@ -164,10 +164,9 @@ impl Workspace {
                 let view = protect::view(&made.folder, policy)?;
                 let repository =
                     Repository { directory: made.repository.clone(), branch: made.branch.clone() };
-                let repository = made.failed.is_none().then_some(repository);
                 let limits = spec.pushes.to_network().limits;
                 let held = What::Clone(Box::new(Clone { id, state, made, limits }));
-                Ok(Workspace::new(Some(view), repository, held))
+                Ok(Workspace::new(Some(view), Some(repository), held))
             }
         }
     }
@@ -185,15 +184,11 @@ impl Workspace {
     /// What a person should know before anything runs in it.
     pub(crate) fn warning(&self) -> Option<String> {
         match &self.held {
-            What::Clone(clone) => {
-                let why = clone.made.failed.as_ref()?;
-                Some(format!("the workspace is empty: {} could not be cloned: {why}", clone.made.url))
-            }
             What::Shelf(made) => {
                 let trap = made.held_up.as_ref()?;
                 Some(format!("the worktree stays where it was, though the host went on: {trap}"))
             }
-            What::Folder(_) | What::Layer(_) => None,
+            What::Folder(_) | What::Layer(_) | What::Clone(_) => None,
         }
     }
 
@@ -218,25 +213,18 @@ impl Workspace {
                 let id = held.id;
                 match held.finish()? {
                     Outcome::Unchanged => Ok(Changes::None),
-                    Outcome::Changed(summary) => Ok(Changes::Layer { id, summary }),
+                    Outcome::Changed { summary, unnoted } => {
+                        Ok(Changes::Layer { id, summary, unnoted: unnoted.map(|error| told(&error)) })
+                    }
                 }
             }
             What::Shelf(made) => {
-                let pushed = made.is_on_host()?;
-                let Provisioned { shelf, branch, .. } = *made;
-                Ok(Changes::Shelf { shelf, branch, pushed })
+                let left = made.left()?;
+                let Provisioned { shelf, branch, folder, .. } = *made;
+                Ok(Changes::Shelf { shelf, branch, folder, left })
             }
             What::Clone(clone) => {
                 let Clone { id, state, made, limits } = *clone;
-                if made.failed.is_some() {
-                    // What was made in the empty folder is kept; nothing is not.
-                    let is_empty = std::fs::read_dir(&made.folder).is_ok_and(|mut all| all.next().is_none());
-                    drop(made);
-                    if is_empty {
-                        clone::remove(&state, id)?;
-                    }
-                    return Ok(Changes::None);
-                }
                 let collected = clone::collect(&state, id, limits)?;
                 // Whoever committed, reset or stashed something has left a trace of that.
                 let git = made.folder.join(".git");
@@ -250,6 +238,12 @@ impl Workspace {
             }
         }
     }
+}
+
+/// An error with its cause, in one line.
+fn told(error: &LayerError) -> String {
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+    format!("{error}{}", source.unwrap_or_default())
 }
 
 fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {

@@ -1,7 +1,7 @@
 //! Holds on what belljar keeps, and files that are written whole.
 
 use crate::remove::remove;
-use belljar_sys::rustix::fs::{FlockOperation, flock};
+use belljar_sys::rustix::fs::{FlockOperation, OFlags, flock};
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -43,6 +43,13 @@ impl Hold {
         let hold = Hold::open(path)?;
         flock(&hold.file, FlockOperation::LockShared)?;
         Ok(hold)
+    }
+
+    /// Whether somebody holds it. Only looks: a file that is not there is not made.
+    pub(crate) fn is_held(path: &Path) -> bool {
+        let opened = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path);
+        let Ok(file) = opened else { return false };
+        flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
     }
 
     /// The hold as the input of a program, which then keeps it as long as it runs, even if we die.
@@ -87,3 +94,5 @@ pub(crate) fn sweep_gone(parent: &Path) {
 }
 
 const GONE: &str = ".gone-";
+/// What is no file is not waited for.
+const NO_WAIT: i32 = OFlags::NONBLOCK.bits().cast_signed();

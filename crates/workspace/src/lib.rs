@@ -5,6 +5,7 @@
 
 pub mod clone;
 pub mod context;
+mod damage;
 pub mod foreign;
 mod hold;
 pub mod inert;
@@ -19,7 +20,9 @@ mod settings;
 pub mod shelf;
 pub mod touched;
 mod traps;
+mod uncommitted;
 
+pub use damage::Damaged;
 pub use hold::Hold;
 pub use settings::HostFiles;
 pub use traps::{Trap, TrapKind};

@@ -78,7 +78,7 @@ fn inside(cloned: &Cloned) -> Repository {
 fn a_clone_is_worked_in_on_a_branch_of_its_own() {
     let machine = Machine::new();
     let cloned = machine.make(&machine.spec());
-    assert_eq!((cloned.failed.as_deref(), cloned.branch.as_str()), (None, "belljar/0102030405060708"));
+    assert_eq!(cloned.branch.as_str(), "belljar/0102030405060708");
     let inside = inside(&cloned);
     assert_eq!(inside.git(&["status", "--porcelain"]), "");
     assert_eq!(inside.git(&["symbolic-ref", "--short", "HEAD"]), "belljar/0102030405060708");
@@ -108,7 +108,6 @@ fn a_depth_is_kept_to() {
     let machine = Machine::new();
     let url = format!("file://{}", machine.remote.folder.display());
     let cloned = machine.make(&CloneSpec { url, branch: None, depth: Some(1) });
-    assert_eq!(cloned.failed, None);
     assert_eq!(inside(&cloned).git(&["log", "--format=%s"]), "second");
     inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
@@ -127,7 +126,6 @@ fn an_empty_remote_is_an_empty_repository() {
     let empty = machine.base.join("empty.git");
     assert!(git(&machine.base, &["init", "-q", "--bare", empty.to_str().unwrap()]).status.success());
     let cloned = machine.make(&CloneSpec { url: empty.to_str().unwrap().into(), branch: None, depth: None });
-    assert_eq!(cloned.failed, None);
     inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
     assert_eq!(machine.collect().count, 1);
@@ -356,11 +354,11 @@ fn a_push_is_asked_for_and_never_forced() {
     // The default branch only by its name.
     let pushed = clone::push(&state, id, None, None);
     assert!(matches!(pushed, Err(CloneError::DefaultBranch(_))), "{pushed:?}");
-    assert!(clone::list(&state).unwrap()[0].unpushed);
+    assert!(clone::list(&state).unwrap()[0].as_ref().unwrap().unpushed);
     let other = "other".parse().unwrap();
     let pushed = clone::push(&state, id, Some(&other), None).unwrap();
     assert_eq!((pushed.branch.as_str(), pushed.commit.as_str()), ("other", mine.as_str()));
-    assert!(!clone::list(&state).unwrap()[0].unpushed);
+    assert!(!clone::list(&state).unwrap()[0].as_ref().unwrap().unpushed);
     assert!(!canary.exists());
     fs::remove_dir_all(machine.remote.folder.join("hooks")).unwrap();
     // Somebody else was quicker.
@@ -388,7 +386,7 @@ fn a_token_opens_a_host_and_stays_out_of_sight() {
         let id = SandboxId::from_random([number as u8; 8]);
         let spec = CloneSpec { url, branch: None, depth: None };
         let cloned = clone::make(&machine.state(), id, &spec, token).unwrap();
-        assert_eq!((cloned.failed.as_deref(), cloned.url.as_str()), (None, plain.as_str()));
+        assert_eq!(cloned.url.as_str(), plain.as_str());
         assert_eq!(inside(&cloned).git(&["config", "remote.origin.url"]), plain);
         inside(&cloned).commit("mine", "m\n", "mine");
         drop(cloned);
@@ -413,14 +411,14 @@ fn a_token_is_not_sent_elsewhere() {
     let host = GitHost::start(Manner::Redirect { to: format!("http://{}", thief.address) });
     let url = format!("http://{}/ada/engine.git", host.address);
     let spec = CloneSpec { url, branch: None, depth: None };
-    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET))).unwrap();
-    assert!(cloned.failed.is_some());
+    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET)));
+    assert!(matches!(cloned, Err(CloneError::Failed { .. })), "{cloned:?}");
     assert!(!thief.seen.lock().unwrap().is_empty(), "nobody was sent there");
     assert_eq!(thief.authorizations(), [""; 0]);
 }
 
 #[test]
-fn where_nothing_can_be_cloned_the_folder_is_empty_and_the_reason_has_no_token() {
+fn where_nothing_can_be_cloned_nothing_starts_and_the_reason_has_no_token() {
     let machine = Machine::new();
     let echo = GitHost::start(Manner::Echo);
     for url in [
@@ -430,13 +428,13 @@ fn where_nothing_can_be_cloned_the_folder_is_empty_and_the_reason_has_no_token()
         machine.base.join("hosted").to_str().unwrap().to_string(),
     ] {
         let spec = CloneSpec { url: url.clone(), branch: None, depth: None };
-        let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET))).unwrap();
-        let reason = cloned.failed.clone().unwrap();
+        let refused = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET)));
+        let Err(CloneError::Failed { reason, .. }) = refused else { panic!("{url}: {refused:?}") };
+        let reason = reason.to_string();
         assert!(!reason.contains("s3cret") && !reason.contains("Z2hwX3"), "{url}: {reason}");
-        assert_eq!(fs::read_dir(&cloned.folder).unwrap().count(), 0, "{url}");
-        drop(cloned);
-        let collected = clone::collect(&machine.state(), machine.id, PushLimits::default());
-        assert!(matches!(collected, Err(CloneError::Empty(_))), "{collected:?}");
+        assert!(!reason.contains("and the repository exists"), "git's own words, not its advice: {reason}");
+        let left: Vec<_> = fs::read_dir(machine.state().join("clones")).unwrap().flatten().collect();
+        assert!(left.iter().all(|entry| entry.file_name() == ".lock"), "{url}: {left:?}");
     }
     let spec = CloneSpec { url: "ext::sh -c touch% /tmp/x".into(), branch: None, depth: None };
     let refused = clone::make(&machine.state(), machine.id, &spec, None);
@@ -507,7 +505,8 @@ fn what_is_kept_is_listed_and_removed() {
     inside(&cloned).commit("mine", "m\n", "mine");
     let state = machine.state();
     let list = clone::list(&state).unwrap();
-    assert_eq!((list[0].unpushed, list[0].in_use), (true, true));
+    let kept = list[0].as_ref().unwrap();
+    assert_eq!((kept.unpushed, kept.in_use), (true, true));
     assert!(matches!(clone::remove(&state, machine.id), Err(CloneError::InUse(_))));
     drop(cloned);
     // Asked for again, it is what it was.
@@ -515,11 +514,6 @@ fn what_is_kept_is_listed_and_removed() {
     assert_eq!(inside(&again).git(&["log", "-1", "--format=%s"]), "mine");
     drop(again);
     clone::remove(&state, machine.id).unwrap();
-    // What kills left: one half made, one half removed.
-    fs::create_dir_all(state.join("clones/1111111111111111/ours.git")).unwrap();
-    fs::create_dir_all(state.join("clones/.gone-1-2222222222222222/work")).unwrap();
-    assert!(clone::list(&state).unwrap().is_empty());
-    assert_eq!(fs::read_dir(state.join("clones")).unwrap().count(), 0);
     assert!(matches!(clone::remove(&state, machine.id), Err(CloneError::Unknown(_))));
 }
 
@@ -535,4 +529,57 @@ fn somewhere_in(root: &Path, bytes: &[u8]) -> bool {
 
 fn contains(content: &[u8], bytes: &[u8]) -> bool {
     content.windows(bytes.len()).any(|window| window == bytes)
+}
+
+#[test]
+fn a_clone_whose_label_is_not_understood_is_listed_and_never_swept() {
+    let damages: [(&str, fn(&Path)); 5] = [
+        ("empty", |label| fs::write(label, "").unwrap()),
+        ("rubbish", |label| fs::write(label, "{]").unwrap()),
+        ("a later version", |label| fs::write(label, r#"{"version":2,"new":true}"#).unwrap()),
+        ("missing", |label| fs::remove_file(label).unwrap()),
+        ("a pipe", |label| {
+            fs::remove_file(label).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(label).status().unwrap().success());
+        }),
+    ];
+    for (name, damage) in damages {
+        let machine = Machine::new();
+        let cloned = machine.make(&machine.spec());
+        inside(&cloned).commit("work", "w\n", "unpushed work");
+        drop(cloned);
+        let root = machine.state().join("clones").join(machine.id.to_string());
+        damage(&root.join("clone.json"));
+        let damaged = |list: Vec<Result<clone::Kept, belljar_workspace::Damaged>>| match list.as_slice() {
+            [Err(damaged)] => (damaged.id.clone(), damaged.directory.clone()),
+            other => panic!("{name}: {other:?}"),
+        };
+        for _ in 0..2 {
+            let listed = damaged(clone::list(&machine.state()).unwrap());
+            assert_eq!(listed, (machine.id.to_string(), root.clone()), "{name}");
+        }
+        // Making another one sweeps what is unfinished, and not this.
+        let other = SandboxId::from_random([9; 8]);
+        drop(clone::make(&machine.state(), other, &machine.spec(), None).unwrap());
+        clone::remove(&machine.state(), other).unwrap();
+        assert!(root.join("work/work").exists(), "{name}");
+        let again = clone::make(&machine.state(), machine.id, &machine.spec(), None);
+        assert!(matches!(again, Err(CloneError::Damaged(_))), "{name}: {again:?}");
+        clone::remove_named(&machine.state(), &machine.id.to_string()).unwrap();
+        assert!(!root.exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_a_kill_left_unfinished_is_swept_by_the_next_clone_and_not_by_a_list() {
+    let machine = Machine::new();
+    let unfinished = machine.state().join("clones/.new-0000000000000001");
+    let removed = machine.state().join("clones/.gone-1-2222222222222222");
+    for left in [&unfinished, &removed] {
+        fs::create_dir_all(left.join("work")).unwrap();
+    }
+    assert!(clone::list(&machine.state()).unwrap().is_empty());
+    assert!(unfinished.exists() && removed.exists(), "a list removes nothing");
+    drop(machine.make(&machine.spec()));
+    assert!(!unfinished.exists() && !removed.exists());
 }

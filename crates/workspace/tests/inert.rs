@@ -425,3 +425,32 @@ const HOOKS: [&str; 28] = [
     "p4-pre-submit",
     "post-index-change",
 ];
+
+#[test]
+fn a_git_does_not_outlive_the_thread_that_started_it() {
+    let started = std::thread::spawn(|| {
+        let running = Git::find().unwrap().anywhere().args(["hash-object", "--stdin"]).spawn().unwrap();
+        let id = running.id();
+        // Its input stays open, and nobody ends it: as if we had been killed.
+        std::mem::forget(running);
+        id
+    });
+    let id = started.join().unwrap();
+    let has_ended = || {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    };
+    while !has_ended() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_is_used_up_starts_no_other() {
+    let leash = belljar_workspace::inert::Leash::with_allowance(std::time::Duration::ZERO);
+    let git = Git::find().unwrap().on_leash(&leash);
+    let refused = git.anywhere().args(["version"]).output();
+    assert!(matches!(refused, Err(GitError::Spent { .. })), "{refused:?}");
+    // What has to be finished is.
+    git.anywhere().args(["version"]).to_its_end().output().unwrap();
+}

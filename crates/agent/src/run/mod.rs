@@ -131,12 +131,6 @@ async fn make(
         course.begin(step(stage));
     }
     let sandbox = made.map_err(Stopped::sandbox)?;
-    // A shell in an empty folder is of use; an agent there is paid for nothing.
-    if let (WorkspaceMode::Clone(_), Some(warning)) = (&request.sandbox.mode, sandbox.workspace_warning()) {
-        let error = SandboxError::unavailable("not_cloned", warning)
-            .hint("see that the address is right, and that it needs no key or has one");
-        return Err(Stopped::sandbox(error));
-    }
     course.made(&sandbox);
     Ok((ready, sandbox))
 }

@@ -2,8 +2,10 @@
 
 use belljar_engine::layer::quote;
 use belljar_engine::protect::{Executed, Findings, Left};
+use belljar_engine::shelf::{LeftOnShelf, MOST_UNCOMMITTED, OnHost};
 use belljar_engine::{Changes, Sandbox};
 use belljar_spec::SandboxError;
+use belljar_spec::git::BranchName;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -24,19 +26,16 @@ pub(super) fn say_of(changes: &Changes) {
             let more = if *is_whole { "" } else { " (not all of the folder was looked at)" };
             say_executed(&format!("changed during this run{more}"), executed);
         }
-        Changes::Layer { id, summary } => {
+        Changes::Layer { id, summary, unnoted } => {
+            if let Some(why) = unnoted {
+                eprintln!("belljar: {why}; the layer is kept all the same");
+            }
             eprintln!("belljar: the folder is as it was; {} kept in layer {id}", counted(summary.files()));
             eprintln!(
                 "  hint: `belljar diff {id}` shows them, `belljar apply {id}` takes them, `belljar discard {id}` throws them away"
             );
         }
-        Changes::Shelf { branch, pushed: true, .. } => {
-            eprintln!("belljar: branch {branch} is up to date with what was committed inside");
-        }
-        Changes::Shelf { shelf, branch, pushed: false } => {
-            eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {shelf}");
-            eprintln!("  hint: `belljar run --branch {branch} -- git push` brings them here");
-        }
+        Changes::Shelf { shelf, branch, folder, left } => say_of_shelf(shelf, branch, folder, left),
         Changes::Clone { id, url, collected } => {
             let commits = counted_as(collected.count, "commit");
             eprintln!("belljar: {commits} on branch {} of {url}", collected.branch);
@@ -84,6 +83,36 @@ pub(super) fn say_executed(what: &str, executed: &[Executed]) {
     }
     if executed.len() > MOST_EXECUTED {
         eprintln!("  and {} more", executed.len() - MOST_EXECUTED);
+    }
+}
+
+fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnShelf) {
+    match left.branch {
+        OnHost::Yes if left.uncommitted.is_empty() => {
+            eprintln!("belljar: branch {branch} is up to date with what was committed inside");
+        }
+        OnHost::Yes => eprintln!("belljar: branch {branch} has all that was committed inside"),
+        OnHost::No => {
+            eprintln!("belljar: commits on branch {branch} were not pushed; they are kept in {shelf}");
+            eprintln!("  hint: `belljar run --branch {branch} -- git push` brings them here");
+        }
+        OnHost::Gone => {
+            eprintln!("belljar: branch {branch} is gone from {shelf}: it was deleted or damaged inside");
+            eprintln!("  hint: `belljar run --branch {branch} -- git reflog` shows what was committed");
+        }
+        OnHost::Nothing => eprintln!("belljar: nothing was committed on branch {branch}"),
+    }
+    if !left.uncommitted.is_empty() {
+        let (files, are) = match left.uncommitted.len() {
+            1 => ("1 file".to_string(), "is"),
+            more if more >= MOST_UNCOMMITTED => (format!("{more} files or more"), "are"),
+            more => (format!("{more} files"), "are"),
+        };
+        let they = if are == "is" { "it is" } else { "they are" };
+        eprintln!("belljar: {files} {are} not committed; {they} kept in `{}`", shown(folder));
+        eprintln!(
+            "  hint: `belljar run --branch {branch} -- sh -c 'git add -A && git commit -m MESSAGE && git push'` brings them here"
+        );
     }
 }
 

@@ -4,14 +4,12 @@ use super::CloneError;
 use super::place::{Label, Place};
 use crate::foreign::{Foreign, Head, Import, import, object};
 use crate::inert::{Call, Git, PLAIN_DIFF};
-use crate::traps::{self, Found, Ground};
+use crate::uncommitted::{Beside, BesideError};
 use belljar_git::ObjectId;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::{BranchName, PushLimits};
-use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// What a sandbox made of its clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +58,11 @@ pub struct Commit {
 /// Takes over what was committed, and says what there is. The sandbox has ended, or nothing new of it is seen.
 pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collected, CloneError> {
     let git = Git::find()?;
-    let (place, label) = Place::find(state, id)?;
+    let (place, mut label) = Place::find(state, id)?;
     if label.failed.is_some() {
         return Err(CloneError::Empty(Printable::from(place.id.as_str())));
     }
-    let branch = label.branch()?;
+    let branch = label.branch().map_err(|reason| place.damaged(reason))?;
     let foreign = Foreign::open(&place.work().join(".git"))?;
     let tip = foreign.branch(&branch)?;
     let (ours, scratch) = (place.ours(), place.scratch());
@@ -81,7 +79,13 @@ pub fn collect(state: &Path, id: SandboxId, limits: PushLimits) -> Result<Collec
         Some(tip) => commits(&git, &ours, &label, tip)?,
         None => (0, Vec::new()),
     };
-    let uncommitted = uncommitted(&git, &place, tip.as_ref())?;
+    let beside = Beside { git: &git, ours: &ours, work: &place.work(), index: &place.root.join("index.new") };
+    let uncommitted = beside.uncommitted(tip.as_ref(), MOST_FILES).map_err(|error| match error {
+        BesideError::Git(error) => CloneError::Git(error),
+        BesideError::Io(error) => CloneError::io(&place.work())(error),
+    })?;
+    label.uncommitted = Some(uncommitted.len() as u64);
+    place.write_label(&label)?;
     Ok(Collected { branch, tip, commits, count, uncommitted, elsewhere, others })
 }
 
@@ -121,54 +125,6 @@ fn add_files(commits: &mut [Commit], names: &[u8]) {
     }
 }
 
-/// Files beside a commit: by an index of ours, with attributes that name nothing which could run. What would hold git up is
-/// kept from it: then everything that is not committed is named, also what the project's rules leave out.
-fn uncommitted(git: &Git, place: &Place, tip: Option<&ObjectId>) -> Result<Vec<Printable>, CloneError> {
-    let (work, index) = (place.work(), place.root.join("index.new"));
-    for name in ["index.new", "index.new.lock"] {
-        let _ = fs::remove_file(place.root.join(name));
-    }
-    let on = || {
-        let call = git.on(&place.ours()).env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", &work);
-        call.in_directory(&work).patience(LOOKING).limit(MOST_NAMES).env("GIT_ALLOC_LIMIT", MOST_MEMORY)
-    };
-    let mut ground = Ground::at(&work).map_err(CloneError::io(&work))?;
-    let committed = match tip {
-        Some(tip) => traps::committed(git.on(&place.ours()), tip)?,
-        None => Vec::new(),
-    };
-    let (mut names, mut unseen) = (Vec::new(), Vec::new());
-    for file in &committed {
-        let path = file.path.as_bytes();
-        match ground.find(file) {
-            Found::Comparable => continue,
-            Found::Apart => {}
-            Found::Different | Found::Trapped(_) => names.push(path.to_vec()),
-        }
-        unseen.extend([path, b"\0"].concat());
-    }
-    if let Some(tip) = tip {
-        on().args(["read-tree", tip.as_str()]).output()?;
-        on().args(["update-index", "--assume-unchanged", "-z", "--stdin"]).output_with(&unseen)?;
-        on().args(["update-index", "-q", "--refresh"]).run()?;
-    }
-    let list = |call: Call| Ok::<_, CloneError>(split(&call.output()?));
-    names.extend(list(on().args(["diff-files", "--name-only", "-z"]).args(PLAIN_DIFF))?);
-    names.extend(match ground.trap_anywhere() {
-        None => list(on().args(["ls-files", "-z", "--others", "--exclude-standard"]))?,
-        Some(_) => {
-            let known = committed.iter().map(|file| &file.path).collect();
-            ground.others(&known, MOST_FILES).iter().map(|path| path.as_bytes().to_vec()).collect()
-        }
-    });
-    let _ = fs::remove_file(&index);
-    Ok(names.iter().take(MOST_FILES).map(|name| Printable::new(name)).collect())
-}
-
-fn split(names: &[u8]) -> Vec<Vec<u8>> {
-    names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
-}
-
 impl Commit {
     fn read(fields: &[&[u8]]) -> Option<Commit> {
         let [hash, author, subject] = fields else { return None };
@@ -186,9 +142,3 @@ impl Commit {
 pub const MOST_COMMITS: usize = 500;
 /// Of one commit, or uncommitted.
 pub const MOST_FILES: usize = 1000;
-/// Bytes of names.
-const MOST_NAMES: u64 = 64 << 20;
-/// A file that is read whole is small, and the index of a million others is a tenth of it.
-const MOST_MEMORY: &str = "1g";
-/// A tree of any size is looked through in less.
-const LOOKING: Duration = Duration::from_secs(120);

@@ -1,5 +1,6 @@
 //! Why a clone cannot be used.
 
+use crate::damage::Damaged;
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::SandboxError;
@@ -18,6 +19,12 @@ pub enum CloneError {
     InUse(Printable),
     #[error("clone `{0}` is empty: nothing could be cloned when it was made")]
     Empty(Printable),
+    #[error("`{url}` could not be cloned: {reason}")]
+    Failed { url: String, reason: Printable },
+    #[error("`{url}` could not be cloned ({reason}), and a sandbox worked in `{}`, which is no repository", folder.display())]
+    Worked { url: String, reason: Printable, folder: PathBuf },
+    #[error("the clone {0}")]
+    Damaged(Damaged),
     #[error("the git directory of the clone cannot be read: {0}")]
     Spoiled(#[from] ForeignError),
     #[error("what was committed cannot be taken over: {0}")]
@@ -55,6 +62,11 @@ impl From<CloneError> for SandboxError {
             }
             CloneError::InUse(_) => SandboxError::unavailable("clone_in_use", message)
                 .hint("wait for its sandbox to end, or stop it"),
+            CloneError::Failed { .. } => SandboxError::unavailable("not_cloned", message)
+                .hint("nothing was started; look at the address, the network, and the token for that host"),
+            CloneError::Worked { .. } => SandboxError::policy("clone_empty", message)
+                .hint("copy what you need from there, and remove it with `belljar discard`"),
+            CloneError::Damaged(damaged) => damaged.error("clone_damaged"),
             CloneError::Empty(_) => SandboxError::runtime("clone_empty", message),
             CloneError::Spoiled(_) | CloneError::Import(_) => {
                 SandboxError::runtime("clone_unreadable", message)

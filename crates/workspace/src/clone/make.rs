@@ -4,7 +4,7 @@ use super::address::{Address, Protocol, Service};
 use super::place::{Label, Place};
 use super::{CloneError, Cloned, Token};
 use crate::hold::Hold;
-use crate::inert::Git;
+use crate::inert::{Git, GitError};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
@@ -12,8 +12,8 @@ use belljar_spec::workspace::CloneSpec;
 use std::fs;
 use std::path::Path;
 
-/// Clones for a sandbox. Where that goes wrong the folder is empty and the reason is given, so that the run can go on; only
-/// what is wrong on this machine or in the question is an error.
+/// Clones for a sandbox. Where that goes wrong nothing is left of it, and nothing runs: work in a folder that should have
+/// been a repository is work that cannot be collected.
 pub fn make(
     state: &Path,
     id: SandboxId,
@@ -25,36 +25,47 @@ pub fn make(
     let own: Option<BranchName> = format!("belljar/{id}").parse().ok();
     let branch = spec.branch.clone().or(own).expect("sixteen digits are a branch's name");
     let place = Place::new(state, id);
-    Place::sweep(state);
-    let hold = place.make()?;
-    if let Some(label) = place.label().filter(|label| label.failed.is_none()) {
-        if label.url != address.url {
+    if let Some(label) = place.label()? {
+        if let Some(reason) = label.failed {
+            // An earlier version let a sandbox work there; what is in it is nowhere else.
+            if !place.is_untouched() {
+                let reason = Printable::from(reason.as_str());
+                return Err(CloneError::Worked { url: label.url, reason, folder: place.work() });
+            }
+            super::remove(state, id)?;
+        } else if label.url != address.url {
             let url = Printable::from(address.url.as_str());
             return Err(CloneError::Address {
                 url,
                 why: "another repository was cloned here, and is worked on",
             });
+        } else {
+            // It was made before: what is in it may be work.
+            let hold = place.hold()?;
+            let branch = label.branch().map_err(|reason| place.damaged(reason))?;
+            return Ok(cloned(&place, branch, label, hold));
         }
-        // It was made before: what is in it may be work.
-        let branch = label.branch()?;
-        return Ok(cloned(&place, branch, label, hold));
     }
     let mut label = Label::new(&address.url, &branch);
-    let maker = Maker { git: &git, place: &place, address: &address, spec, branch: &branch };
-    maker.clear()?;
-    if let Err(error) = maker.fetch(&mut label).and_then(|()| maker.lay_out(&label)) {
-        let reason = Printable::from(address.scrub(&error.to_string()).as_str());
-        maker.clear()?;
-        label = Label::new(&address.url, &branch);
-        label.failed = Some(reason.to_string());
+    let (begun, hold) = place.begin()?;
+    let maker = Maker { git: &git, place: &begun, address: &address, spec, branch: &branch };
+    let made = maker.make(&mut label).and_then(|()| begun.write_label(&label));
+    if let Err(error) = made.and_then(|()| place.finish(&begun)) {
+        // What stays of it is swept by the next one that is made.
+        let _ = crate::hold::remove_whole(&begun.root);
+        return Err(match error {
+            CloneError::Git(GitError::Missing | GitError::Start(_)) | CloneError::Io { .. } => error,
+            error => {
+                let reason = Printable::from(address.scrub(&error.to_string()).as_str());
+                CloneError::Failed { url: address.url, reason }
+            }
+        });
     }
-    place.write_label(&label)?;
     Ok(cloned(&place, branch, label, hold))
 }
 
 fn cloned(place: &Place, branch: BranchName, label: Label, hold: Hold) -> Cloned {
-    let Label { url, failed, .. } = label;
-    Cloned { folder: place.work(), repository: place.ours(), branch, url, failed, hold }
+    Cloned { folder: place.work(), repository: place.ours(), branch, url: label.url, hold }
 }
 
 struct Maker<'a> {
@@ -66,14 +77,10 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// An empty folder, and nothing of an attempt before.
-    fn clear(&self) -> Result<(), CloneError> {
-        for directory in [self.place.ours(), self.place.work()] {
-            if directory.symlink_metadata().is_ok() {
-                crate::remove::remove(&directory).map_err(CloneError::io(&directory))?;
-            }
-        }
-        fs::create_dir(self.place.work()).map_err(CloneError::io(&self.place.root))
+    fn make(&self, label: &mut Label) -> Result<(), CloneError> {
+        fs::create_dir(self.place.work()).map_err(CloneError::io(&self.place.root))?;
+        self.fetch(label)?;
+        self.lay_out(label)
     }
 
     /// Gets the remote's commits into `ours`: its branches as `origin`'s, and with a depth only the one to start from.

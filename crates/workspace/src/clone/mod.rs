@@ -23,6 +23,7 @@ pub use push::{Pushed, push};
 pub use request::{Forge, PullRequest, pull_request};
 pub use token::Token;
 
+use crate::damage::Damaged;
 use crate::foreign::Foreign;
 use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
@@ -34,7 +35,7 @@ use std::path::{Path, PathBuf};
 /// A clone that is ready to be worked in.
 #[derive(Debug)]
 pub struct Cloned {
-    /// The folder; empty if nothing could be cloned.
+    /// The folder.
     pub folder: PathBuf,
     /// A bare repository of ours that the relay can serve; no sandbox sees it as files.
     pub repository: PathBuf,
@@ -42,8 +43,6 @@ pub struct Cloned {
     pub branch: BranchName,
     /// Where it is from, without any secret.
     pub url: String,
-    /// Why the folder is empty, without any secret.
-    pub failed: Option<String>,
     /// As long as it is there, the clone is not removed.
     pub hold: Hold,
 }
@@ -56,41 +55,75 @@ pub struct Kept {
     pub url: String,
     pub branch: String,
     pub folder: PathBuf,
+    /// Why there is nothing in it but what was made there: of a version that worked in a folder that could not be cloned.
     pub failed: Option<String>,
     /// Is there a commit that was not pushed?
     pub unpushed: bool,
+    /// How many files were not committed when it was last collected; nothing if it never was.
+    pub uncommitted: Option<u64>,
     pub in_use: bool,
 }
 
-/// Everything that is kept.
-pub fn list(state: &Path) -> Result<Vec<Kept>, CloneError> {
-    Place::sweep(state);
-    let mut found = Vec::new();
-    for place in Place::every(state) {
-        let Some(label) = place.label() else { continue };
-        let branch = label.branch()?;
-        let tip = Foreign::open(&place.work().join(".git")).and_then(|foreign| foreign.branch(&branch));
-        let tip = tip.ok().flatten().map(|tip| tip.to_string());
-        let pushed = label.pushed.as_ref().map(|(commit, _)| commit);
-        let known = tip.is_none() || tip == label.base || tip.as_ref() == pushed;
-        found.push(Kept {
-            folder: place.work(),
-            branch: branch.to_string(),
-            unpushed: !known,
-            in_use: Hold::alone(&place.lock()).map_err(CloneError::io(&place.root))?.is_none(),
-            id: place.id,
-            url: label.url,
-            failed: label.failed,
-        });
-    }
-    Ok(found)
+/// Everything that is kept. Only looks: nothing is swept, and what is not understood is told with its path.
+pub fn list(state: &Path) -> Result<Vec<Result<Kept, Damaged>>, CloneError> {
+    Place::every(state)?.into_iter().filter_map(|place| look(place).transpose()).collect()
 }
 
-/// Removes a clone with what was not pushed. Refused while a sandbox uses it.
+fn look(place: Place) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
+    let label = match place.label() {
+        // It was removed meanwhile.
+        Ok(None) => return Ok(None),
+        Ok(Some(label)) => label,
+        Err(CloneError::Damaged(damaged)) => return Ok(Some(Err(damaged))),
+        Err(error) => return Err(error),
+    };
+    let branch = label.branch().map_err(|reason| place.damaged(reason))?;
+    // What cannot be read may hold work.
+    let tip = Foreign::open(&place.work().join(".git")).and_then(|foreign| foreign.branch(&branch));
+    let unpushed = match (&label.failed, tip) {
+        (Some(_), _) => !place.is_untouched(),
+        (None, Err(_)) => true,
+        (None, Ok(None)) => label.base.is_some() && label.pushed.is_none(),
+        (None, Ok(Some(tip))) => {
+            let is_known = |commit: &String| *commit == tip.to_string();
+            let pushed = label.pushed.as_ref().map(|(commit, _)| commit);
+            !(label.base.as_ref().is_some_and(is_known) || pushed.is_some_and(is_known))
+        }
+    };
+    Ok(Some(Ok(Kept {
+        folder: place.work(),
+        branch: branch.to_string(),
+        unpushed,
+        uncommitted: label.uncommitted,
+        in_use: Hold::is_held(&place.lock()),
+        id: place.id,
+        url: label.url,
+        failed: label.failed,
+    })))
+}
+
+/// Removes a clone with what was not pushed, also one that is damaged. Refused while a sandbox uses it.
 pub fn remove(state: &Path, id: SandboxId) -> Result<(), CloneError> {
-    let place = Place::new(state, id);
-    if !place.root.is_dir() {
-        return Err(CloneError::Unknown(Printable::from(place.id.as_str())));
+    remove_place(&Place::new(state, id))
+}
+
+/// The same, of what has no name that we would have given it: by its whole name in the directory of clones.
+pub fn remove_named(state: &Path, name: &str) -> Result<(), CloneError> {
+    match Place::every(state)?.iter().find(|place| place.id == name) {
+        Some(place) => remove_place(place),
+        None => Err(CloneError::Unknown(Printable::from(name))),
+    }
+}
+
+fn remove_place(place: &Place) -> Result<(), CloneError> {
+    match place.root.symlink_metadata() {
+        Ok(found) if found.is_dir() => {}
+        // A stray file or link: there is nothing in it that a sandbox could use.
+        Ok(_) => return std::fs::remove_file(&place.root).map_err(CloneError::io(&place.root)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(CloneError::Unknown(Printable::from(place.id.as_str())));
+        }
+        Err(error) => return Err(CloneError::io(&place.root)(error)),
     }
     let alone = Hold::alone(&place.lock()).map_err(CloneError::io(&place.root))?;
     let Some(_alone) = alone else { return Err(CloneError::InUse(Printable::from(place.id.as_str()))) };

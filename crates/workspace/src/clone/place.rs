@@ -5,9 +5,12 @@
 //!                 lock         held by sandboxes that use it
 //!                 ours.git/    what came from the remote, and what was taken over from the sandbox; no sandbox sees it
 //!                 work/        the folder that the sandbox works in
+//!              .new-ID/        a clone that is being made: the same, until it has a label and its name
+//!              .lock           held while one of these is begun or swept
 //! ```
 
 use super::CloneError;
+use crate::damage::{self, Damaged, UNFINISHED};
 use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
@@ -37,20 +40,32 @@ pub(super) struct Label {
     pub(super) default: Option<String>,
     /// Where the sandbox started, if there was a commit.
     pub(super) base: Option<String>,
-    /// Why there is nothing in it.
+    /// Why there is nothing in it: written by versions that let a sandbox work in a folder that could not be cloned.
     pub(super) failed: Option<String>,
     /// The commit that was last pushed, and the branch it was pushed to.
     pub(super) pushed: Option<(String, String)>,
+    /// How many files were not committed when it was last collected.
+    #[serde(default)]
+    pub(super) uncommitted: Option<u64>,
 }
 
 impl Label {
     pub(super) fn new(url: &str, branch: &BranchName) -> Label {
         let (url, branch) = (url.to_string(), branch.to_string());
-        Label { version: 1, url, branch, default: None, base: None, failed: None, pushed: None }
+        Label {
+            version: VERSION,
+            url,
+            branch,
+            default: None,
+            base: None,
+            failed: None,
+            pushed: None,
+            uncommitted: None,
+        }
     }
 
-    pub(super) fn branch(&self) -> Result<BranchName, CloneError> {
-        self.branch.parse().map_err(|_| CloneError::Unknown(Printable::from(self.branch.as_str())))
+    pub(super) fn branch(&self) -> Result<BranchName, String> {
+        self.branch.parse().map_err(|_| "its label names no branch".to_string())
     }
 }
 
@@ -62,19 +77,29 @@ impl Place {
     /// The one that is there.
     pub(super) fn find(state: &Path, id: SandboxId) -> Result<(Place, Label), CloneError> {
         let place = Place::new(state, id);
-        let label = place.label().ok_or_else(|| CloneError::Unknown(Printable::from(place.id.as_str())))?;
-        Ok((place, label))
+        match place.label()? {
+            Some(label) => Ok((place, label)),
+            None => Err(CloneError::Unknown(Printable::from(place.id.as_str()))),
+        }
     }
 
-    pub(super) fn every(state: &Path) -> Vec<Place> {
-        let entries = fs::read_dir(state.join("clones")).into_iter().flatten().flatten();
-        let place = |entry: fs::DirEntry| {
-            Some(Place { root: entry.path(), id: entry.file_name().into_string().ok()? })
+    /// All that there are, by name: also what is not understood, and nothing that is unfinished.
+    pub(super) fn every(state: &Path) -> Result<Vec<Place>, CloneError> {
+        let all = state.join("clones");
+        let entries = match fs::read_dir(&all) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(CloneError::io(&all))?,
         };
-        let mut places: Vec<Place> = entries.filter_map(place).collect();
-        places.retain(|place| !place.id.starts_with('.'));
+        let mut places = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(CloneError::io(&all))?;
+            let id = entry.file_name().to_string_lossy().into_owned();
+            if !id.starts_with('.') {
+                places.push(Place { root: entry.path(), id });
+            }
+        }
         places.sort_by(|a, b| a.id.cmp(&b.id));
-        places
+        Ok(places)
     }
 
     pub(super) fn ours(&self) -> PathBuf {
@@ -89,37 +114,75 @@ impl Place {
         self.root.join("lock")
     }
 
+    /// Whether nothing is in its folder.
+    pub(super) fn is_untouched(&self) -> bool {
+        fs::read_dir(self.work()).is_ok_and(|mut all| all.next().is_none())
+    }
+
     pub(super) fn scratch(&self) -> PathBuf {
         self.root.join("scratch")
     }
 
-    /// Makes its directory, which only we can enter, and holds it.
-    pub(super) fn make(&self) -> Result<Hold, CloneError> {
-        loop {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.root);
-            made.map_err(CloneError::io(&self.root))?;
-            match Hold::together(&self.lock()) {
-                // Somebody may have taken it for what a kill left, and removed it before we held it.
-                Ok(hold) if hold.is_at(&self.lock()) => return Ok(hold),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(CloneError::io(&self.root)(error)),
+    /// Holds one that is there, so that it is not removed.
+    pub(super) fn hold(&self) -> Result<Hold, CloneError> {
+        let hold = Hold::together(&self.lock()).map_err(CloneError::io(&self.root))?;
+        match hold.is_at(&self.lock()) {
+            true => Ok(hold),
+            // It was removed meanwhile.
+            false => Err(CloneError::Unknown(Printable::from(self.id.as_str()))),
+        }
+    }
+
+    /// Begins one under a name that says that it is unfinished, in a directory that only we can enter, and holds it. Sweeps
+    /// first what kills left: what is unfinished and nobody holds, and what is half removed.
+    pub(super) fn begin(&self) -> Result<(Place, Hold), CloneError> {
+        let all = self.root.parent().unwrap_or(&self.root);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(all);
+        made.map_err(CloneError::io(all))?;
+        // Between the directory and its lock no sweep may come.
+        let _only_us = Hold::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
+        Place::sweep(all);
+        let id = format!("{UNFINISHED}{}", self.id);
+        let begun = Place { root: all.join(&id), id };
+        DirBuilder::new().mode(0o700).create(&begun.root).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => CloneError::InUse(Printable::from(self.id.as_str())),
+            _ => CloneError::io(&begun.root)(error),
+        })?;
+        let hold = Hold::together(&begun.lock()).map_err(CloneError::io(&begun.root))?;
+        Ok((begun, hold))
+    }
+
+    /// It has its label: from here on it is a clone like others. The hold on it stays.
+    pub(super) fn finish(&self, begun: &Place) -> Result<(), CloneError> {
+        fs::rename(&begun.root, &self.root).map_err(CloneError::io(&self.root))
+    }
+
+    /// Only what its name says is unfinished or half removed: what has no label that can be read may be somebody's work.
+    fn sweep(all: &Path) {
+        hold::sweep_gone(all);
+        let entries = fs::read_dir(all).into_iter().flatten().flatten();
+        for entry in
+            entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
+        {
+            if let Ok(Some(_alone)) = Hold::alone(&entry.path().join("lock")) {
+                let _ = hold::remove_whole(&entry.path());
             }
         }
     }
 
-    /// Removes what kills left: clones that nobody holds and of which nothing is written down, and those half removed.
-    pub(super) fn sweep(state: &Path) {
-        hold::sweep_gone(&state.join("clones"));
-        for place in Place::every(state).iter().filter(|place| place.label().is_none()) {
-            if let Ok(Some(_alone)) = Hold::alone(&place.lock()) {
-                let _ = hold::remove_whole(&place.root);
-            }
+    /// What is written down of it; nothing if there is no such clone.
+    pub(super) fn label(&self) -> Result<Option<Label>, CloneError> {
+        let label: Option<Label> = damage::read_label(&self.root.join("clone.json"), &[VERSION])
+            .map_err(|reason| self.damaged(reason))?;
+        // A label without a branch's name is not understood either.
+        match label.as_ref().map(Label::branch).transpose() {
+            Ok(_) => Ok(label),
+            Err(reason) => Err(self.damaged(reason)),
         }
     }
 
-    pub(super) fn label(&self) -> Option<Label> {
-        serde_json::from_slice(&fs::read(self.root.join("clone.json")).ok()?).ok()
+    pub(super) fn damaged(&self, reason: String) -> CloneError {
+        CloneError::Damaged(Damaged::new(self.id.as_str(), &self.root, reason))
     }
 
     pub(super) fn write_label(&self, label: &Label) -> Result<(), CloneError> {
@@ -128,3 +191,5 @@ impl Place {
         hold::write_whole(&path, &text).map_err(CloneError::io(&path))
     }
 }
+
+const VERSION: u32 = 1;

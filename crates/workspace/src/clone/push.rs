@@ -29,7 +29,7 @@ pub fn push(
 ) -> Result<Pushed, CloneError> {
     let git = Git::find()?;
     let (place, mut label) = Place::find(state, id)?;
-    let branch = label.branch()?;
+    let branch = label.branch().map_err(|reason| place.damaged(reason))?;
     let target = to.cloned().unwrap_or_else(|| branch.clone());
     if to.is_none() && label.default.as_deref() == Some(target.as_str()) {
         return Err(CloneError::DefaultBranch(target.to_string()));

@@ -4,7 +4,7 @@ use super::leash::Leash;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, SETTINGS};
 use belljar_spec::egress::Printable;
-use belljar_sys::orphan;
+use belljar_sys::orphan::{self, Farewell};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -23,6 +23,8 @@ pub struct Call {
     leash: Option<Leash>,
     /// Whether it may be ended in the middle.
     ends: Ends,
+    /// What it gets when we die.
+    farewell: Farewell,
 }
 
 /// What a leash that is cut does to a call that runs.
@@ -53,6 +55,11 @@ pub enum GitError {
     TooSlow { words: String, seconds: u64 },
     #[error("`git {words}` printed more than {limit} bytes and was ended")]
     TooMuch { words: String, limit: u64 },
+    /// All that ran on the leash before has used what there is.
+    #[error(
+        "git was not started: this sandbox has used the {seconds} seconds of processor time that git may use for it"
+    )]
+    Spent { seconds: u64 },
     /// The leash that it was to be on is cut.
     #[error("git was not started: nobody waits for it any more")]
     Ended,
@@ -77,6 +84,7 @@ impl Call {
             input: None,
             leash,
             ends: Ends::WithLeash,
+            farewell: Farewell::Terminate,
         };
         SETTINGS.iter().fold(call, |call, (key, value)| call.config(key, value))
     }
@@ -130,9 +138,10 @@ impl Call {
         self
     }
 
-    /// It is killed when this thread ends, even by a kill of the whole process: for what computes long without a word to us.
+    /// It is killed when this thread ends, and not only asked to end as every call is: for what computes long without a word
+    /// to us, and has nothing to put in order.
     pub fn with_thread(mut self) -> Call {
-        orphan::kill_with_thread(&mut self.command);
+        self.farewell = Farewell::Kill;
         self
     }
 
@@ -160,12 +169,17 @@ impl Call {
         self
     }
 
-    /// Starts it; streams are pipes, but for a given input. It ends when what is returned is dropped.
+    /// Starts it; streams are pipes, but for a given input. It ends when what is returned is dropped, and when this thread or
+    /// the whole process ends, however that ends.
     pub fn spawn(mut self) -> Result<Running, GitError> {
         self.command.stdin(self.input.take().unwrap_or_else(Stdio::piped));
         if self.leash.as_ref().is_some_and(Leash::is_cut) {
             return Err(GitError::Ended);
         }
+        if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {
+            leash.refuse_if_spent()?;
+        }
+        orphan::end_with_thread(&mut self.command, self.farewell);
         let mut running = Running::new(self.command.spawn().map_err(GitError::Start)?);
         if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {
             running.tie(leash)?;
@@ -220,12 +234,14 @@ impl Call {
 }
 
 impl Finished {
-    /// Why it failed, in one printable line: git's last word.
+    /// Why it failed, in one printable line: the first thing that git calls fatal or an error, since advice may follow it;
+    /// otherwise its last word.
     pub fn reason(&self) -> String {
         let text = self.stderr.trim_ascii_end();
-        let last = text.rsplit(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
-        let last = last.strip_prefix(b"fatal: ").or_else(|| last.strip_prefix(b"error: ")).unwrap_or(last);
-        match last {
+        let lines = || text.split(|byte| matches!(byte, b'\n' | b'\r'));
+        let marked = |mark: &'static [u8]| lines().find_map(move |line| line.strip_prefix(mark));
+        let said = marked(b"fatal: ").or_else(|| marked(b"error: "));
+        match said.or_else(|| lines().next_back()).unwrap_or_default() {
             [] => "it said nothing".to_string(),
             words => Printable::new(words).to_string(),
         }

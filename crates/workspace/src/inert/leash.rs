@@ -19,6 +19,10 @@ pub struct Leash {
 #[derive(Debug, Default)]
 struct Held {
     is_cut: bool,
+    /// Processor time of all that ran on it and ended.
+    spent: Duration,
+    /// How much that may become; without one, as much as it likes.
+    allowance: Option<Duration>,
     next: u64,
     /// By handles: a number could be another process' by the time it is used.
     processes: HashMap<u64, OwnedFd>,
@@ -32,6 +36,30 @@ pub(super) struct Tie {
 }
 
 impl Leash {
+    /// One on which all together may use so much processor time: what works for a sandbox does so outside of its limits.
+    pub fn with_allowance(allowance: Duration) -> Leash {
+        let leash = Leash::default();
+        leash.held().allowance = Some(allowance);
+        leash
+    }
+
+    /// Refuses another one when that is used up.
+    pub(super) fn refuse_if_spent(&self) -> Result<(), GitError> {
+        let held = self.held();
+        match held.allowance {
+            Some(allowance) if held.spent >= allowance => {
+                Err(GitError::Spent { seconds: allowance.as_secs() })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What one that has just been started may use of it, in whole seconds.
+    pub(super) fn seconds_left(&self) -> Option<u64> {
+        let held = self.held();
+        held.allowance.map(|allowance| allowance.saturating_sub(held.spent).as_secs() + 1)
+    }
+
     /// Ends them all.
     pub fn cut(&self) {
         let mut held = self.held();
@@ -71,6 +99,13 @@ impl Leash {
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tie {
+    /// It has ended, and used so much processor time.
+    pub(super) fn spend(&self, time: Duration) {
+        self.leash.held().spent += time;
     }
 }
 

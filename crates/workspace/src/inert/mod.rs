@@ -12,11 +12,13 @@
 
 mod call;
 mod leash;
+mod odd;
 mod running;
 mod settings;
 
 pub use call::{Call, Finished, GitError, PLAIN_DIFF};
 pub use leash::Leash;
+pub use odd::odd_file;
 pub use running::Running;
 pub use settings::other_side;
 
@@ -40,6 +42,11 @@ impl Git {
     /// The same, on a leash: every call of it.
     pub fn on_leash(&self, leash: &Leash) -> Git {
         Git { program: self.program.clone(), leash: Some(leash.clone()) }
+    }
+
+    /// Processor time that is left for its calls, where there is an end of it.
+    pub(crate) fn seconds_left(&self) -> Option<u64> {
+        self.leash.as_ref().and_then(Leash::seconds_left)
     }
 
     /// A call on a repository: `directory` is its git directory, and a repository of the host's or of ours. Never one whose

@@ -2,10 +2,13 @@
 
 use super::call::{Finished, GitError};
 use super::leash::{Leash, Tie};
-use belljar_sys::rustix::process::{Pid, Signal, kill_process_group};
+use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid,
+};
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
-use std::process::{Child, Output};
+use std::process::{Child, ExitStatus, Output};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,29 +16,63 @@ use std::time::{Duration, Instant};
 /// A git that runs. Dropping it ends it and all that it started, and leaves no zombie.
 pub struct Running {
     child: Child,
-    _tie: Option<Tie>,
+    tie: Option<Tie>,
 }
 
 impl Running {
     pub(super) fn new(child: Child) -> Running {
-        Running { child, _tie: None }
+        Running { child, tie: None }
     }
 
-    /// Puts it on a leash.
+    /// Puts it on a leash: it uses no more processor time than is left on it.
     pub(super) fn tie(&mut self, leash: &Leash) -> Result<(), GitError> {
-        self._tie = Some(leash.hold(&self.child)?);
+        self.tie = Some(leash.hold(&self.child)?);
+        if let Some(most) = leash.seconds_left() {
+            let limit = Rlimit { current: Some(most), maximum: Some(most) };
+            // One that has ended already needs none.
+            let _ = prlimit(self.pid(), Resource::Cpu, limit);
+        }
         Ok(())
     }
 
     /// Ends it and all that it started.
     pub fn end(&mut self) {
         // The number is still its own: it has not been waited for, or this does nothing.
-        if let (Ok(None), Some(group)) = (self.child.try_wait(), Pid::from_raw(self.child.id().cast_signed()))
-        {
+        if let (Ok(false), Some(group)) = (self.has_ended(), self.pid()) {
             let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.kill();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.reap();
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Whether it has ended; it is not waited for yet, so that what it used can still be read.
+    fn has_ended(&self) -> std::io::Result<bool> {
+        self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG)
+    }
+
+    fn look(&self, how: WaitIdOptions) -> std::io::Result<bool> {
+        let Some(pid) = self.pid() else { return Ok(true) };
+        loop {
+            match waitid(WaitId::Pid(pid), how) {
+                Ok(found) => return Ok(found.is_some()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for it, and notes what it used.
+    fn reap(&mut self) -> std::io::Result<ExitStatus> {
+        if self.look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_ok()
+            && let Some(tie) = self.tie.take()
+        {
+            tie.spend(used(self.child.id()).unwrap_or_default());
+        }
+        self.child.wait()
     }
 
     /// Reads all it prints, and waits for it.
@@ -44,7 +81,7 @@ impl Running {
         let stderr = self.child.stderr.take();
         let errors = thread::spawn(move || read_up_to(stderr, u64::MAX).0);
         let (stdout, _) = read_up_to(self.child.stdout.take(), u64::MAX);
-        let status = self.child.wait()?;
+        let status = self.reap()?;
         Ok(Output { status, stdout, stderr: errors.join().unwrap_or_default() })
     }
 
@@ -67,7 +104,8 @@ impl Running {
         let (stderr, _) = before(deadline, &stderr).ok_or_else(slow)?;
         let mut pause = Duration::from_micros(200);
         loop {
-            if let Some(status) = self.child.try_wait().map_err(GitError::Start)? {
+            if self.has_ended().map_err(GitError::Start)? {
+                let status = self.reap().map_err(GitError::Start)?;
                 return Ok(Finished { code: status.code(), stdout, stderr });
             }
             if Instant::now() >= deadline {
@@ -97,6 +135,15 @@ impl DerefMut for Running {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.child
     }
+}
+
+/// Processor time of a process that has ended and was not waited for, and of those that it waited for (proc_pid_stat(5)).
+fn used(process: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name is in parentheses, and may have anything in it.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let ticks: u64 = fields.split(' ').skip(11).take(4).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)))
 }
 
 /// Bytes, and whether they are all.
@@ -131,3 +178,5 @@ fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
 
 /// Complaints are for a message of one line.
 const MOST_COMPLAINTS: u64 = 256 * 1024;
+/// USER_HZ, the same on every machine that we run on (time(7)).
+const TICKS_PER_SECOND: u64 = 100;

@@ -99,7 +99,7 @@ pub(crate) fn stat_of(open: impl AsFd) -> io::Result<Stat> {
 }
 
 /// Which directory is open.
-pub(super) fn identity_of(open: impl AsFd) -> io::Result<Identity> {
+pub(crate) fn identity_of(open: impl AsFd) -> io::Result<Identity> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     Ok(Identity::from(&fs::statx(open, "", AtFlags::EMPTY_PATH, wanted)?))
 }

@@ -26,6 +26,8 @@ pub struct Change {
     pub new: Option<Stat>,
     /// Whether the content is another one.
     pub content: bool,
+    /// Whether that is known: what is too large to be compared counts as another one.
+    pub compared: bool,
     /// Whether extended attributes are others.
     pub attributes: bool,
     /// Whether the layer's began as a copy of the folder's.
@@ -68,6 +70,8 @@ pub enum LeftOutWhy {
     SetId,
     /// Its permissions do not even let its owner read it.
     Unreadable,
+    /// It lies in more directories in one another than are looked at.
+    TooDeep,
 }
 
 impl Change {
@@ -109,6 +113,7 @@ impl LeftOutWhy {
             LeftOutWhy::Fifo => "a named pipe",
             LeftOutWhy::Device => "a device",
             LeftOutWhy::SetId => "its set-id bit; the file itself is applied without it",
+            LeftOutWhy::TooDeep => "too deep: it lies in more than 1000 folders in one another",
             LeftOutWhy::Unreadable => "unreadable: its permissions shut out its owner",
         }
     }
@@ -116,7 +121,7 @@ impl LeftOutWhy {
     /// Whether something is lost with it that somebody may want.
     pub(super) fn is_loss(self) -> bool {
         match self {
-            LeftOutWhy::Unreadable => true,
+            LeftOutWhy::Unreadable | LeftOutWhy::TooDeep => true,
             // It may be a test's repository, and then nothing was wrong with it.
             LeftOutWhy::Repository => true,
             LeftOutWhy::Protected

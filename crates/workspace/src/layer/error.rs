@@ -3,6 +3,7 @@
 use super::id::LayerId;
 use super::path::RelPath;
 use super::quote;
+use crate::damage::Damaged;
 use belljar_spec::SandboxError;
 use serde::Serialize;
 use std::fmt;
@@ -30,8 +31,8 @@ pub enum LayerError {
     InUse(LayerId),
     #[error("the layer {0} is gone")]
     Gone(LayerId),
-    #[error("the layer {id} cannot be read: {reason}")]
-    Damaged { id: LayerId, reason: String },
+    #[error("the layer {0}")]
+    Damaged(Damaged),
     #[error("`{}` is not the directory that the layer {id} was made for", quote::name(.folder.as_os_str().as_bytes()))]
     FolderChanged { id: LayerId, folder: PathBuf },
     #[error("nothing was applied: {} on this machine since the sandbox started", conflicted(.0))]
@@ -125,13 +126,12 @@ impl From<LayerError> for SandboxError {
             LayerError::Gone(_) => SandboxError::policy("layer_missing", message).hint("see `belljar layers`"),
             LayerError::NoSuchChange { .. } => SandboxError::policy("layer_path_unknown", message)
                 .hint("`belljar diff --names` lists what there is"),
-            LayerError::Damaged { .. } => SandboxError::runtime("layer_damaged", message)
-                .hint("`belljar discard` removes it; its files are in the directory `upper` beside it"),
+            LayerError::Damaged(damaged) => damaged.error("layer_damaged"),
             LayerError::FolderChanged { .. } => SandboxError::policy("layer_folder_changed", message).hint(
                 "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
             ),
             LayerError::Undo { .. } => SandboxError::runtime("layer_undo", message)
-                .hint("make it reachable and writable again, then call `belljar layers`"),
+                .hint("make it reachable and writable again, then call `belljar apply`"),
             LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::runtime("layer_io", message),
             LayerError::Apply { source, .. } => {
                 let error = SandboxError::runtime("layer_apply", message);

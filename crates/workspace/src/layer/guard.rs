@@ -2,8 +2,10 @@
 //!
 //! The same paths are read-only inside a sandbox. This is the second lock on the same door: a layer is what an agent
 //! wrote, and is not trusted to have been written through a mount. Names count in any case of letters, since some
-//! filesystems do not tell them apart, and at any depth, since a repository may lie in a folder.
+//! filesystems do not tell them apart, and at any depth, since a repository may lie in a folder. Below a `.git` it is the other
+//! way around: [`git_names`] has the names that may be applied.
 
+use super::git_names::{self, MayBe, is_dot_git};
 use super::path::RelPath;
 use belljar_spec::workspace::ProtectedPath;
 
@@ -27,8 +29,8 @@ impl Guard {
         self.named.iter().any(|named| begins_with(&parts, named))
             || begins_with(&parts, b".husky")
             || begins_with(&parts, b".belljar")
-            || (self.without_git && parts[0].eq_ignore_ascii_case(b".git"))
-            || below_git(&parts).is_some_and(|inside| obeyed(inside) == Obeyed::Yes)
+            || (self.without_git && is_dot_git(parts[0]))
+            || self.below_git(&parts) == Some(MayBe::Nothing)
     }
 
     /// Whether something that is protected lies below it, or may: it may be a directory, and nothing else.
@@ -38,72 +40,53 @@ impl Guard {
             let wanted: Vec<&[u8]> = named.split(|byte| *byte == b'/').collect();
             wanted.len() > parts.len() && parts.iter().zip(&wanted).all(|(a, b)| a.eq_ignore_ascii_case(b))
         };
-        self.named.iter().any(leads_to)
-            || below_git(&parts).is_some_and(|inside| obeyed(inside) == Obeyed::Below)
+        self.named.iter().any(leads_to) || self.below_git(&parts) == Some(MayBe::Anchor)
     }
-}
 
-/// Whether git obeys what is there.
-#[derive(Debug, PartialEq, Eq)]
-enum Obeyed {
-    Yes,
-    /// What lies below it, in part.
-    Below,
-    No,
-}
-
-/// By the parts after a `.git` (gitrepository-layout(5)).
-fn obeyed(inside: &[&[u8]]) -> Obeyed {
-    let lower: Vec<Vec<u8>> = inside.iter().map(|part| part.to_ascii_lowercase()).collect();
-    let parts: Vec<&[u8]> = lower.iter().map(Vec::as_slice).collect();
-    match parts.as_slice() {
-        [] | [b"info" | b"modules" | b"objects"] | [b"objects", b"info"] => Obeyed::Below,
-        [b"hooks" | b"worktrees", ..] => Obeyed::Yes,
-        // `git rebase --continue` runs the `exec` lines and options that it finds there, and `git am` likewise.
-        [b"rebase-merge" | b"rebase-apply" | b"sequencer", ..] => Obeyed::Yes,
-        [b"config" | b"config.worktree" | b"commondir", ..] => Obeyed::Yes,
-        [b"info", b"attributes", ..] => Obeyed::Yes,
-        // Objects of any repository that the host can read become this one's.
-        [b"objects", b"info", b"alternates" | b"http-alternates", ..] => Obeyed::Yes,
-        // A submodule's name may have slashes, and submodules of its own: any of these, at any depth.
-        [b"modules", rest @ ..] => {
-            let named = |name: &[u8]| {
-                matches!(
-                    name,
-                    b"hooks"
-                        | b"config"
-                        | b"config.worktree"
-                        | b"commondir"
-                        | b"worktrees"
-                        | b"attributes"
-                        | b"alternates"
-                        | b"http-alternates"
-                        | b"rebase-merge"
-                        | b"rebase-apply"
-                        | b"sequencer"
-                )
-            };
-            if rest.iter().any(|part| named(part)) { Obeyed::Yes } else { modules(rest) }
+    /// Whether it may be this: below a `.git` a file's name is not a directory's.
+    pub(super) fn allows(&self, path: &RelPath, directory: bool) -> bool {
+        let parts: Vec<&[u8]> = path.parts().collect();
+        match self.below_git(&parts) {
+            None | Some(MayBe::Any) => true,
+            Some(MayBe::Anchor | MayBe::Directory) => directory,
+            Some(MayBe::File) => !directory,
+            Some(MayBe::Nothing) => false,
         }
-        _ => Obeyed::No,
     }
-}
 
-/// Below `modules`: everything may be a submodule's git directory, but for what is plainly inside of one.
-fn modules(rest: &[&[u8]]) -> Obeyed {
-    let inside = |part: &&[u8]| matches!(*part, b"objects" | b"refs" | b"logs" | b"lfs");
-    if rest.iter().any(inside) { Obeyed::No } else { Obeyed::Below }
+    /// Whether its content has to be looked at, and then whether it may be applied.
+    pub(super) fn looks_into(&self, path: &RelPath) -> bool {
+        let parts: Vec<&[u8]> = path.parts().collect();
+        inside_git(&parts).is_some_and(git_names::has_rules)
+    }
+
+    pub(super) fn allows_content(&self, path: &RelPath, content: &[u8]) -> bool {
+        let parts: Vec<&[u8]> = path.parts().collect();
+        inside_git(&parts).is_none_or(|inside| git_names::is_plausible(inside, content))
+    }
+
+    /// What it may be, if it is a `.git` or lies in one. Another spelling of that name is nobody's repository, and would be one
+    /// elsewhere.
+    fn below_git(&self, parts: &[&[u8]]) -> Option<MayBe> {
+        let inside = inside_git(parts)?;
+        let spelled = parts[parts.len() - inside.len() - 1];
+        Some(if spelled == b".git" { git_names::below(inside) } else { MayBe::Nothing })
+    }
 }
 
 /// Whether it is a `.git`, or lies in one.
 pub(super) fn is_below_git(path: &RelPath) -> bool {
-    let parts: Vec<&[u8]> = path.parts().collect();
-    below_git(&parts).is_some()
+    path.parts().any(is_dot_git)
+}
+
+/// Whether it is the git directory itself that git looks for.
+pub(super) fn is_git_directory(path: &[u8]) -> bool {
+    path.rsplit(|byte| *byte == b'/').next() == Some(b".git")
 }
 
 /// The parts after the first `.git`.
-fn below_git<'a, 'b>(parts: &'b [&'a [u8]]) -> Option<&'b [&'a [u8]]> {
-    let at = parts.iter().position(|part| part.eq_ignore_ascii_case(b".git"))?;
+fn inside_git<'a, 'b>(parts: &'b [&'a [u8]]) -> Option<&'b [&'a [u8]]> {
+    let at = parts.iter().position(|part| is_dot_git(part))?;
     Some(&parts[at + 1..])
 }
 
@@ -148,6 +131,14 @@ mod tests {
             ".github/workflows/ci.yml",
             "vendor/x/.git/hooks/post-checkout",
             "vendor/x/.git/config",
+            ".git/info/exclude",
+            ".git/foo/hooks/pre-receive",
+            ".git/x/.git/config",
+            ".git/remotes/origin",
+            "sub/.git/y/HEAD",
+            ".GIT/index",
+            ".git\u{200c}/index",
+            "git~1/config",
         ];
         for text in protected {
             assert!(guard.protects(&path(text)), "{text}");
@@ -157,7 +148,7 @@ mod tests {
             ".git/index",
             ".git/HEAD",
             ".git/refs/heads/hooks",
-            ".git/objects/ab/cd",
+            ".git/objects/ab/0123456789abcdef0123456789abcdef012345",
             "hooks/x",
             "config",
             ".gitignore",
@@ -165,7 +156,6 @@ mod tests {
             "a/.husky/x",
             ".github/CODEOWNERS",
             ".git/modules/a/HEAD",
-            ".git/info/exclude",
         ];
         for text in free {
             assert!(!guard.protects(&path(text)), "{text}");
@@ -175,19 +165,13 @@ mod tests {
     #[test]
     fn what_holds_it_stays_a_directory() {
         let guard = Guard::new(&[".github/workflows".parse().unwrap()], false);
-        let anchors = [
-            ".git",
-            ".git/info",
-            ".git/modules",
-            ".git/modules/a",
-            ".git/objects/info",
-            ".github",
-            "vendor/x/.git",
-        ];
+        let anchors =
+            [".git", ".git/modules", ".git/modules/a", ".git/objects/info", ".github", "vendor/x/.git"];
         for text in anchors {
             assert!(guard.anchors(&path(text)), "{text}");
         }
-        for text in ["src", ".git/objects/ab", ".git/refs", ".git/modules/a/objects/ab", ".gitmodules"] {
+        for text in ["src", ".git/objects/ab", ".git/refs/heads", ".git/modules/a/objects/ab", ".gitmodules"]
+        {
             assert!(!guard.anchors(&path(text)), "{text}");
         }
     }

@@ -7,9 +7,11 @@ use super::error::LayerError;
 use super::guard::Guard;
 use super::record::Layer;
 use super::{rename, walk};
+use crate::damage::read_small;
+use crate::hold::write_whole;
 use crate::remove::remove_at;
 use belljar_sys::rustix::io::Errno;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
@@ -35,15 +37,16 @@ impl Drop for Lock {
 }
 
 /// How a run ended for its layer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Outcome {
     /// Nothing changed; the layer is gone.
     Unchanged,
-    Changed(Summary),
+    /// It is kept; `unnoted` is why what is known of it could not be written down beside it.
+    Changed { summary: Summary, unnoted: Option<LayerError> },
 }
 
 /// How many files.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     pub added: usize,
     /// Also with another type or mode.
@@ -64,9 +67,12 @@ impl Held {
         let mut changes = walk::changes(&upper, &host, &self.guard())?;
         let worth_keeping = !changes.list.is_empty() || changes.left_out.iter().any(|out| out.why.is_loss());
         if worth_keeping {
-            found::write(&self, &changes)?;
+            let noted = found::write(&self, &changes);
             rename::find(&mut changes.list, &upper, &host);
-            return Ok(Outcome::Changed(Summary::of(&changes)));
+            let summary = Summary::of(&changes);
+            // A full disk does not change what the run was: without these, `apply` is more careful and `layers` counts nothing.
+            let noted = noted.and_then(|()| summary.write(&self));
+            return Ok(Outcome::Changed { summary, unnoted: noted.err() });
         }
         self.discard()?;
         Ok(Outcome::Unchanged)
@@ -75,6 +81,7 @@ impl Held {
     /// The same layer, for another run in it.
     pub fn go_on(self) -> Result<Held, LayerError> {
         found::forget(&self)?;
+        Summary::forget(&self)?;
         Ok(self)
     }
 
@@ -97,7 +104,11 @@ impl Held {
         fs::rename(directory, &gone).map_err(failed)?;
         let store = Beneath::open(gone.parent().unwrap_or(&gone)).map_err(failed)?;
         let name = format!(".gone-{id}");
-        remove_at(store.root(), name.as_bytes()).map_err(failed)
+        match remove_at(store.root(), name.as_bytes()) {
+            // A sweep is at it as well.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(failed),
+        }
     }
 
     /// The same layer, without the hold.
@@ -121,7 +132,14 @@ impl Layer {
         Ok(changes)
     }
 
-    /// How much of a change it is.
+    /// How much of a change it was when the last run in it ended; nothing if none has, or it was applied in part since. Nothing
+    /// of the layer is walked.
+    pub fn counted(&self) -> Option<Summary> {
+        let text = read_small(&self.directory.join(SUMMARY), 4096).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// How much of a change it is now: walks all of it.
     pub fn summary(&self) -> Result<Summary, LayerError> {
         Ok(Summary::of(&self.changes_with_renames()?))
     }
@@ -153,6 +171,22 @@ impl Layer {
 }
 
 impl Summary {
+    /// Writes it down for [`Layer::counted`].
+    fn write(&self, layer: &Layer) -> Result<(), LayerError> {
+        let path = layer.directory.join(SUMMARY);
+        let text = serde_json::to_vec(self).expect("plain data can be written as JSON");
+        write_whole(&path, &text).map_err(|source| LayerError::Store { step: "write", path, source })
+    }
+
+    /// What was counted is no longer so.
+    pub(super) fn forget(layer: &Layer) -> Result<(), LayerError> {
+        let path = layer.directory.join(SUMMARY);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|source| LayerError::Store { step: "remove", path, source }),
+        }
+    }
+
     /// Counts.
     pub fn of(changes: &Changes) -> Summary {
         let mut summary = Summary { left_out: changes.left_out.len(), ..Summary::default() };
@@ -190,3 +224,5 @@ impl Deref for Held {
         &self.layer
     }
 }
+
+const SUMMARY: &str = "summary.json";

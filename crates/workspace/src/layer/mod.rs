@@ -13,7 +13,9 @@
 mod apply;
 pub(crate) mod beneath;
 mod change;
+mod compare;
 mod error;
+mod git_names;
 mod guard;
 mod held;
 mod id;
@@ -38,5 +40,6 @@ pub use id::LayerId;
 pub use patch::{Lines, Patch};
 pub use path::RelPath;
 pub use record::Layer;
+pub(crate) use stat::Identity;
 pub use stat::{Kind, Moment, Stat};
 pub use store::Layers;

@@ -3,6 +3,7 @@
 use super::error::LayerError;
 use super::id::LayerId;
 use super::stat::{Identity, Moment};
+use crate::damage::{self, Damaged};
 use belljar_spec::workspace::ProtectedPath;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -55,14 +56,11 @@ impl Layer {
         serde_json::to_string(&file).expect("plain data can be written as JSON")
     }
 
-    pub(super) fn from_json(id: LayerId, directory: &Path, text: &[u8]) -> Result<Layer, LayerError> {
-        let damaged = |reason: String| LayerError::Damaged { id, reason };
-        // By itself: another version has other fields.
-        let Format { version } = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
-        if version != VERSION {
-            return Err(damaged(format!("it was made by another version of belljar (format {version})")));
-        }
-        let file: File = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+    pub(super) fn read(id: LayerId, directory: &Path) -> Result<Layer, LayerError> {
+        let damaged = |reason: String| LayerError::Damaged(Damaged::new(id.to_string(), directory, reason));
+        let file: Option<File> =
+            damage::read_label(&directory.join("layer.json"), &[VERSION]).map_err(damaged)?;
+        let file = file.ok_or(LayerError::Gone(id))?;
         let protected: Result<Vec<ProtectedPath>, _> =
             file.protected.iter().map(|path| path.parse()).collect();
         let written = Written {
@@ -97,12 +95,6 @@ struct File {
     created_nanos: u64,
     protected: Vec<String>,
     had_git: bool,
-}
-
-/// What every version has.
-#[derive(Deserialize)]
-struct Format {
-    version: u32,
 }
 
 /// 1 did not say which directory the folder was.

@@ -2,20 +2,22 @@
 
 use super::beneath::Beneath;
 use super::change::Change;
+use super::compare::Budget;
 use super::path::RelPath;
 use super::stat::{Kind, Stat};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
-/// Makes one change of each such two. What cannot be read is not moved. Only files are read whose size occurs on both sides.
+/// Makes one change of each such two. What cannot be read, or not within the budget, is not moved. Only files are read whose size occurs on both sides.
 pub(super) fn find(list: &mut Vec<Change>, upper: &Beneath, host: &Beneath) {
+    let mut budget = Budget::default();
     let added: Vec<usize> = of(list, |change| change.old.is_none().then_some(change.new)?);
     let sizes: HashSet<u64> = added.iter().filter_map(|index| Some(list[*index].new?.size)).collect();
     let mut gone: HashMap<[u8; 32], Vec<usize>> = HashMap::new();
     for index in of(list, |change| change.new.is_none().then_some(change.old)?) {
         if list[index].old.is_some_and(|old| sizes.contains(&old.size))
-            && let Some(hash) = hash(host, &list[index].path)
+            && let Some(hash) = hash(host, &list[index].path, &mut budget)
         {
             gone.entry(hash).or_default().push(index);
         }
@@ -28,7 +30,7 @@ pub(super) fn find(list: &mut Vec<Change>, upper: &Beneath, host: &Beneath) {
         let Some(candidates) = change
             .new
             .filter(|new| sizes.contains(&new.size))
-            .and_then(|_| gone.get_mut(&hash(upper, &change.path)?))
+            .and_then(|_| gone.get_mut(&hash(upper, &change.path, &mut budget)?))
         else {
             continue;
         };
@@ -53,14 +55,15 @@ fn of(list: &[Change], side: impl Fn(&Change) -> Option<Stat>) -> Vec<usize> {
     list.iter().enumerate().filter_map(chosen).collect()
 }
 
-fn hash(side: &Beneath, path: &RelPath) -> Option<[u8; 32]> {
+fn hash(side: &Beneath, path: &RelPath, budget: &mut Budget) -> Option<[u8; 32]> {
     let mut file = side.file(path).ok()?;
     let mut hasher = Sha256::new();
     let mut room = vec![0; 128 * 1024];
     loop {
         match file.read(&mut room).ok()? {
             0 => return Some(hasher.finalize().into()),
-            length => hasher.update(&room[..length]),
+            length if budget.take(length as u64) => hasher.update(&room[..length]),
+            _ => return None,
         }
     }
 }

@@ -37,7 +37,7 @@ pub enum Kind {
 
 /// Which directory it is, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     filesystem: (u32, u32),
     inode: u64,
     /// Where the filesystem knows.
@@ -67,7 +67,7 @@ impl Stat {
 impl Identity {
     /// Whether it is the same directory. Btrfs, LVM and others number their devices anew at every start of the machine, so
     /// that number counts only where the filesystem does not know when a directory was made; nobody can choose that moment.
-    pub(super) fn is(&self, other: &Identity) -> bool {
+    pub(crate) fn is(&self, other: &Identity) -> bool {
         self.inode == other.inode
             && match (self.made, other.made) {
                 (Some(one), Some(two)) => one == two,

@@ -10,6 +10,8 @@ use super::held::Held;
 use super::id::LayerId;
 use super::record::{Layer, Written};
 use super::stat::{Moment, Stat};
+use crate::damage::{Damaged, UNFINISHED};
+use crate::hold::Hold;
 use crate::remove::remove_at;
 use belljar_spec::workspace::ProtectedPath;
 use belljar_sys::rustix::fs::{self as sys, FlockOperation, Gid, Mode, Uid};
@@ -51,6 +53,7 @@ impl Layers {
     ) -> Result<Held, LayerError> {
         let store = |step| move |path: &Path, source| LayerError::Store { step, path: path.into(), source };
         let _only_us = self.lock()?;
+        self.sweep_remains()?;
         let made = self.directory.join(format!(".new-{id}"));
         let failed = |source| store("make the layer")(&made, source);
         private().create(&made).map_err(failed)?;
@@ -82,7 +85,7 @@ impl Layers {
         for entry in entries {
             let name = entry.map_err(failed)?.file_name();
             if let Some(id) = name.to_str().and_then(LayerId::parse) {
-                list.push(self.read(id));
+                list.push(Layer::read(id, &self.directory.join(id.to_string())));
             }
         }
         // A layer that was removed meanwhile is none.
@@ -99,14 +102,33 @@ impl Layers {
         Ok(layers.filter(|layer| layer.folder == folder).collect())
     }
 
-    /// Those whose id begins so.
+    /// Those whose id begins so. If there is only one that is damaged, that is the error.
     pub fn beginning(&self, prefix: &str) -> Result<Vec<Layer>, LayerError> {
-        let layers = self.list()?.into_iter().filter_map(Result::ok);
-        Ok(layers.filter(|layer| layer.id.to_string().starts_with(prefix)).collect())
+        let (mut found, mut damage) = (Vec::new(), None);
+        for layer in self.list()? {
+            match layer {
+                Ok(layer) if layer.id.to_string().starts_with(prefix) => found.push(layer),
+                Err(LayerError::Damaged(damaged)) if damaged.id.starts_with(prefix) => damage = Some(damaged),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        match damage {
+            Some(damaged) if found.is_empty() => Err(LayerError::Damaged(damaged)),
+            _ => Ok(found),
+        }
+    }
+
+    /// What is kept and not understood.
+    pub fn damaged(&self) -> Result<Vec<Damaged>, LayerError> {
+        let damaged = |layer| match layer {
+            Err(LayerError::Damaged(damaged)) => Some(damaged),
+            Ok(_) | Err(_) => None,
+        };
+        Ok(self.list()?.into_iter().filter_map(damaged).collect())
     }
 
     /// Removes what was left half made or half removed, and finishes or undoes what was left half applied. Gives what
-    /// could not be mended.
+    /// could not be mended. Only for commands that change something.
     pub fn sweep(&self) -> Result<Vec<LayerError>, LayerError> {
         if !self.directory.exists() {
             return Ok(Vec::new());
@@ -114,13 +136,7 @@ impl Layers {
         let mut failures = Vec::new();
         {
             let _only_us = self.lock()?;
-            let failed = |source| LayerError::Store { step: "clear", path: self.directory.clone(), source };
-            let store = Beneath::open(&self.directory).map_err(failed)?;
-            for name in beneath::names(store.root()).map_err(failed)? {
-                if name.starts_with(b".new-") || name.starts_with(b".gone-") {
-                    remove_at(store.root(), &name).map_err(failed)?;
-                }
-            }
+            self.sweep_remains()?;
         }
         for layer in self.list()?.into_iter().filter_map(Result::ok) {
             if apply::is_unfinished(&layer) {
@@ -134,6 +150,22 @@ impl Layers {
         Ok(failures)
     }
 
+    /// Removes what its name says is unfinished or half removed, and nothing else. Whoever calls it has the store to itself.
+    fn sweep_remains(&self) -> Result<(), LayerError> {
+        let failed = |source| LayerError::Store { step: "clear", path: self.directory.clone(), source };
+        let store = Beneath::open(&self.directory).map_err(failed)?;
+        for name in beneath::names(store.root()).map_err(failed)? {
+            if name.starts_with(UNFINISHED.as_bytes()) {
+                remove_at(store.root(), &name).map_err(failed)?;
+            }
+            // Whoever discarded it may be at it as well: both come to the same end.
+            if name.starts_with(b".gone-") {
+                let _ = remove_at(store.root(), &name);
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a layer that cannot be read.
     pub fn discard_damaged(&self, id: LayerId) -> Result<(), LayerError> {
         let _only_us = self.lock()?;
@@ -143,18 +175,6 @@ impl Layers {
         fs::rename(self.directory.join(id.to_string()), self.directory.join(&gone)).map_err(failed)?;
         let store = Beneath::open(&self.directory).map_err(failed)?;
         remove_at(store.root(), gone.as_bytes()).map_err(failed)
-    }
-
-    fn read(&self, id: LayerId) -> Result<Layer, LayerError> {
-        let directory = self.directory.join(id.to_string());
-        let file = directory.join("layer.json");
-        match fs::read(&file) {
-            Ok(text) => Layer::from_json(id, &directory, &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
-                Err(LayerError::Gone(id))
-            }
-            Err(source) => Err(LayerError::Store { step: "read", path: file, source }),
-        }
     }
 
     /// The store, to ourselves.
@@ -217,9 +237,14 @@ impl Layer {
         }
     }
 
-    /// Whether a sandbox uses it now.
+    /// Whether a sandbox uses it now. Only looks.
     pub fn is_in_use(&self) -> bool {
-        matches!(self.lock(), Err(LayerError::InUse(_)))
+        Hold::is_held(&self.directory.join(LOCK))
+    }
+
+    /// Whether an apply was cut short, or is under way. Only looks.
+    pub fn is_half_applied(&self) -> bool {
+        apply::is_unfinished(self)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::beneath::{self, Beneath};
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
+use super::compare::{Budget, Same, same_content};
 use super::error::LayerError;
 use super::guard::{self, Guard};
 use super::path::RelPath;
@@ -13,13 +14,20 @@ use super::stat::{Kind, Stat};
 use super::xattrs::{self, Mark};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Finds what a layer would do to its folder.
 pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<Changes, LayerError> {
-    let mut walk =
-        Walk { upper, host, guard, found: Changes::default(), kept: HashSet::new(), todo: Vec::new() };
+    let mut walk = Walk {
+        upper,
+        host,
+        guard,
+        found: Changes::default(),
+        kept: HashSet::new(),
+        todo: Vec::new(),
+        budget: Budget::default(),
+    };
     walk.todo.push((Vec::new(), HostSide::Merged));
     while let Some((path, side)) = walk.todo.pop() {
         walk.directory(&path, side)?;
@@ -38,6 +46,8 @@ struct Walk<'a> {
     found: Changes,
     /// Directories of the host that cannot go, because something in them stays.
     kept: HashSet<RelPath>,
+    /// How much may still be read to compare.
+    budget: Budget,
     /// Directories of the layer that are still to be read.
     todo: Vec<(Vec<u8>, HostSide)>,
 }
@@ -116,8 +126,16 @@ impl Walk<'_> {
             }
             self.gone_below(&path)?;
         }
-        let mut change =
-            Change { path, from: None, old, new: Some(new), content: true, attributes: false, copied: false };
+        let mut change = Change {
+            path,
+            from: None,
+            old,
+            new: Some(new),
+            content: true,
+            compared: true,
+            attributes: false,
+            copied: false,
+        };
         match (new.kind, old.map(|old| old.kind)) {
             (Kind::Link, Some(Kind::Link)) => {
                 let target = |side: &Beneath| side.link(&change.path);
@@ -136,13 +154,25 @@ impl Walk<'_> {
                     return Ok(());
                 };
                 change.copied = has_origin(&file).map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                if self.guard.looks_into(&change.path)
+                    && !self
+                        .may_hold(&change.path, &file)
+                        .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
+                {
+                    self.leave_out(change.path, LeftOutWhy::Protected);
+                    return Ok(());
+                }
                 if let Some(old) = old.filter(|old| old.kind == Kind::File)
                     && let Some(host) = readable(self.host.file(&change.path))
                         .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
                 {
-                    let compared = compare(file, host, &old, &new);
-                    (change.content, change.attributes) =
-                        compared.map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                    let failed = |e| LayerError::read(change.path.as_bytes(), e);
+                    change.attributes =
+                        xattrs::own(&file).map_err(failed)? != xattrs::own(&host).map_err(failed)?;
+                    if old.size == new.size {
+                        let same = same_content(&file, &host, new.size, &mut self.budget).map_err(failed)?;
+                        (change.content, change.compared) = (same != Same::Yes, same != Same::Unknown);
+                    }
                 }
                 self.note_set_id(&change);
                 let same_mode = old.is_some_and(|old| Some(old.mode) == change.mode());
@@ -154,6 +184,15 @@ impl Walk<'_> {
         }
         self.emit(change);
         Ok(())
+    }
+
+    /// Whether what is in it may be applied. One that is far too large is none of git's.
+    fn may_hold(&self, path: &RelPath, file: &File) -> io::Result<bool> {
+        let mut content = Vec::new();
+        file.take(MOST_LOOKED_INTO + 1).read_to_end(&mut content)?;
+        let mut file = file;
+        file.rewind()?;
+        Ok(content.len() as u64 <= MOST_LOOKED_INTO && self.guard.allows_content(path, &content))
     }
 
     fn subdirectory(
@@ -176,6 +215,7 @@ impl Walk<'_> {
             old,
             new: Some(new),
             content: false,
+            compared: true,
             attributes: false,
             copied: false,
         };
@@ -184,6 +224,10 @@ impl Walk<'_> {
             self.leave_out(path, LeftOutWhy::Unreadable);
             return Ok(());
         };
+        if path.parts().count() > DEEPEST {
+            self.leave_out(path, LeftOutWhy::TooDeep);
+            return Ok(());
+        }
         change.copied = has_origin(&opened).map_err(failed)?;
         if merged.is_some() {
             let host = self.host.directory(path.as_bytes()).map_err(failed)?;
@@ -233,6 +277,8 @@ impl Walk<'_> {
                     self.emit_gone(child, old);
                 } else if self.guard.anchors(&child) || self.guard.protects(&child) {
                     self.leave_out(child, LeftOutWhy::Protected);
+                } else if child.parts().count() > DEEPEST {
+                    self.leave_out(child, LeftOutWhy::TooDeep);
                 } else {
                     todo.push(child.clone());
                     directories.push((child, old));
@@ -250,7 +296,16 @@ impl Walk<'_> {
 
     fn emit_gone(&mut self, path: RelPath, old: Stat) {
         let (content, attributes, copied) = (true, false, false);
-        self.emit(Change { path, from: None, old: Some(old), new: None, content, attributes, copied });
+        self.emit(Change {
+            path,
+            from: None,
+            old: Some(old),
+            new: None,
+            content,
+            compared: true,
+            attributes,
+            copied,
+        });
     }
 
     fn emit(&mut self, change: Change) {
@@ -261,7 +316,10 @@ impl Walk<'_> {
             self.leave_out(change.path, LeftOutWhy::Protected);
         } else if self.guard.protects(&change.path) && directory {
             // What is in it is said.
-        } else if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
+        } else if self.guard.protects(&change.path)
+            || (!directory && self.guard.anchors(&change.path))
+            || (change.new.is_some() && !self.guard.allows(&change.path, directory))
+        {
             self.leave_out(change.path, LeftOutWhy::Protected);
         } else {
             self.found.list.push(change);
@@ -293,36 +351,6 @@ impl Walk<'_> {
     }
 }
 
-/// Whether content and attributes of two files are others.
-fn compare(upper: File, host: File, old: &Stat, new: &Stat) -> io::Result<(bool, bool)> {
-    let attributes = xattrs::own(&upper)? != xattrs::own(&host)?;
-    Ok((old.size != new.size || !same_content(upper, host)?, attributes))
-}
-
-fn same_content(mut one: File, mut other: File) -> io::Result<bool> {
-    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
-    loop {
-        let length = fill(&mut one, &mut left)?;
-        if length != fill(&mut other, &mut right)? || left[..length] != right[..length] {
-            return Ok(false);
-        }
-        if length < CHUNK {
-            return Ok(true);
-        }
-    }
-}
-
-fn fill(file: &mut File, room: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < room.len() {
-        match file.read(&mut room[length..])? {
-            0 => break,
-            more => length += more,
-        }
-    }
-    Ok(length)
-}
-
 fn has_origin(file: impl AsFd) -> io::Result<bool> {
     Ok(xattrs::mark(file, Mark::Origin)?.is_some())
 }
@@ -336,4 +364,8 @@ fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-const CHUNK: usize = 128 * 1024;
+/// Directories in one another. Each is opened from the top, so that twice as many cost four times as much; nobody's project
+/// has a tenth of it.
+pub(super) const DEEPEST: usize = 1000;
+/// `packed-refs` of the largest repositories is a tenth of it.
+const MOST_LOOKED_INTO: u64 = 64 << 20;

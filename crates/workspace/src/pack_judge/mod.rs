@@ -247,9 +247,11 @@ fn refusal(error: &GitError) -> PushRefusal {
         GitError::TooMuch { .. } => {
             PushRefusal::Pack { detail: "there is too much in it to look at".to_string() }
         }
-        GitError::Missing | GitError::Start(_) | GitError::Failed { .. } | GitError::Ended => {
-            PushRefusal::Failed { detail: error.to_string() }
-        }
+        GitError::Missing
+        | GitError::Start(_)
+        | GitError::Failed { .. }
+        | GitError::Ended
+        | GitError::Spent { .. } => PushRefusal::Failed { detail: error.to_string() },
     }
 }
 

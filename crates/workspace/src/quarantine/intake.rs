@@ -115,13 +115,15 @@ impl Quarantine {
         let question = ["cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer"];
         let sizes = self.call().args(question).output_with(names)?;
         let mut objects = HashSet::new();
+        let mut unfolded: u64 = 0;
         for line in sizes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let text = String::from_utf8_lossy(line);
             let (id, size) = text.split_once(' ').unwrap_or_default();
             let (Ok(id), Ok(size)) = (ObjectId::parse(id.as_bytes()), size.parse::<u64>()) else {
                 return Err(QuarantineError::pack("an object of it cannot be read"));
             };
-            if size > limits.bytes.as_u64() {
+            unfolded = unfolded.saturating_add(size);
+            if size > limits.bytes.as_u64() || unfolded > limits.bytes.as_u64().saturating_mul(UNFOLDS) {
                 return Err(QuarantineError::Refused(PushRefusal::Bytes { most: limits.bytes }));
             }
             objects.insert(id);
@@ -143,7 +145,8 @@ impl Indexer {
         let mut running = call.with_thread().spawn()?;
         quarantine.note_indexer(running.id())?;
         // Before it has read a byte of what an agent made.
-        hold_down(&running, limits).map_err(QuarantineError::file("limit git on", &quarantine.directory))?;
+        hold_down(&running, limits, quarantine.git.seconds_left())
+            .map_err(QuarantineError::file("limit git on", &quarantine.directory))?;
         let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));
         Ok(Indexer { running, complaints })
     }
@@ -177,12 +180,18 @@ impl Indexer {
 }
 
 /// What a pack can cost: limits of the kernel's, since a pack is small where its content is not.
-fn hold_down(running: &Running, limits: PushLimits) -> io::Result<()> {
+fn hold_down(running: &Running, limits: PushLimits, left: Option<u64>) -> io::Result<()> {
+    // What is left of the sandbox's allowance may be less.
+    let seconds = left.map_or(MOST_SECONDS, |left| left.min(MOST_SECONDS));
     let process = Pid::from_raw(running.id().cast_signed());
     let written = limits.bytes.as_u64().saturating_add(BESIDE_PACK);
-    for (resource, most) in
-        [(Resource::Cpu, MOST_SECONDS), (Resource::Data, MOST_DATA), (Resource::Fsize, written)]
-    {
+    let mapped = MOST_DATA.saturating_add(written.saturating_mul(2));
+    for (resource, most) in [
+        (Resource::Cpu, seconds),
+        (Resource::Data, MOST_DATA),
+        (Resource::As, mapped),
+        (Resource::Fsize, written),
+    ] {
         prlimit(process, resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     Ok(())
@@ -207,11 +216,13 @@ fn complaint(stderr: &[u8]) -> String {
 
 /// What every pack begins with (gitformat-pack(5)).
 const HEADER: usize = 12;
+/// How many times a push's limit its objects may be together: histories of text unfold to fifty times their pack.
+const UNFOLDS: u64 = 100;
 const PIECE: usize = 64 * 1024;
 /// Longer than git may compute: a sender that waits for it must not look like one that sleeps.
 const QUIET: Duration = Duration::from_secs(MOST_SECONDS + 60);
 /// The largest push that is allowed by default takes a tenth of it.
-const MOST_SECONDS: u64 = 240;
+const MOST_SECONDS: u64 = 120;
 /// A few objects of the largest size that is held in memory (a delta, what it builds on, what it gives).
 const MOST_DATA: u64 = 1 << 30;
 /// The index beside the pack.

@@ -64,6 +64,9 @@ impl QuarantineError {
         let detail = match self {
             QuarantineError::Refused(refusal) => return refusal.clone(),
             QuarantineError::Git(GitError::TooSlow { .. }) => "it takes too long to look at",
+            QuarantineError::Git(GitError::Spent { .. }) => {
+                "this sandbox has used the processor time that git on the host may use for it"
+            }
             QuarantineError::Git(_) => "git on the host failed",
             QuarantineError::File { step, .. } => step,
             QuarantineError::Unusable(_) => "the host's repository cannot be used",

@@ -50,7 +50,7 @@ impl Relay {
     /// Serves these sockets, which listen already; or connections arrive there that somebody else accepted. Sweeps first what an earlier relay left that was killed.
     pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
-        let (landing, leash) = (terms.landing, Leash::default());
+        let (landing, leash) = (terms.landing, Leash::with_allowance(PROCESSOR_TIME));
         terms.repository = terms.repository.on_leash(&leash);
         let state = terms.state.clone();
         let failed = || QuarantineError::file("serve a repository with quarantines in", &state);
@@ -237,6 +237,9 @@ fn one(line: &Line, terms: &Terms) {
 /// What a push that has come whole may take to land after its sandbox has ended. An honest one of the largest size takes
 /// less; somebody waits for it at a prompt.
 pub const LANDING: Duration = Duration::from_secs(30);
+/// Processor time of every git that works for one sandbox, over its life: pushes and fetches follow each other as long as it
+/// lives. The largest push that is allowed takes half a minute.
+const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
 /// The repository's name: there is only one.
 const PATH: &str = "/repo";
 /// The whole of a connection: a clone of a large repository onto a slow disk.

@@ -1,5 +1,6 @@
 //! Why there is no shelf.
 
+use crate::damage::Damaged;
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::SandboxError;
@@ -26,6 +27,12 @@ pub enum ShelfError {
     NameTaken { branch: String, other: String },
     #[error("the shelf of `{}` was changed inside so that it cannot be used: {source}", host.display())]
     Spoiled { host: PathBuf, source: ForeignError },
+    #[error("the shelf {0}")]
+    Damaged(Damaged),
+    #[error("the shelf `{shelf}` is of another repository that was at `{}`", host.display())]
+    OfAnother { shelf: String, host: PathBuf, directory: PathBuf },
+    #[error("`{}` is {what}, where git expects {wanted}", path.display())]
+    NotAFile { path: PathBuf, what: &'static str, wanted: &'static str },
     #[error("what was committed on the shelf cannot be read: {0}")]
     Import(#[source] ImportError),
     #[error(transparent)]
@@ -62,6 +69,16 @@ impl From<ShelfError> for SandboxError {
                 .hint("choose another name, with `-` instead of `/` for example"),
             ShelfError::Spoiled { .. } => SandboxError::runtime("shelf_spoiled", message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
+            ShelfError::Damaged(damaged) => damaged.error("shelf_damaged"),
+            ShelfError::OfAnother { shelf, directory, .. } => {
+                SandboxError::policy("shelf_of_another_repository", message).hint(format!(
+                    "its branches are in `{}`: save what you need of them (docs/git.md), then `belljar discard {shelf}` \
+                     removes it and the next start makes one for the repository that is there now",
+                    directory.join("trees").display()
+                ))
+            }
+            ShelfError::NotAFile { .. } => SandboxError::policy("git_dir_has_odd_files", message)
+                .hint("git on this machine would wait for it or fail: remove it if you did not make it"),
             ShelfError::Import(_) => SandboxError::runtime("shelf_unreadable", message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
             ShelfError::Git(GitError::Missing) => {

@@ -4,8 +4,9 @@
 //! `.git` that an agent wrote.
 
 use super::ShelfError;
+use crate::damage::read_small;
 use crate::foreign::object;
-use crate::inert::{Git, GitError};
+use crate::inert::{Git, GitError, odd_file};
 use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
 use std::fs;
@@ -92,6 +93,23 @@ impl HostWorktree {
         }
     }
 
+    /// Refuses a git directory with a pipe, a socket or a device where git opens files: it would wait there for ever. A sandbox
+    /// that works in the folder itself can put one there.
+    pub(super) fn refuse_odd_files(&self) -> Result<(), ShelfError> {
+        HostWorktree::refuse_odd_files_in(&self.common)?;
+        if self.own != self.common {
+            HostWorktree::refuse_odd_files_in(&self.own)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_odd_files_in(directory: &Path) -> Result<(), ShelfError> {
+        match odd_file(directory).map_err(ShelfError::io(directory))? {
+            None => Ok(()),
+            Some((path, what)) => Err(ShelfError::NotAFile { path, what, wanted: "a file" }),
+        }
+    }
+
     /// Are objects missing that git would fetch when it needs them?
     pub(super) fn is_partial(&self) -> bool {
         let packs = fs::read_dir(self.common.join("objects/pack")).into_iter().flatten().flatten();
@@ -145,8 +163,6 @@ fn pointed_to(link: &Path) -> Result<PathBuf, ShelfError> {
 
 /// A small file's one line.
 fn read_line(path: &Path) -> Option<String> {
-    let metadata = fs::metadata(path).ok()?;
-    let small = metadata.is_file() && metadata.len() < 8192;
-    let text = small.then(|| fs::read_to_string(path).ok())??;
+    let text = String::from_utf8(read_small(path, 8192).ok()?).ok()?;
     Some(text.trim_end_matches(['\n', '\r']).to_string())
 }

@@ -13,16 +13,20 @@ mod tree;
 pub use error::ShelfError;
 pub use host::HostWorktree;
 
-use crate::foreign::{Foreign, ForeignError};
+use crate::damage::Damaged;
+use crate::foreign::{Foreign, ForeignError, Import, import};
 use crate::hold::Hold;
 use crate::inert::Git;
+use crate::layer::beneath::identity_of;
 use crate::traps::Trap;
+use crate::uncommitted::{Beside, BesideError};
 use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
-use belljar_spec::git::BranchName;
+use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::LinkedGit;
-use place::{Place, tree_name};
-use std::fs;
+use place::{Label, Place, tree_name};
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tree::{Provided, Tree};
 
@@ -47,17 +51,68 @@ pub struct Provisioned {
     pub held_up: Option<Trap>,
     /// As long as it is there, the worktree is neither moved nor removed.
     pub hold: Hold,
+    state: PathBuf,
 }
 
 impl Provisioned {
-    /// Does the host have the branch's last commit? One without a commit has nothing to bring.
-    pub fn is_on_host(&self) -> Result<bool, ShelfError> {
+    /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended.
+    pub fn left(&self) -> Result<LeftOnShelf, ShelfError> {
+        let git = Git::find()?;
         let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
         let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
-        match repo.branch(&self.branch).map_err(spoiled)? {
-            None => Ok(true),
-            Some(commit) => Ok(on_host(&Git::find()?, &self.host, Some(&commit))),
+        let tip = repo.branch(&self.branch).map_err(spoiled)?;
+        let on_host = on_host(&git, &self.host, tip.as_ref());
+        let place = Place::named(&self.state, &self.shelf);
+        let place = place.ok_or_else(|| ShelfError::Unknown(Printable::from(self.shelf.as_str())))?;
+        let _lock = place.lock()?;
+        // A branch that is gone is compared with where it started: everything since is not on any branch.
+        let base = tip.as_ref().or(self.commit.as_ref());
+        let (ours, scratch) = (place.ours(), place.fresh("import"));
+        if let Some(base) = base.filter(|_| !on_host) {
+            let limits = PushLimits::default();
+            import(&Import { git: &git, ours: &ours, from: &repo, tip: base, scratch: &scratch, limits })
+                .map_err(ShelfError::Import)?;
         }
+        let beside = Beside { git: &git, ours: &ours, work: &self.folder, index: &place.fresh("index") };
+        let uncommitted = beside.uncommitted(base, MOST_UNCOMMITTED).map_err(|error| match error {
+            BesideError::Git(error) => ShelfError::Git(error),
+            BesideError::Io(error) => ShelfError::io(&self.folder)(error),
+        })?;
+        place.clear();
+        let branch = match (&tip, &self.commit) {
+            (Some(_), _) if on_host => OnHost::Yes,
+            (Some(_), _) => OnHost::No,
+            (None, Some(_)) => OnHost::Gone,
+            (None, None) => OnHost::Nothing,
+        };
+        Tree::note_uncommitted(&place, &self.branch, uncommitted.len() as u64)?;
+        Ok(LeftOnShelf { branch, uncommitted })
+    }
+}
+
+/// What a sandbox left on a shelf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOnShelf {
+    pub branch: OnHost,
+    /// Files that are not committed, up to [`MOST_UNCOMMITTED`]: they are in the worktree and nowhere else.
+    pub uncommitted: Vec<Printable>,
+}
+
+/// Whether the host has what was committed on a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnHost {
+    Yes,
+    No,
+    /// The branch was there at the start, and is no more.
+    Gone,
+    /// There is no commit, and was none.
+    Nothing,
+}
+
+impl LeftOnShelf {
+    /// Does the host have everything? Then nothing would be lost with the worktree.
+    pub fn is_on_host(&self) -> bool {
+        matches!(self.branch, OnHost::Yes | OnHost::Nothing) && self.uncommitted.is_empty()
     }
 }
 
@@ -86,6 +141,8 @@ pub struct Shelved {
     pub commit: Option<ObjectId>,
     /// Does the host have that commit?
     pub on_host: bool,
+    /// How many files were not committed when the last run in it ended; nothing where that was not looked at.
+    pub uncommitted: Option<u64>,
     pub in_use: bool,
 }
 
@@ -100,9 +157,10 @@ pub fn provision(
     if host.is_partial() {
         return Err(ShelfError::Partial(host.top));
     }
+    host.refuse_odd_files()?;
     let place = Place::of(state, &host.common);
     let lock = place.lock()?;
-    place.write_label(&host.common)?;
+    belongs_to(&git, &place, &host)?;
     store::bring_up_to_date(&git, &place, &host)?;
     let branch = match branch {
         Some(branch) => branch.clone(),
@@ -117,32 +175,98 @@ pub fn provision(
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
     let (shelf, folder) = (place.name(), tree.folder());
     let HostWorktree { below, common, .. } = host;
-    Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, held_up, hold })
+    let state = state.to_path_buf();
+    Ok(Provisioned { shelf, folder, below, git, branch, commit, host: common, outcome, held_up, hold, state })
 }
 
-/// Everything that is kept.
-pub fn list(state: &Path) -> Result<Vec<Shelved>, ShelfError> {
+/// A shelf belongs to a repository, not to a path: another one that came to lie there must not see the first one's files. A
+/// label of an earlier version does not say which directory it was; there, commits that both have show that it is the same.
+fn belongs_to(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
+    let common = File::open(&host.common).map_err(ShelfError::io(&host.common))?;
+    let identity = identity_of(&common).map_err(ShelfError::io(&host.common))?;
+    let is_its_own = match place.label()? {
+        None => return place.write_label(&host.common, identity),
+        Some(Label { identity: Some(known), .. }) => known.is(&identity),
+        Some(Label { identity: None, .. }) if store::is_related(git, place, host)? => {
+            return place.write_label(&host.common, identity);
+        }
+        Some(Label { identity: None, .. }) => false,
+    };
+    match is_its_own {
+        true => Ok(()),
+        false => Err(ShelfError::OfAnother {
+            shelf: place.name(),
+            host: host.common.clone(),
+            directory: place.root.clone(),
+        }),
+    }
+}
+
+/// Everything that is kept. Only looks: what is not understood is told with its path, by the name that removes it.
+pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
     let git = Git::find()?;
     let mut found = Vec::new();
-    for place in Place::every(state) {
-        let Some(label) = place.label() else { continue };
+    for place in Place::every(state)? {
+        let label = match place.label() {
+            // Nothing was made yet.
+            Ok(None) => continue,
+            Ok(Some(label)) => label,
+            Err(ShelfError::Damaged(damaged)) => {
+                found.push(Err(damaged));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let repo = Foreign::open(&place.repo()).ok();
-        for name in trees(&place) {
-            let Some(mark) = Tree::read_mark(&place, &name) else { continue };
-            let branch = mark.branch.parse::<BranchName>().ok();
-            let commit = repo.as_ref().zip(branch).and_then(|(repo, branch)| repo.branch(&branch).ok()?);
-            found.push(Shelved {
+        let is_safe = HostWorktree::refuse_odd_files_in(&label.host).is_ok();
+        for name in trees(&place)? {
+            let (id, folder) = (format!("{}:{name}", place.name()), place.tree(&name));
+            let mark = match Tree::read_mark(&place, &name) {
+                // Nothing was made yet.
+                Ok(None) => continue,
+                Ok(Some(mark)) => mark,
+                Err(reason) => {
+                    found.push(Err(Damaged::new(id, &folder, reason)));
+                    continue;
+                }
+            };
+            let Ok(branch) = mark.branch.parse::<BranchName>() else {
+                found.push(Err(Damaged::new(id, &folder, "its mark names no branch")));
+                continue;
+            };
+            let commit = repo.as_ref().and_then(|repo| repo.branch(&branch).ok()).flatten();
+            found.push(Ok(Shelved {
                 shelf: place.name(),
                 host: label.host.clone(),
                 branch: mark.branch,
-                folder: place.tree(&name),
-                on_host: on_host(&git, &label.host, commit.as_ref()),
+                folder,
+                on_host: is_safe && on_host(&git, &label.host, commit.as_ref()),
                 commit,
-                in_use: hold_alone(&place, &name)?.is_none(),
-            });
+                uncommitted: mark.uncommitted,
+                in_use: Hold::is_held(&place.mark(&name).join("lock")),
+            }));
         }
     }
     Ok(found)
+}
+
+/// Removes what is damaged, by the name that [`list`] gives: a whole shelf, or one of its worktrees.
+pub fn remove_damaged(state: &Path, id: &str) -> Result<(), ShelfError> {
+    let unknown = || ShelfError::Unknown(Printable::from(id));
+    let Some((shelf, name)) = id.split_once(':') else { return remove(state, id, None) };
+    let place = Place::named(state, shelf).ok_or_else(unknown)?;
+    let _lock = place.lock()?;
+    if !trees(&place)?.iter().any(|tree| tree == name) {
+        return Err(unknown());
+    }
+    let in_use = || ShelfError::InUse { shelf: shelf.to_string(), branch: name.to_string() };
+    let _alone = hold_alone(&place, name)?.ok_or_else(in_use)?;
+    // The branch itself is not known; it stays in the git directory, for a worktree that is made for it.
+    store::remove(&place.tree(name))?;
+    if let Ok(repo) = Foreign::open(&place.repo()) {
+        let _ = repo.remove_tree(&format!("worktrees/{name}"));
+    }
+    store::remove(&place.mark(name))
 }
 
 /// Removes a branch's worktree with what was not pushed from it, or without a name all of a shelf. Refused while a sandbox
@@ -153,14 +277,16 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
     let _lock = place.lock()?;
     let wanted: Vec<String> = match branch {
         Some(branch) => vec![tree_name(branch)],
-        None => trees(&place),
+        None => trees(&place)?,
     };
     let mut holds = Vec::new();
     for name in &wanted {
-        let mark = Tree::read_mark(&place, name);
-        if mark.is_none() && branch.is_some() {
-            return Err(unknown());
-        }
+        let mark = match Tree::read_mark(&place, name) {
+            Ok(None) if branch.is_some() => return Err(unknown()),
+            Ok(mark) => mark,
+            // It is removed by its whole name, and so by somebody who means it.
+            Err(_) => None,
+        };
         let in_use = || ShelfError::InUse {
             shelf: shelf.to_string(),
             branch: mark.map_or_else(|| name.clone(), |mark| mark.branch),
@@ -181,7 +307,7 @@ pub fn remove(state: &Path, shelf: &str, branch: Option<&BranchName>) -> Result<
 
 /// Takes a branch and its worktree's part out of the git directory that agents write to.
 fn remove_of_repo(place: &Place, own: &str, branch: &BranchName) -> Result<(), ShelfError> {
-    let Some(label) = place.label() else { return Ok(()) };
+    let Some(label) = place.label()? else { return Ok(()) };
     let repo =
         Foreign::open(&place.repo()).map_err(|source| ShelfError::Spoiled { host: label.host, source })?;
     // What cannot be removed safely stays: a branch that the next worktree of that name then starts from.
@@ -198,11 +324,18 @@ fn checked_out(git: &Git, host: &HostWorktree) -> Result<BranchName, ShelfError>
     name.ok_or_else(|| ShelfError::NoRepository(host.top.clone()))
 }
 
-fn trees(place: &Place) -> Vec<String> {
-    let entries = fs::read_dir(place.root.join("marks")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+fn trees(place: &Place) -> Result<Vec<String>, ShelfError> {
+    let marks = place.root.join("marks");
+    let entries = match fs::read_dir(&marks) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(ShelfError::io(&marks))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry.map_err(ShelfError::io(&marks))?.file_name().into_string());
+    }
     names.sort();
-    names
+    Ok(names)
 }
 
 fn hold_alone(place: &Place, tree: &str) -> Result<Option<Hold>, ShelfError> {
@@ -225,3 +358,6 @@ fn spoiled(host: &HostWorktree) -> impl FnOnce(ForeignError) -> ShelfError {
     let host = host.top.clone();
     move |source| ShelfError::Spoiled { host, source }
 }
+
+/// More than anybody reads.
+pub const MOST_UNCOMMITTED: usize = 1000;

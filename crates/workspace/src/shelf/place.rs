@@ -12,11 +12,14 @@
 //! ```
 
 use super::ShelfError;
+use crate::damage::{self, Damaged};
 use crate::hold::{self, Hold};
+use crate::layer::Identity;
 use belljar_spec::git::BranchName;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +38,9 @@ pub(super) struct Label {
     version: u32,
     /// The host's git directory.
     pub(super) host: PathBuf,
+    /// Which directory that is: another repository may come to lie at the same path. Labels of earlier versions do not say.
+    #[serde(default)]
+    pub(super) identity: Option<Identity>,
 }
 
 impl Place {
@@ -47,16 +53,23 @@ impl Place {
     pub(super) fn named(state: &Path, name: &str) -> Option<Place> {
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
         let place = Place::at(all(state).join(name));
-        (plain && place.root.join("lock").is_file()).then_some(place)
+        (plain && place.root.is_dir()).then_some(place)
     }
 
     /// All that there are, by name.
-    pub(super) fn every(state: &Path) -> Vec<Place> {
-        let entries = fs::read_dir(all(state)).into_iter().flatten().flatten();
-        let mut places: Vec<Place> = entries.map(|entry| Place::at(entry.path())).collect();
-        places.retain(|place| !place.name().starts_with('.') && place.root.join("lock").is_file());
+    pub(super) fn every(state: &Path) -> Result<Vec<Place>, ShelfError> {
+        let all = all(state);
+        let entries = match fs::read_dir(&all) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(ShelfError::io(&all))?,
+        };
+        let mut places = Vec::new();
+        for entry in entries {
+            places.push(Place::at(entry.map_err(ShelfError::io(&all))?.path()));
+        }
+        places.retain(|place| !place.name().starts_with('.') && place.root.is_dir());
         places.sort_by(|a, b| a.root.cmp(&b.root));
-        places
+        Ok(places)
     }
 
     pub(super) fn name(&self) -> String {
@@ -126,17 +139,21 @@ impl Place {
         Place { root, fresh }
     }
 
-    /// Whose it is, if that was written down.
-    pub(super) fn label(&self) -> Option<Label> {
-        serde_json::from_slice(&fs::read(self.root.join("shelf.json")).ok()?).ok()
+    /// Whose it is; nothing if that was never written down, since nothing else is made before.
+    pub(super) fn label(&self) -> Result<Option<Label>, ShelfError> {
+        let path = self.root.join("shelf.json");
+        let is_begun = self.repo().symlink_metadata().is_err() && self.ours().symlink_metadata().is_err();
+        match damage::read_label(&path, &[VERSION]) {
+            Err(_) if is_begun && path.symlink_metadata().is_err() => Ok(None),
+            label => {
+                label.map_err(|reason| ShelfError::Damaged(Damaged::new(self.name(), &self.root, reason)))
+            }
+        }
     }
 
-    pub(super) fn write_label(&self, host: &Path) -> Result<(), ShelfError> {
-        if self.label().is_some() {
-            return Ok(());
-        }
-        let text = serde_json::to_vec(&Label { version: 1, host: host.to_path_buf() });
-        let text = text.map_err(|error| ShelfError::io(&self.root)(error.into()))?;
+    pub(super) fn write_label(&self, host: &Path, identity: Identity) -> Result<(), ShelfError> {
+        let label = Label { version: VERSION, host: host.to_path_buf(), identity: Some(identity) };
+        let text = serde_json::to_vec(&label).map_err(|error| ShelfError::io(&self.root)(error.into()))?;
         write_whole(&self.root.join("shelf.json"), &text)
     }
 }
@@ -183,6 +200,7 @@ fn all(state: &Path) -> PathBuf {
     state.join("shelf")
 }
 
+const VERSION: u32 = 1;
 /// Leaves room in a file's name for what is added.
 const LONGEST_NAME: usize = 80;
 

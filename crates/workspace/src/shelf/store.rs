@@ -34,6 +34,22 @@ pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostWorktree) ->
     Ok(())
 }
 
+/// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's.
+pub(super) fn is_related(git: &Git, place: &Place, host: &HostWorktree) -> Result<bool, ShelfError> {
+    let seen = match fs::read(place.seen()) {
+        Ok(seen) => Tip::read(&seen),
+        Err(error) if error.kind() == ErrorKind::NotFound && !place.repo().exists() => return Ok(true),
+        // A shelf of a repository without a commit has nothing in it that could be seen.
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(ShelfError::io(&place.seen())(error)),
+    };
+    let asked: String = seen.iter().take(MOST_ASKED).map(|tip| format!("{}\n", tip.hash)).collect();
+    let check = git.on(&host.common).args(["cat-file", "--batch-check=%(objecttype)"]);
+    let lines = check.output_with(asked.as_bytes())?;
+    let is_commit = |line: &[u8]| matches!(line, b"commit" | b"tag");
+    Ok(lines.split(|byte| *byte == b'\n').any(is_commit))
+}
+
 fn make_ours(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfError> {
     let ours = place.ours();
     if !ours.join("HEAD").exists() {
@@ -199,5 +215,7 @@ fn remove_file(path: &Path) -> Result<(), ShelfError> {
     }
 }
 
+/// One is enough; old branches may be gone.
+const MOST_ASKED: usize = 10_000;
 /// The relay, as it is seen inside.
 const HOST_URL: &str = "git://127.0.0.1:9418/repo";

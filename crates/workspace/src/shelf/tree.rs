@@ -11,8 +11,9 @@
 //! added to.
 
 use super::host::{Checkout, HostWorktree};
-use super::place::{Place, write_whole};
+use super::place::{Place, tree_name, write_whole};
 use super::{Outcome, ShelfError, spoiled};
+use crate::damage;
 use crate::foreign::{Foreign, Head, Import, excludes, import, object};
 use crate::hold::Hold;
 use crate::inert::{Call, Git};
@@ -23,6 +24,7 @@ use belljar_spec::git::{BranchName, PushLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The worktree of one branch.
@@ -59,6 +61,9 @@ pub(super) struct Mark {
     pub(super) branch: String,
     /// Files are being brought from one commit to another, and may be at either.
     forwarding: Option<(String, String)>,
+    /// How many files were not committed when the last run ended; nothing while one may be at work.
+    #[serde(default)]
+    pub(super) uncommitted: Option<u64>,
 }
 
 impl Tree<'_> {
@@ -109,20 +114,44 @@ impl Tree<'_> {
         format!("worktrees/{}", self.name)
     }
 
-    pub(super) fn read_mark(place: &Place, name: &str) -> Option<Mark> {
-        serde_json::from_slice(&fs::read(place.mark(name).join("mark.json")).ok()?).ok()
+    /// What is known of a worktree; nothing if it was never finished, an error with the reason if that is not understood.
+    pub(super) fn read_mark(place: &Place, name: &str) -> Result<Option<Mark>, String> {
+        let path = place.mark(name).join("mark.json");
+        let text = match damage::read_small(&path, MOST_OF_A_MARK) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return match place.tree(name).symlink_metadata() {
+                    Err(_) => Ok(None),
+                    Ok(_) => Err("its mark `mark.json` is missing".to_string()),
+                };
+            }
+            Err(error) => return Err(format!("its mark `mark.json` cannot be read: {error}")),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| format!("its mark `mark.json`: {error}"))
     }
 
+    /// Without one that is understood, the worktree is mended: its files stay as they are.
     fn mark(&self) -> Option<Mark> {
-        Tree::read_mark(self.place, &self.name)
+        Tree::read_mark(self.place, &self.name).ok().flatten()
+    }
+
+    /// Writes down how much is not committed. A mark that is not understood stays as it is.
+    pub(super) fn note_uncommitted(
+        place: &Place,
+        branch: &BranchName,
+        uncommitted: u64,
+    ) -> Result<(), ShelfError> {
+        let name = tree_name(branch);
+        match Tree::read_mark(place, &name) {
+            Ok(Some(mark)) => put_mark(place, &name, &Mark { uncommitted: Some(uncommitted), ..mark }),
+            Ok(None) | Err(_) => Ok(()),
+        }
     }
 
     fn write_mark(&self, forwarding: Option<(&ObjectId, &ObjectId)>) -> Result<(), ShelfError> {
         let forwarding = forwarding.map(|(from, to)| (from.to_string(), to.to_string()));
-        let mark = Mark { branch: self.branch.to_string(), forwarding };
-        let path = self.place.mark(&self.name).join("mark.json");
-        let text = serde_json::to_vec(&mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
-        write_whole(&path, &text)
+        let mark = Mark { branch: self.branch.to_string(), forwarding, uncommitted: None };
+        put_mark(self.place, &self.name, &mark)
     }
 
     fn repo(&self) -> Result<Foreign, ShelfError> {
@@ -371,6 +400,12 @@ impl Tree<'_> {
     }
 }
 
+fn put_mark(place: &Place, name: &str, mark: &Mark) -> Result<(), ShelfError> {
+    let path = place.mark(name).join("mark.json");
+    let text = serde_json::to_vec(mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
+    write_whole(&path, &text)
+}
+
 /// Writes the file `.git` of a worktree, if it is missing; nothing that an agent put there is followed.
 fn write_link(folder: &Path, content: &[u8]) -> Result<(), ShelfError> {
     let path = folder.join(".git");
@@ -399,3 +434,4 @@ const IN_THE_MIDDLE: [&str; 9] = [
 ];
 /// A million files.
 const MOST_OF_AN_INDEX: u64 = 256 << 20;
+const MOST_OF_A_MARK: u64 = 64 * 1024;

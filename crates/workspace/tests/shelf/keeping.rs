@@ -1,7 +1,8 @@
 //! What is kept.
 
 use crate::machine::{Machine, inside, name};
-use belljar_workspace::shelf::{self, Outcome, ShelfError};
+use crate::repository::Repository;
+use belljar_workspace::shelf::{self, OnHost, Outcome, ShelfError};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -13,7 +14,7 @@ fn what_is_kept_is_listed_and_removed() {
     inside(&made).commit("mine", "", "mine");
     inside(&made).git(&["pack-refs", "--all"]);
     drop(other);
-    let mut list = shelf::list(&machine.state()).unwrap();
+    let mut list: Vec<_> = shelf::list(&machine.state()).unwrap().into_iter().map(Result::unwrap).collect();
     list.sort_by(|a, b| a.branch.cmp(&b.branch));
     let shown: Vec<_> = list.iter().map(|kept| (kept.branch.as_str(), kept.on_host, kept.in_use)).collect();
     assert_eq!(shown, [("other/one", true, false), ("work", false, true)]);
@@ -38,4 +39,116 @@ fn only_we_can_enter() {
     drop(machine.provision("work"));
     let mode = fs::metadata(machine.shelf()).unwrap().mode();
     assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn another_repository_at_the_same_path_does_not_get_the_shelf() {
+    let machine = Machine::new();
+    let made = machine.provision("work");
+    inside(&made).commit("secret", "TOPSECRET\n", "unpushed");
+    drop(made);
+    let again = || shelf::provision(&machine.state(), &machine.host.folder, Some(&name("other")));
+    again().unwrap();
+    fs::remove_dir_all(&machine.host.folder).unwrap();
+    Repository::with_commit(&machine.host.folder);
+    let refused = again().unwrap_err();
+    assert!(matches!(refused, ShelfError::OfAnother { .. }), "{refused:?}");
+    let list = shelf::list(&machine.state()).unwrap();
+    let kept: Vec<_> = list.iter().flatten().map(|kept| (kept.branch.as_str(), kept.on_host)).collect();
+    assert!(kept.contains(&("work", false)), "nothing is lost: {kept:?}");
+    // Said explicitly, the shelf goes, and the next start has one of its own.
+    shelf::remove(&machine.state(), machine.shelf().file_name().unwrap().to_str().unwrap(), None).unwrap();
+    again().unwrap();
+}
+
+#[test]
+fn a_label_of_an_earlier_version_is_adopted_by_a_related_repository_alone() {
+    let machine = Machine::new();
+    drop(machine.provision("work"));
+    let label = machine.shelf().join("shelf.json");
+    let earlier = serde_json::json!({ "version": 1, "host": machine.host.folder.join(".git") }).to_string();
+    fs::write(&label, &earlier).unwrap();
+    drop(machine.provision("work"));
+    assert_ne!(fs::read_to_string(&label).unwrap(), earlier, "which directory it is, is written down");
+    fs::write(&label, &earlier).unwrap();
+    fs::remove_dir_all(&machine.host.folder).unwrap();
+    let other = Repository::with_commit(&machine.host.folder);
+    other.git(&["commit", "-q", "--amend", "-m", "another history"]);
+    other.git(&["reflog", "expire", "--expire=all", "--all"]);
+    other.git(&["gc", "-q", "--prune=now"]);
+    let refused = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work"))).unwrap_err();
+    assert!(matches!(refused, ShelfError::OfAnother { .. }), "{refused:?}");
+}
+
+#[test]
+fn a_shelf_or_worktree_that_is_not_understood_is_listed_and_stays() {
+    let damages: [(&str, &str); 3] =
+        [("empty", ""), ("rubbish", "{]"), ("of a later version", r#"{"version":9}"#)];
+    for (name_of, text) in damages {
+        let machine = Machine::new();
+        let made = machine.provision("work");
+        inside(&made).commit("mine", "", "mine");
+        drop(made);
+        let (shelf, mark) = (machine.shelf(), machine.shelf().join("marks/work/mark.json"));
+        let good = fs::read(&mark).unwrap();
+        fs::write(&mark, text).unwrap();
+        let listed = |id: &str| match shelf::list(&machine.state()).unwrap().as_slice() {
+            [Err(damaged)] => assert_eq!(damaged.id, id, "{name_of}"),
+            other => panic!("{name_of}: {other:?}"),
+        };
+        let shelf_name = shelf.file_name().unwrap().to_str().unwrap().to_string();
+        listed(&format!("{shelf_name}:work"));
+        fs::write(&mark, good).unwrap();
+        for damage in ["shelf.json"] {
+            fs::write(shelf.join(damage), text).unwrap();
+            listed(&shelf_name);
+            let refused = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
+            assert!(matches!(refused, Err(ShelfError::Damaged(_))), "{name_of}");
+            fs::remove_file(shelf.join(damage)).unwrap();
+            listed(&shelf_name);
+        }
+        assert!(shelf.join("trees/work/mine").exists(), "{name_of}");
+        shelf::remove_damaged(&machine.state(), &shelf_name).unwrap();
+        assert!(!shelf.exists(), "{name_of}");
+    }
+}
+
+#[test]
+fn what_is_not_committed_is_not_pushed() {
+    let machine = Machine::new();
+    let made = machine.provision("work");
+    let clean = made.left().unwrap();
+    assert!(clean.is_on_host() && clean.uncommitted.is_empty(), "{clean:?}");
+    fs::write(made.folder.join("one.txt"), "1").unwrap();
+    fs::write(made.folder.join("two.txt"), "2").unwrap();
+    let left = made.left().unwrap();
+    assert_eq!((left.branch, left.uncommitted.len(), left.is_on_host()), (OnHost::Yes, 2, false));
+    let kept = shelf::list(&machine.state()).unwrap().remove(0).unwrap();
+    assert_eq!((kept.on_host, kept.uncommitted), (true, Some(2)));
+    inside(&made).git(&["add", "-A"]);
+    inside(&made).git(&["commit", "-q", "-m", "mine"]);
+    let left = made.left().unwrap();
+    assert_eq!((left.branch, left.uncommitted.len()), (OnHost::No, 0));
+    inside(&made).git(&["update-ref", "-d", "refs/heads/work"]);
+    let left = made.left().unwrap();
+    assert_eq!((left.branch, left.is_on_host()), (OnHost::Gone, false), "{left:?}");
+}
+
+#[test]
+fn a_pipe_in_the_hosts_git_directory_is_refused_by_name_and_git_is_not_started() {
+    for name_of in ["HEAD", "packed-refs", "refs/heads/trap", "index"] {
+        let machine = Machine::new();
+        drop(machine.provision("work"));
+        let path = machine.host.folder.join(".git").join(name_of);
+        let _ = fs::remove_file(&path);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = shelf::provision(&machine.state(), &machine.host.folder, Some(&name("work")));
+        let refused = refused.unwrap_err();
+        assert!(
+            matches!(&refused, ShelfError::NotAFile { path: found, .. } if found.ends_with(name_of)),
+            "{refused:?}"
+        );
+        // A list does not wait for it either.
+        assert_eq!(shelf::list(&machine.state()).unwrap().len(), 1);
+    }
 }

@@ -116,7 +116,7 @@ fn many_at_once_get_one_worktree_each() {
         }
     });
     let mut branches: Vec<String> =
-        shelf::list(&machine.state()).unwrap().into_iter().map(|shelved| shelved.branch).collect();
+        shelf::list(&machine.state()).unwrap().into_iter().map(|shelved| shelved.unwrap().branch).collect();
     branches.sort();
     assert_eq!(branches, ["work-0", "work-1", "work-2", "work-3"]);
 }

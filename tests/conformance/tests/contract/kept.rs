@@ -246,7 +246,7 @@ async fn a_layer_goes_on_in_the_next_life(backend: BackendName) {
         let second = state.sandbox(life()).await.unwrap();
         assert_eq!(run(&second, "ls").await, "new");
         run(&second, "echo more > more").await;
-        let Changes::Layer { id: again, summary } = ended(&second).await else { panic!("no layer") };
+        let Changes::Layer { id: again, summary, .. } = ended(&second).await else { panic!("no layer") };
         assert_eq!((again, summary.added, summary.deleted), (id, 2, 1));
         assert_eq!(fs::read_to_string(folder.path().join("old")).unwrap(), "old\n");
         state.engine.forget("bj-a").unwrap();

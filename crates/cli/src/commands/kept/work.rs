@@ -2,7 +2,7 @@
 
 use belljar_api::SandboxInfo;
 use belljar_engine::layer::Layers;
-use belljar_engine::{clone, kept_work, shelf};
+use belljar_engine::{Damaged, clone, kept_work, shelf};
 use belljar_spec::SandboxError;
 use std::path::Path;
 
@@ -70,7 +70,12 @@ fn lost(state: &Path, name: &str) -> Result<Option<Lost>, SandboxError> {
     if !state.join("clones").join(&id).exists() {
         return Ok(None);
     }
-    let unpushed = clone::list(state)?.into_iter().any(|clone| clone.id == id && clone.unpushed);
+    // What is not understood may hold work.
+    let holds_work = |clone: &Result<clone::Kept, Damaged>| match clone {
+        Ok(clone) => clone.id == id && clone.unpushed,
+        Err(damaged) => damaged.id == id,
+    };
+    let unpushed = clone::list(state)?.iter().any(holds_work);
     Ok(unpushed.then_some(Lost::Commits { clone: id }))
 }
 
@@ -84,7 +89,10 @@ fn stays(state: &Path, info: &SandboxInfo) -> Result<bool, SandboxError> {
     }
     let ours =
         |one: &shelf::Shelved| one.branch == branch && Path::new(folder).starts_with(host_of(&one.host));
-    Ok(shelf::list(state)?.iter().any(|one| ours(one) && one.commit.is_some() && !one.on_host))
+    let holds_work = |one: &shelf::Shelved| {
+        (one.commit.is_some() && !one.on_host) || one.uncommitted.is_some_and(|files| files > 0)
+    };
+    Ok(shelf::list(state)?.iter().flatten().any(|one| ours(one) && holds_work(one)))
 }
 
 /// A git directory in a folder is that folder's.

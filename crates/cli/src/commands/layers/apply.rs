@@ -2,7 +2,7 @@
 
 use super::super::changes::say_executed;
 use super::super::print;
-use super::{executed, layers, pick, quoted, say_left_out};
+use super::{executed, mended_layers, pick, quoted, say_left_out};
 use crate::args::ApplyArgs;
 use belljar_engine::layer::{Applied, RelPath};
 use belljar_spec::SandboxError;
@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
-    let layers = layers()?;
+    let layers = mended_layers()?;
     let (layer, selection) = pick(&layers, &options.what.words)?;
     let (id, folder) = (layer.id, layer.folder.clone());
     let Applied { paths, left_out, kept } = layer.hold()?.apply(&selection)?;

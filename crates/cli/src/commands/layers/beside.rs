@@ -1,14 +1,19 @@
 //! Shelves and clones: what is kept beside layers.
 
-use belljar_engine::{clone, shelf};
+use belljar_engine::{Damaged, clone, shelf};
+use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
-use belljar_spec::{SandboxError, SandboxId};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A worktree of a shelf, or a clone.
 pub(super) enum Beside {
     Shelf(shelf::Shelved),
     Clone(clone::Kept),
+    /// A shelf with all its branches, where only it is named.
+    WholeShelf(shelf::Shelved),
+    /// One of these that is not understood.
+    DamagedShelf(Damaged),
+    DamagedClone(Damaged),
 }
 
 impl Beside {
@@ -17,15 +22,23 @@ impl Beside {
         let state = belljar_audit::state_directory()?;
         let shelves = if state.join("shelf").exists() { shelf::list(&state)? } else { Vec::new() };
         let clones = if state.join("clones").exists() { clone::list(&state)? } else { Vec::new() };
-        Ok(shelves.into_iter().map(Beside::Shelf).chain(clones.into_iter().map(Beside::Clone)).collect())
+        let shelves = shelves.into_iter().map(|shelf| shelf.map_or_else(Beside::DamagedShelf, Beside::Shelf));
+        let clones = clones.into_iter().map(|clone| clone.map_or_else(Beside::DamagedClone, Beside::Clone));
+        Ok(shelves.chain(clones).collect())
     }
 
     /// The one that is named: a clone by its id or the beginning of it, a worktree as `SHELF:BRANCH`.
     pub(super) fn find(word: &str) -> Result<Option<Beside>, SandboxError> {
-        let mut found: Vec<Beside> = Beside::all()?
+        let all = Beside::all()?;
+        if let Some(whole) = Beside::whole_shelf(word, &all) {
+            return Ok(Some(whole));
+        }
+        let mut found: Vec<Beside> = all
             .into_iter()
             .filter(|one| match one {
-                Beside::Shelf(_) => one.id() == word,
+                Beside::Shelf(_) | Beside::WholeShelf(_) => one.id() == word,
+                // Only by its whole name.
+                Beside::DamagedShelf(_) | Beside::DamagedClone(_) => one.id() == word,
                 Beside::Clone(_) => word.len() >= SHORTEST && one.id().starts_with(word),
             })
             .collect();
@@ -38,51 +51,104 @@ impl Beside {
         }
     }
 
+    /// All of a shelf: what one of its branches has and the host has not, all of it has.
+    fn whole_shelf(word: &str, all: &[Beside]) -> Option<Beside> {
+        let of_it = all.iter().filter_map(|one| match one {
+            Beside::Shelf(one) if one.shelf == word => Some(one.clone()),
+            _ => None,
+        });
+        let merge = |one: shelf::Shelved, other: shelf::Shelved| shelf::Shelved {
+            commit: one.commit.or(other.commit),
+            on_host: one.on_host && other.on_host,
+            in_use: one.in_use || other.in_use,
+            uncommitted: one.uncommitted.max(other.uncommitted),
+            ..one
+        };
+        of_it.reduce(merge).map(Beside::WholeShelf)
+    }
+
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Beside::Shelf(_) => "shelf",
-            Beside::Clone(_) => "clone",
+            Beside::Shelf(_) | Beside::WholeShelf(_) | Beside::DamagedShelf(_) => "shelf",
+            Beside::Clone(_) | Beside::DamagedClone(_) => "clone",
         }
     }
 
     pub(super) fn id(&self) -> String {
         match self {
             Beside::Shelf(one) => format!("{}:{}", one.shelf, one.branch),
+            Beside::WholeShelf(one) => one.shelf.clone(),
             Beside::Clone(one) => one.id.clone(),
+            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => one.id.clone(),
         }
     }
 
-    pub(super) fn branch(&self) -> &str {
+    pub(super) fn branch(&self) -> Option<&str> {
         match self {
-            Beside::Shelf(one) => &one.branch,
-            Beside::Clone(one) => &one.branch,
+            Beside::Shelf(one) => Some(&one.branch),
+            Beside::Clone(one) => Some(&one.branch),
+            Beside::WholeShelf(_) | Beside::DamagedShelf(_) | Beside::DamagedClone(_) => None,
         }
+    }
+
+    /// Where its files are.
+    pub(super) fn files(&self) -> &Path {
+        match self {
+            Beside::Shelf(one) | Beside::WholeShelf(one) => &one.folder,
+            Beside::Clone(one) => &one.folder,
+            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => &one.directory,
+        }
+    }
+
+    pub(super) fn damage(&self) -> Option<&Damaged> {
+        match self {
+            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => Some(one),
+            Beside::Shelf(_) | Beside::WholeShelf(_) | Beside::Clone(_) => None,
+        }
+    }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damage().is_some()
     }
 
     /// Whose work it is: the repository on this machine, or the remote.
     pub(super) fn of(&self) -> PathBuf {
         match self {
             // A git directory in a folder is that folder's.
-            Beside::Shelf(one) if one.host.ends_with(".git") => {
+            Beside::Shelf(one) | Beside::WholeShelf(one) if one.host.ends_with(".git") => {
                 one.host.parent().unwrap_or(&one.host).to_path_buf()
             }
-            Beside::Shelf(one) => one.host.clone(),
+            Beside::Shelf(one) | Beside::WholeShelf(one) => one.host.clone(),
             Beside::Clone(one) => PathBuf::from(&one.url),
+            // Whose it is, is what cannot be read.
+            Beside::DamagedShelf(one) | Beside::DamagedClone(one) => one.directory.clone(),
         }
     }
 
     pub(super) fn is_in_use(&self) -> bool {
         match self {
-            Beside::Shelf(one) => one.in_use,
+            Beside::Shelf(one) | Beside::WholeShelf(one) => one.in_use,
             Beside::Clone(one) => one.in_use,
+            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => false,
         }
     }
 
     /// Is there a commit in it that is nowhere else?
     pub(super) fn has_unpushed(&self) -> bool {
         match self {
-            Beside::Shelf(one) => one.commit.is_some() && !one.on_host,
+            Beside::Shelf(one) | Beside::WholeShelf(one) => one.commit.is_some() && !one.on_host,
             Beside::Clone(one) => one.unpushed,
+            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => true,
+        }
+    }
+
+    /// How many files were not committed when the last run ended, where that is known.
+    pub(super) fn uncommitted(&self) -> Option<u64> {
+        match self {
+            Beside::Shelf(one) => one.uncommitted,
+            Beside::Clone(one) => one.uncommitted,
+            Beside::WholeShelf(one) => one.uncommitted,
+            Beside::DamagedShelf(_) | Beside::DamagedClone(_) => None,
         }
     }
 
@@ -93,10 +159,10 @@ impl Beside {
                 let branch: Option<BranchName> = one.branch.parse().ok();
                 Ok(shelf::remove(&state, &one.shelf, branch.as_ref())?)
             }
-            Beside::Clone(one) => match SandboxId::parse(&one.id) {
-                Some(id) => Ok(clone::remove(&state, id)?),
-                None => Ok(()),
-            },
+            Beside::WholeShelf(one) => Ok(shelf::remove(&state, &one.shelf, None)?),
+            Beside::Clone(one) => Ok(clone::remove_named(&state, &one.id)?),
+            Beside::DamagedClone(one) => Ok(clone::remove_named(&state, &one.id)?),
+            Beside::DamagedShelf(one) => Ok(shelf::remove_damaged(&state, &one.id)?),
         }
     }
 }

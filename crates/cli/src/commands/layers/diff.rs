@@ -15,6 +15,13 @@ use std::io;
 pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
     let layers = layers()?;
     let (layer, selection) = pick(&layers, &options.what.words)?;
+    if layer.is_half_applied() {
+        eprintln!("belljar: an apply of the layer {} was cut short, or is under way", layer.id);
+        eprintln!(
+            "  hint: `belljar apply {}` undoes or finishes it first; what is shown may be neither",
+            layer.id
+        );
+    }
     let Changes { mut list, mut left_out } = layer.changes_with_renames()?;
     list.retain(|change| {
         selection.covers(&change.path) || change.from.as_ref().is_some_and(|from| selection.covers(from))
@@ -53,7 +60,8 @@ fn executed(changes: &Changes) -> Vec<Executed> {
 fn names(changes: &Changes) -> Result<(), SandboxError> {
     let mut paper = Paper::new();
     for change in shown(changes) {
-        paper.plain(&format!("{} {}\n", letter(change.kind()), name(change)));
+        let note = if change.compared { "" } else { " (not compared)" };
+        paper.plain(&format!("{} {}{note}\n", letter(change.kind()), name(change)));
     }
     paper.print()
 }
@@ -163,6 +171,7 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
             "old_mode": mode(change.old),
             "new_mode": mode(change.new),
             "attributes": change.attributes,
+            "compared": change.compared,
             "old_size": change.old.map(|stat| stat.size),
             "new_size": change.new.map(|stat| stat.size),
         });

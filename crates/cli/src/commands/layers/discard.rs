@@ -2,9 +2,9 @@
 
 use super::super::print;
 use super::beside::Beside;
-use super::{amount, damaged, here, layers, named, newest, quoted};
+use super::{amount, here, mended_layers, named, newest, quoted};
 use crate::args::DiscardArgs;
-use belljar_engine::layer::Layers;
+use belljar_engine::layer::{LayerId, Layers};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::path::Path;
 
 pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
-    let layers = layers()?;
+    let layers = mended_layers()?;
     if let Some(beside) = options.layer.as_deref().map(Beside::find).transpose()?.flatten() {
         return discard_beside(&beside, &options);
     }
@@ -28,11 +28,8 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
         },
     };
     let (id, folder) = (layer.id, layer.folder.clone());
-    // A folder that is gone is no reason to keep it.
-    let what = layer.changes_with_renames().map_or_else(
-        |_| "its changes".to_string(),
-        |changes| amount(&belljar_engine::layer::Summary::of(&changes)),
-    );
+    // As counted when the run ended: nothing of what an agent made is walked to throw it away.
+    let what = layer.counted().map_or_else(|| "its changes".to_string(), |summary| amount(&summary));
     if !options.yes {
         let question = format!("Discard the layer {id} of `{}`: {what}? [y/N] ", quoted(&folder));
         if !confirmed(&question)? {
@@ -52,7 +49,13 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
 /// A worktree of a shelf, or a clone.
 fn discard_beside(beside: &Beside, options: &DiscardArgs) -> Result<u8, SandboxError> {
     let (kind, id, of) = (beside.kind(), beside.id(), beside.of());
-    let lost = if beside.has_unpushed() { ", with commits that were not pushed" } else { "" };
+    let lost = match (beside.has_unpushed(), beside.uncommitted()) {
+        _ if beside.is_damaged() => ", which cannot be read",
+        (true, Some(1..)) => ", with commits that were not pushed and files that were not committed",
+        (true, _) => ", with commits that were not pushed",
+        (false, Some(1..)) => ", with files that were not committed",
+        (false, _) => "",
+    };
     if !options.yes && !confirmed(&format!("Discard the {kind} {id} of `{}`{lost}? [y/N] ", quoted(&of)))? {
         eprintln!("belljar: kept");
         return Ok(NO);
@@ -73,8 +76,9 @@ fn discard_damaged(
     options: &DiscardArgs,
     error: SandboxError,
 ) -> Result<u8, SandboxError> {
-    let ids = layers.list()?.into_iter().filter_map(Result::err).filter_map(|error| damaged(&error));
-    let Some(id) = ids.into_iter().find(|id| id.to_string() == word) else { return Err(error) };
+    // Only by its whole id: the beginning of one is not enough to remove what nobody has looked at.
+    let damaged = layers.damaged()?.into_iter().find(|damaged| damaged.id == word);
+    let Some(id) = damaged.and_then(|damaged| LayerId::parse(&damaged.id)) else { return Err(error) };
     if !options.yes && !confirmed(&format!("Discard the layer {id}, which cannot be read? [y/N] "))? {
         eprintln!("belljar: kept");
         return Ok(NO);
@@ -90,7 +94,7 @@ fn discard_damaged(
 fn confirmed(question: &str) -> Result<bool, SandboxError> {
     if !isatty(stdin()) {
         return Err(SandboxError::policy("cannot_ask", "nobody can be asked: standard input is no terminal")
-            .hint("look at it with `belljar diff`, then say `belljar discard --yes`"));
+            .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
     }
     eprint!("{question}");
     let mut answer = String::new();

@@ -2,12 +2,14 @@
 
 use super::super::print;
 use super::beside::Beside;
-use super::{damaged, layers};
+use super::layers;
 use crate::args::LayersArgs;
+use belljar_engine::Damaged;
 use belljar_engine::layer::{Layer, LayerError, quote};
 use belljar_spec::SandboxError;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::SystemTime;
 
 pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
@@ -24,7 +26,17 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
         );
         return Ok(0);
     }
-    print(as_table(&rows).as_bytes())
+    let printed = print(as_table(&rows).as_bytes())?;
+    for row in &rows {
+        if let (Some(why), Some(path)) = (&row.damage, &row.path) {
+            eprintln!("belljar: the {} {} is damaged: {why}", row.kind, row.id);
+            eprintln!(
+                "  hint: its files are in `{path}`: copy what you need from there; `belljar discard {}` then removes it",
+                row.id
+            );
+        }
+    }
+    Ok(printed)
 }
 
 /// How many there are; what cannot be read is for `belljar layers` to say.
@@ -45,6 +57,12 @@ struct Row {
     changed: Option<usize>,
     /// Whether there is a commit that is nowhere else.
     unpushed: Option<bool>,
+    /// How many files of a branch were not committed when the last run on it ended.
+    uncommitted: Option<u64>,
+    /// Where its files are.
+    path: Option<String>,
+    /// What is wrong with it.
+    damage: Option<String>,
     state: State,
 }
 
@@ -62,46 +80,63 @@ impl Row {
     fn of(layer: &Result<Layer, LayerError>) -> Option<Row> {
         let layer = match layer {
             Ok(layer) => layer,
-            Err(error) => {
-                let id = damaged(error)?.to_string();
-                let (folder, branch, age_seconds, changed) = (None, None, None, None);
-                return Some(Row {
-                    kind: "layer",
-                    id,
-                    folder,
-                    branch,
-                    age_seconds,
-                    changed,
-                    unpushed: None,
-                    state: State::Damaged,
-                });
-            }
+            Err(LayerError::Damaged(damaged)) => return Some(Row::damaged("layer", damaged)),
+            Err(_) => return None,
         };
         let age = SystemTime::now().duration_since(layer.created).unwrap_or_default();
         Some(Row {
             kind: "layer",
             id: layer.id.to_string(),
-            folder: Some(quote::name(layer.folder.as_os_str().as_bytes())),
+            folder: Some(shown(&layer.folder)),
             branch: None,
             age_seconds: Some(age.as_secs()),
-            changed: layer.summary().ok().map(|summary| summary.files()),
+            changed: layer.counted().map(|summary| summary.files()),
             unpushed: None,
+            uncommitted: None,
+            path: Some(shown(&layer.upper)),
+            damage: None,
             state: if layer.is_in_use() { State::Running } else { State::Kept },
         })
     }
 
     fn beside(one: &Beside) -> Row {
+        if let Some(damaged) = one.damage() {
+            return Row::damaged(one.kind(), damaged);
+        }
         Row {
             kind: one.kind(),
             id: one.id(),
-            folder: Some(quote::name(one.of().as_os_str().as_bytes())),
-            branch: Some(one.branch().to_string()),
+            folder: Some(shown(&one.of())),
+            branch: one.branch().map(str::to_string),
             age_seconds: None,
             changed: None,
             unpushed: Some(one.has_unpushed()),
+            uncommitted: one.uncommitted(),
+            path: Some(shown(one.files())),
+            damage: None,
             state: if one.is_in_use() { State::Running } else { State::Kept },
         }
     }
+
+    fn damaged(kind: &'static str, damaged: &Damaged) -> Row {
+        Row {
+            kind,
+            id: quote::name(damaged.id.as_bytes()),
+            folder: None,
+            branch: None,
+            age_seconds: None,
+            changed: None,
+            unpushed: None,
+            uncommitted: None,
+            path: Some(shown(&damaged.directory)),
+            damage: Some(quote::name(damaged.reason.as_bytes())),
+            state: State::Damaged,
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    quote::name(path.as_os_str().as_bytes())
 }
 
 impl State {
@@ -125,11 +160,15 @@ fn as_table(rows: &[Row]) -> String {
                 or_dash(&row.folder),
                 or_dash(&row.branch),
                 row.age_seconds.map_or("-".into(), super::super::table::age),
-                match (row.changed, row.unpushed) {
-                    (Some(files), _) => files.to_string(),
-                    (None, Some(true)) => "unpushed".into(),
-                    (None, Some(false)) => "pushed".into(),
-                    (None, None) => "-".into(),
+                match (row.changed, row.unpushed, row.uncommitted) {
+                    (Some(files), ..) => files.to_string(),
+                    (None, Some(true), Some(files @ 1..)) => format!("unpushed, {files} uncommitted"),
+                    (None, Some(true), _) => "unpushed".into(),
+                    (None, Some(false), Some(files @ 1..)) => format!("{files} uncommitted"),
+                    (None, Some(false), Some(0)) => "pushed".into(),
+                    // Nobody has looked at the files since something ran there.
+                    (None, Some(false), None) => "commits pushed".into(),
+                    (None, None, _) => "-".into(),
                 },
                 row.state.word().into(),
             ]

@@ -7,18 +7,21 @@ pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
 
-use belljar_engine::layer::{
-    Layer, LayerError, LayerId, Layers, LeftOut, RelPath, Selection, Summary, quote,
-};
+use belljar_engine::layer::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
 use belljar_engine::protect::{Executed, runs_on_host};
 use belljar_spec::SandboxError;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Where layers are, after what was cut short was mended.
+/// Where layers are, for a command that only reads: nothing is swept or mended.
 fn layers() -> Result<Layers, SandboxError> {
-    let layers = Layers::at(&belljar_audit::state_directory()?);
+    Ok(Layers::at(&belljar_audit::state_directory()?))
+}
+
+/// Where layers are, after what was cut short was mended: for a command that changes them.
+fn mended_layers() -> Result<Layers, SandboxError> {
+    let layers = layers()?;
     for error in layers.sweep()? {
         let error = SandboxError::from(error);
         eprintln!("belljar: {error}");
@@ -94,6 +97,11 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
 /// What there is, for somebody who named what is not.
 fn there_are(layers: &Layers) -> Result<String, SandboxError> {
     let all: Vec<Layer> = layers.list()?.into_iter().filter_map(Result::ok).collect();
+    if all.is_empty() && !layers.damaged()?.is_empty() {
+        return Ok(
+            "there are only layers that are damaged: `belljar layers` shows where their files are".into()
+        );
+    }
     if all.is_empty() {
         return Ok("there are no layers; `belljar run --overlay -- COMMAND` makes one".into());
     }
@@ -179,14 +187,6 @@ fn amount(summary: &Summary) -> String {
         (0, _) => "no files".into(),
         (1, parts) => format!("1 file ({parts})"),
         (files, parts) => format!("{files} files ({parts})"),
-    }
-}
-
-/// The id of a layer that cannot be read.
-fn damaged(error: &LayerError) -> Option<LayerId> {
-    match error {
-        LayerError::Damaged { id, .. } => Some(*id),
-        _ => None,
     }
 }
 

@@ -28,7 +28,7 @@ pub use choose::Selection;
 use super::beneath::Beneath;
 use super::change::LeftOut;
 use super::error::{Conflict, LayerError};
-use super::held::Held;
+use super::held::{Held, Summary};
 use super::path::RelPath;
 use super::quote;
 use super::record::Layer;
@@ -91,8 +91,15 @@ pub(super) fn apply(
     if let Selection::Paths(_) = selection {
         prune::unfold(&upper, &host)?;
     }
-    let changes = walk::changes(&upper, &host, &held.guard())?;
-    let chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
+    let mut changes = walk::changes(&upper, &host, &held.guard())?;
+    let loss = changes.left_out.iter().any(|out| out.why.is_loss());
+    if loss && *selection == Selection::All {
+        // The layer stays for what is left out, and says only that: the rest is taken out of it like a part that was chosen.
+        prune::unfold(&upper, &host)?;
+        changes = walk::changes(&upper, &host, &held.guard())?;
+    }
+    let mut chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
+    chosen.whole &= !loss;
     let known = judge::Known {
         restored: Restored::read(&held)?,
         touched: Touched::read(&held)?,
@@ -109,10 +116,11 @@ pub(super) fn apply(
         kept: false,
     };
     if !chosen.list.is_empty() {
+        // What was counted is about to become something else.
+        Summary::forget(&held)?;
         let journal = Journal::new(&held, chosen.whole, prune::later(&chosen, &changes));
         carry_out(&held, journal, &chosen, &upper, &host, reached)?;
     }
-    let loss = changes.left_out.iter().any(|out| out.why.is_loss());
     applied.kept = loss || (!chosen.whole && !walk::changes(&upper, &host, &held.guard())?.list.is_empty());
     if !applied.kept {
         held.discard()?;

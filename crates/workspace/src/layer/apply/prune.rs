@@ -8,6 +8,7 @@ use crate::layer::change::Changes;
 use crate::layer::error::LayerError;
 use crate::layer::path::RelPath;
 use crate::layer::stat::Kind;
+use crate::layer::walk;
 use crate::layer::xattrs::{self, Mark};
 use belljar_sys::rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use belljar_sys::rustix::io::Errno;
@@ -73,8 +74,12 @@ pub(super) fn unfold(upper: &Beneath, host: &Beneath) -> Result<(), LayerError> 
             unfold_one(&directory, host, &path).map_err(failed)?;
         }
         for name in beneath::names(&directory).map_err(failed)? {
-            if stat_at(&directory, &name).map_err(failed)?.is_some_and(|stat| stat.is_directory()) {
-                todo.push(RelPath::child(&path, &name).as_bytes().to_vec());
+            let child = RelPath::child(&path, &name);
+            let is_directory =
+                stat_at(&directory, &name).map_err(failed)?.is_some_and(|stat| stat.is_directory());
+            // What is deeper is left out anyway.
+            if is_directory && child.parts().count() <= walk::DEEPEST {
+                todo.push(child.as_bytes().to_vec());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a layer would do to its folder.
 
 use super::*;
+use crate::layer::LeftOutWhy;
 use belljar_sys::rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -92,13 +93,13 @@ fn what_no_one_applies_is_said() {
     let bench = Bench::with(&[
         (".git/config", "[core]"),
         (".git/hooks/pre-commit", "old"),
-        (".git/HEAD", "ref"),
+        (".git/HEAD", "ref: refs/heads/main"),
         ("s", "s"),
     ]);
     bench.put(".git/config", "[core]\n\tfsmonitor = evil");
     bench.put(".git/hooks/post-checkout", "evil");
     bench.whiteout(".git/hooks/pre-commit");
-    bench.put(".git/HEAD", "another");
+    bench.put(".git/HEAD", "ref: refs/heads/another");
     bench.put(".husky/pre-push", "evil");
     bench.put("vendor/x/.git/config", "evil");
     link("../elsewhere", &bench.upper().join(".git/info"));
@@ -326,4 +327,57 @@ fn a_layer_that_overlayfs_wrote_is_understood() {
     assert_eq!(tree.get(&b"d"[..]).unwrap().1, 0o700);
     assert!(!tree.contains_key(&b"d/e"[..]) && !tree.contains_key(&b"again/x"[..]));
     assert!(bench.layers().list().unwrap().is_empty());
+}
+
+#[test]
+fn no_repository_below_a_git_directory_is_applied() {
+    let bench = Bench::with(&[
+        (".git/HEAD", "ref: refs/heads/main"),
+        (".git/refs/heads/main", "x"),
+        (".git/objects/x", ""),
+    ]);
+    for name in ["HEAD", "config", "hooks/pre-receive", "objects/info/packs", "refs/heads/main"] {
+        for place in [".git/foo", ".git/x/.git", "sub/.git/y", ".git/refs/heads/z", ".git/modules/new"] {
+            bench.put(format!("{place}/{name}"), "ref: refs/heads/main");
+        }
+    }
+    bench.put(".git/remotes/origin", "URL: .git/foo");
+    bench.put(".git/shallow", "rubbish");
+    bench.put(".git/packed-refs", "0123456789012345678901234567890123456789 refs/replace/x\n");
+    bench.put(".git\u{200c}/config", "evil");
+    bench.put("git~1/hooks/x", "evil");
+    bench.put(".git/refs/heads/work", "0123456789012345678901234567890123456789\n");
+    let changes = bench.layer().changes().unwrap();
+    let files = changes.list.iter().filter(|change| !change.is_directory());
+    let applied: Vec<String> = files.map(|change| change.path.to_string()).collect();
+    let obeyed = |path: &&String| {
+        let end = path.rsplit('/').next().unwrap_or_default();
+        ["HEAD", "config", "pre-receive", "origin", "shallow", "packed-refs", "x"].contains(&end)
+    };
+    assert_eq!(applied.iter().filter(obeyed).count(), 0, "{applied:?}");
+    assert!(applied.contains(&".git/refs/heads/work".to_string()), "{applied:?}");
+}
+
+#[test]
+fn what_is_too_deep_is_left_out_and_kept() {
+    let bench = Bench::with(&[]);
+    super::storing::deep(&bench.upper(), 1100);
+    bench.put("plain", "p");
+    let changes = bench.layer().changes().unwrap();
+    assert!(
+        matches!(&changes.left_out[..], [out] if out.why == LeftOutWhy::TooDeep),
+        "{:?}",
+        changes.left_out
+    );
+    assert!(changes.list.iter().any(|change| change.path.as_bytes() == b"plain"));
+}
+
+#[test]
+fn a_sparse_file_of_terabytes_is_compared_without_reading_it() {
+    let bench = Bench::with(&[("big", "")]);
+    File::options().write(true).open(bench.folder().join("big")).unwrap().set_len(1 << 42).unwrap();
+    bench.put("big", "");
+    File::options().write(true).open(bench.upper().join("big")).unwrap().set_len(1 << 42).unwrap();
+    mode(&bench.upper().join("big"), 0o600);
+    assert_eq!(bench.said(), ["ModeChanged big"]);
 }

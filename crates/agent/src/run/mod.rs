@@ -29,7 +29,6 @@ use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
 use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
-use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};

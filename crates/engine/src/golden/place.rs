@@ -108,7 +108,13 @@ impl Place {
     /// Removes what nobody has: builds that were cut short, and those that are neither current, nor in use, nor below the changes of
     /// a sandbox that is stopped. Says how many are left beside the current one.
     pub(super) fn sweep(&self) -> usize {
-        let current = self.current().map(|build| build.name());
+        // By what is written, whether it can be used or not: what is damaged is not what nobody has.
+        let current = match fs::read_to_string(self.directory.join("current")) {
+            Ok(name) => Some(name.trim().to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Any of them may be the current one.
+            Err(_) => return fs::read_dir(self.builds()).into_iter().flatten().flatten().count(),
+        };
         let mut left = 0;
         for entry in fs::read_dir(self.builds()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -316,6 +322,19 @@ mod tests {
         (&file).read_to_string(&mut before).unwrap();
         assert_eq!(before, one.name(), "whoever reads meanwhile sees the one or the other");
         assert_eq!(fs::read_dir(&keeper).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_current_build_that_is_not_understood_is_not_swept() {
+        let (_folder, place, [one, two], _keeper) = place();
+        place.switch(&two).unwrap();
+        fs::write(two.base().with_file_name("build.json"), "{").unwrap();
+        place.sweep();
+        assert!(two.base().with_file_name("build.json").exists(), "damaged, and still the current one");
+        fs::write(place.directory.join("current"), b"\xff\xfe").unwrap();
+        place.sweep();
+        assert!(two.base().with_file_name("build.json").exists(), "any may be the current one");
+        assert!(one.about().is_none());
     }
 
     #[test]

@@ -22,7 +22,10 @@ fn a_push_from_a_shelf_arrives_once_and_only_on_its_branch() {
         let (result, changes) = place.run(*wall, shelf("agent/x"), script).unwrap();
         let said = text(&result.stdout);
         assert!(said.contains("[new branch]") && !said.contains("Everything up-to-date"), "{wall}: {said}");
-        assert!(matches!(changes, Changes::Shelf { ref left, .. } if left.is_on_host()), "{wall}: {changes:?}");
+        assert!(
+            matches!(changes, Changes::Shelf { ref left, .. } if left.is_on_host()),
+            "{wall}: {changes:?}"
+        );
         assert_eq!(place.git("log -1 --format=%s agent/x"), "inside", "{wall}");
         assert_eq!(place.git("rev-parse main"), main, "{wall}: {said}");
         assert_eq!(

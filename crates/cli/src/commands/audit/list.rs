@@ -2,7 +2,7 @@
 
 use super::Stop;
 use super::sentence::{moment, printable};
-use belljar_audit::{LogFile, Reader};
+use belljar_audit::{AuditError, LogFile, Reader};
 use belljar_spec::SandboxId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,7 +12,11 @@ pub(super) fn list(out: &mut impl Write, all: bool, json: bool) -> Result<u8, St
     let directory = belljar_audit::directory()?;
     let logs = belljar_audit::list(&directory)?;
     let shown = if all { logs.len() } else { NEWEST.min(logs.len()) };
-    let rows = logs[..shown].iter().map(Row::read).collect::<Result<Vec<_>, _>>()?;
+    // One that cannot be read keeps nobody from seeing the others.
+    let rows: Vec<Row> = logs[..shown]
+        .iter()
+        .map(|log| Row::read(log).unwrap_or_else(|error| Row::damaged(log, &error)))
+        .collect();
     if json {
         serde_json::to_writer_pretty(&mut *out, &rows)?;
         writeln!(out)?;
@@ -50,9 +54,23 @@ struct Row {
 }
 
 impl Row {
-    fn read(log: &LogFile) -> Result<Row, Stop> {
-        let mut row =
-            Row { sandbox: log.sandbox, started: None, state: "killed", records: 0, opened: 0, refused: 0 };
+    fn new(log: &LogFile, state: &'static str) -> Row {
+        Row { sandbox: log.sandbox, started: None, state, records: 0, opened: 0, refused: 0 }
+    }
+
+    /// One that cannot be read: listed, with the reason and its path on standard error.
+    fn damaged(log: &LogFile, error: &AuditError) -> Row {
+        let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+        eprintln!(
+            "belljar: the log of {} is damaged: {}",
+            log.sandbox,
+            printable(&format!("{error}{source}"))
+        );
+        Row::new(log, "damaged")
+    }
+
+    fn read(log: &LogFile) -> Result<Row, AuditError> {
+        let mut row = Row::new(log, "killed");
         let live = log.is_live();
         // The same refusal is written now and then, each time with how often so far.
         let mut refused = BTreeMap::new();

@@ -193,11 +193,17 @@ impl Layout {
         let workspace_on_host =
             spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
         let named = shared::named(&spec.shared, workspace_on_host.as_deref(), &mut opened)?;
+        // The folder of a view was found before, from the same path, which may have led elsewhere then: what is shown is judged.
+        let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
+        let shown = view.map(|view| &*view.folder).filter(|_| is_shown);
+        let shown = shown.filter(|shown| workspace_on_host.as_deref() != Some(*shown));
+        let shown = shown.map(|folder| shared::workspace(folder, &mut opened)).transpose()?;
         // A view may show a folder that belljar keeps for the sandbox. What the caller named is never one.
         let shared: Vec<&Path> = workspace_on_host
             .iter()
             .map(PathBuf::as_path)
             .chain(named.iter().map(|bind| &*bind.source))
+            .chain(shown.as_deref())
             .collect();
         let sockets = belljar_docker::sockets();
         let volumes = spec.volumes.iter().map(|volume| &*volume.source).chain(spec.home.as_deref());
@@ -206,13 +212,9 @@ impl Layout {
         if spec.kept.is_some() {
             let asked = spec.shared.iter().map(|shared| &*shared.path);
             shared::refuse_moved(asked.chain(spec.workspace.as_deref()), &shared)?;
-        }
-        // What is shown is what was judged, and not where its path led when the view was made.
-        let is_shown = matches!(spec.mode, WorkspaceMode::Bind | WorkspaceMode::Overlay { .. });
-        if let (Some(view), Some(workspace), true) = (view, &workspace_on_host, is_shown)
-            && view.folder != *workspace
-        {
-            return Err(moved(workspace));
+            if let (Some(workspace), Some(shown)) = (&workspace_on_host, &shown) {
+                shared::refuse_moved([&**workspace], &[shown])?;
+            }
         }
         let view = view.cloned().or_else(|| workspace_on_host.clone().map(View::plain));
         let tree = root.map(root::open).transpose()?;

@@ -132,7 +132,7 @@ mod tests {
         }
         fs::write(&label, r#"{"version":1,"name":"x"}"#).unwrap();
         assert_eq!(read(&label).unwrap().unwrap().name, "x");
-        fs::set_permissions(&label, PermissionsExt::from_mode(0)).unwrap();
+        fs::set_permissions(&label, PermissionsExt::from_mode(0o000)).unwrap();
         // root reads it all the same.
         assert!(
             read(&label).is_ok_and(|label| label.is_some())

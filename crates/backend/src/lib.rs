@@ -27,7 +27,7 @@ mod stubs;
 
 use plan::Enforcement;
 
-pub use cgroup::{Counters, sweep};
+pub use cgroup::{Counters, Held as HeldByCgroup, held_by_cgroup, sweep};
 pub use container::{around_us as container_around_us, landlock_is_filtered};
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};

@@ -81,7 +81,8 @@ impl Asked {
         // What was said for this sandbox comes later, and wins.
         let written = loaded.sandbox();
         let root = self.root.or(written.rootfs).unwrap_or_default();
-        let written = written.env.into_iter();
+        // An administrator's sandbox changes what others may not, and starts nothing by a variable that was meant for those.
+        let written = written.env.into_iter().filter(|_| self.admin == Admin::No);
         let mut env: Vec<(EnvName, OsString)> = written.map(|(name, value)| (name, value.into())).collect();
         for (name, value) in self.env {
             match value {

@@ -31,17 +31,26 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
             "not_empty",
             format!("cannot {doing}: there is a folder with something in it"),
         ),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => SandboxError::policy(
-            "read_only",
-            format!("cannot {doing}: the sandbox may not write there, or not read it"),
+        Errno::ACCESS | Errno::PERM if reads(doing) => SandboxError::policy(
+            "not_readable",
+            format!("cannot {doing}: the user of the sandbox may not read it"),
         )
-        .hint("share the path with `--rw`, or use the workspace or /tmp"),
+        .hint("its mode, or that of a folder above it, does not allow that"),
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+            SandboxError::policy("read_only", format!("cannot {doing}: the sandbox may not write there"))
+                .hint("share the path with `--rw`, or use the workspace or /tmp")
+        }
         Errno::NOSPC | Errno::DQUOT => {
             SandboxError::runtime("disk_full", format!("cannot {doing}: the disk is full"))
                 .hint("free some space, or allow the sandbox more with `--disk`")
         }
         other => SandboxError::runtime("file_operation", format!("cannot {doing}: {other}")),
     }
+}
+
+/// Whether an operation changes nothing: the guest's words for those that do not.
+fn reads(doing: &str) -> bool {
+    ["read ", "list ", "look at ", "watch ", "enter "].iter().any(|word| doing.starts_with(word))
 }
 
 /// An operation on what is not there any more.

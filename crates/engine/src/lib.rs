@@ -70,7 +70,8 @@ pub use way_out::WayOut;
 pub use workspace::Changes;
 
 pub use belljar_backend::{
-    GUEST_GONE, container_around_us, fetch_image as fetch_docker_image, landlock_is_filtered, new_id, shell,
+    GUEST_GONE, container_around_us, fetch_image as fetch_docker_image, held_by_cgroup, landlock_is_filtered,
+    new_id, shell,
     sweep as sweep_cgroups,
 };
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};

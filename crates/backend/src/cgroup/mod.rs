@@ -36,10 +36,16 @@ enum Version {
 
 /// The limits that a cgroup holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Held {
-    pub(crate) memory: bool,
-    pub(crate) pids: bool,
-    pub(crate) cpus: bool,
+pub struct Held {
+    pub memory: bool,
+    pub pids: bool,
+    pub cpus: bool,
+}
+
+/// The limits that a cgroup would hold here: tried with one that is taken away at once.
+pub fn held_by_cgroup(limits: &Limits) -> Held {
+    let tried = crate::new_id().and_then(|id| Cgroup::create(id, limits));
+    tried.ok().flatten().map(|cgroup| cgroup.held()).unwrap_or_default()
 }
 
 /// What the kernel counted.

@@ -222,6 +222,13 @@ impl Layout {
             (Some(root), Some(tree)) => root::system(root, tree, &marker),
             _ => System::of_host(&marker, workspace_on_host.as_deref()),
         };
+        if spec.admin != Admin::No {
+            // Other sandboxes of the folder can write there, and this one may change what they may not.
+            let is_shared = |entry: &PathBuf| {
+                entry.canonicalize().is_ok_and(|real| shared.iter().any(|shared| real.starts_with(shared)))
+            };
+            system.path.retain(|entry| !is_shared(entry));
+        }
         let etc = &mut system.etc;
         etc.files.extend(network::files(
             spec.egress.as_ref(),

@@ -18,8 +18,11 @@ pub struct GrantRules {
     pub egress: Vec<String>,
     /// Names that may be allowed in strict mode, as patterns. `*` is every one.
     pub hosts: Vec<String>,
-    /// Keys that may be joined or made: exact, or a prefix that ends in `*`. A key that nobody named in full is the caller's own.
+    /// Keys that may be joined or made: exact, or a prefix that ends in `*`. A sandbox that the grant made is its own; one that another
+    /// grant made is only joined: it cannot be woken, paused, stopped or deleted.
     pub keys: Vec<String>,
+    /// Keys whose sandboxes are the grant's own, whoever made them.
+    pub own_keys: Vec<String>,
     /// Folders of the host that may be worked on, with all below them. Empty: only folders that belong to the sandbox.
     pub folders: Vec<String>,
     /// Credentials that may be used. `*` is every one.

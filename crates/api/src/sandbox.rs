@@ -24,7 +24,8 @@ pub struct CreateSandbox {
     /// Whether it stays when nobody holds it: stopped, its files kept. Left out: yes with a key or an entity, else no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
-    /// `false` joins a sandbox that lives and never makes one.
+    /// `false` joins a sandbox that lives and never makes one. `true` is refused where the grant only joins the key. Left out: as much
+    /// as the grant has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<bool>,
     /// Join the sandbox of this name as a guest of it; nothing else may be said beside it.
@@ -41,6 +42,9 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31536000)]
     pub lease_s: Option<u64>,
+    /// The environment of the owner of this machine, as far as the sandbox is made by it: `PATH`, whose programs it sees, and `SHELL`.
+    /// Counts for the life that this request starts. Left out: the daemon's own. No grant may set it.
+    pub environment: BTreeMap<String, String>,
     /// The sandbox itself, where the profile leaves it open.
     pub sandbox: SandboxRequest,
 }
@@ -154,7 +158,7 @@ pub struct LlmRequest {
     /// Where it is, or `off`: none, whatever the configuration says. Left out: as the configuration says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What opens it, and never enters: `secret:NAME`, `env:NAME` or `file:/PATH` of the host.
+    /// What opens it, and never enters: `secret:NAME`, a name of the vault. Variables and files of the host cannot be named here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What is spoken there: litellm, anthropic, openai or gemini.
@@ -239,8 +243,10 @@ pub struct SandboxInfo {
     /// Where the workspace is inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// The egress mode inside, of its present or last life.
     pub egress: String,
     pub ports: Vec<u16>,
+    /// Those of the caller; the owner of this machine sees all of them.
     pub leases: Vec<LeaseInfo>,
     /// How many commands run.
     pub commands: u32,

@@ -60,14 +60,30 @@ pub(crate) fn of_client(error: ClientError) -> SandboxError {
             ErrorKind::Runtime
         }
     };
+    let hint = match &error {
+        ClientError::NoDaemon { .. } => last_words().or_else(|| error.hint().map(String::from)),
+        _ => error.hint().map(String::from),
+    };
     SandboxError {
         kind,
         // A word of the daemon, and the last thing that this process says.
         code: String::leak(error.code().to_string()),
         message: error.to_string(),
-        hint: error.hint().map(String::from),
+        hint,
     }
 }
+
+/// Why a daemon that was started just now ended, if it said so.
+fn last_words() -> Option<String> {
+    let log = belljar_audit::state_directory().ok()?.join("fleet/daemon.log");
+    let is_new = log.metadata().ok()?.modified().ok()?.elapsed().is_ok_and(|age| age < JUST_NOW);
+    let text = String::from_utf8_lossy(&std::fs::read(&log).ok().filter(|_| is_new)?).into_owned();
+    let last = text.lines().rev().find(|line| line.starts_with("belljar: "))?;
+    Some(format!("the daemon said: {}", last.trim_start_matches("belljar: ")))
+}
+
+/// A daemon that does not come up is given up after less.
+const JUST_NOW: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What was asked for was tried, and did not come out.
 pub(crate) const UNSUCCESSFUL: u8 = 1;

@@ -71,8 +71,7 @@ pub use workspace::Changes;
 
 pub use belljar_backend::{
     GUEST_GONE, container_around_us, fetch_image as fetch_docker_image, held_by_cgroup, landlock_is_filtered,
-    new_id, shell,
-    sweep as sweep_cgroups,
+    new_id, shell, sweep as sweep_cgroups,
 };
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};

@@ -7,7 +7,9 @@
 use crate::caller::means;
 use belljar_api::{EgressRequest, GrantRules, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest};
 use belljar_spec::egress::{HostPattern, Mode, Rule, RuleSource, group};
-use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, Root, SandboxError, parse_time};
+use belljar_spec::{
+    Assurance, BackendChoice, BackendName, ByteSize, Cpus, Limits, LimitsSpec, Root, SandboxError, parse_time,
+};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -341,6 +343,35 @@ pub(crate) fn check(rules: &GrantRules) -> Result<(), SandboxError> {
         time.as_ref().map(|time| understood::<Time>(field, time)).transpose()?;
     }
     Ok(())
+}
+
+/// Whether the limits can be held on this machine: a grant whose every request fails is not made. Docker holds them by itself.
+pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
+    if limits.memory.is_none() && limits.cpus.is_none() {
+        return Ok(());
+    }
+    let spec = LimitsSpec {
+        memory: limits.memory.as_ref().map(|size| understood("limits.memory", size)).transpose()?,
+        cpus: limits.cpus.as_ref().map(|cpus| understood("limits.cpus", cpus)).transpose()?,
+        ..LimitsSpec::default()
+    };
+    let held = belljar_engine::held_by_cgroup(&Limits::understand(&spec, belljar_engine::machine()));
+    let unheld =
+        [("memory", limits.memory.is_some() && !held.memory), ("cpus", limits.cpus.is_some() && !held.cpus)];
+    let unheld: Vec<&str> = unheld.into_iter().filter(|(_, unheld)| *unheld).map(|(name, _)| name).collect();
+    let by_docker = || {
+        let mut walls = belljar_engine::Engine::new().walls().into_iter();
+        walls.any(|wall| matches!(wall.backend, BackendName::Docker(_)) && wall.outcome.is_ok())
+    };
+    if unheld.is_empty() || by_docker() {
+        return Ok(());
+    }
+    let message = format!(
+        "a limit on {} cannot be held on this machine: no cgroup is ours to use",
+        unheld.join(" and ")
+    );
+    Err(SandboxError::unavailable("limit_unavailable", message)
+        .hint("make the grant without it, or see `belljar doctor` for how a cgroup becomes available"))
 }
 
 fn understood<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, SandboxError> {

@@ -67,6 +67,11 @@ impl Caller {
             .hint("leave the key out for a sandbox of your own, or ask the owner for a grant with this key"))
     }
 
+    /// Whether a sandbox with this key is its own, whoever made it.
+    pub fn owns_key(&self, key: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.own_keys.iter().any(|pattern| means(pattern, key)))
+    }
+
     /// Whether it may see and use a sandbox that this grant made and that has this key.
     pub fn may_see(&self, made_by: &str, key: &str) -> bool {
         let granted = self.rules.as_ref().is_none_or(|rules| rules.allow_sandbox);
@@ -138,7 +143,9 @@ impl Caller {
     }
 
     fn holds_key(&self, key: &str) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.keys.iter().any(|pattern| means(pattern, key)))
+        self.rules
+            .as_ref()
+            .is_none_or(|rules| rules.keys.iter().chain(&rules.own_keys).any(|pattern| means(pattern, key)))
     }
 
     fn may(
@@ -192,7 +199,10 @@ mod tests {
             assert_eq!(caller.may_use_key(key).is_ok(), allowed, "{key}");
             assert_eq!(caller.may_see("g2", key), allowed, "{key}");
             assert!(caller.may_see("g1", key), "its own: {key}");
+            assert!(!caller.owns_key(key), "to join a key is not to own it: {key}");
         }
+        let caller = granted(|rules| rules.own_keys = vec!["team/*".into()]);
+        assert!(caller.owns_key("team/a") && caller.may_use_key("team/a").is_ok() && !caller.owns_key("web"));
         assert!(Caller::owner().may_see("g1", "anything"));
         assert!(
             !granted(|rules| rules.allow_sandbox = false).may_see("g1", "x"),

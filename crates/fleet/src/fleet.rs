@@ -7,6 +7,7 @@ use crate::keeper::Keepers;
 use crate::permission::{OWNER, Permission};
 use crate::refusal;
 use crate::registry::{Entry, Registry, RunSeat};
+use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::sweep::{self, Ground};
 use crate::task::World;
@@ -55,9 +56,11 @@ impl Fleet {
         })
         .await?;
         let swept = Arc::new(std::mem::take(&mut findings.sweep));
+        let reserve = Arc::new(Reserve::at(ground.directory()));
         let registry = Arc::new(Registry::new(ground));
         let world = World {
             keepers,
+            reserve,
             starts: Arc::new(Semaphore::new(settings.starts.max(1))),
             settings,
             registry: Arc::downgrade(&registry),
@@ -106,16 +109,15 @@ impl Fleet {
         loop {
             let seat = self.registry.seat(&self.world, &wanted, caller)?;
             let (answer, answered) = oneshot::channel();
-            let hold = Hold {
-                wanted: wanted.clone(),
-                grant: caller.grant().into(),
-                lease: lease.clone(),
-                created: false,
-                answer,
-            };
+            let mut wanted = wanted.clone();
+            wanted.identity.role = seat.role;
+            let hold =
+                Hold { wanted, grant: caller.grant().into(), lease: lease.clone(), created: false, answer };
             let _ = seat.entry.commands.send(Command::Hold(Box::new(hold)));
             match answered.await {
-                Ok(Ok(created)) => return Ok(created),
+                Ok(Ok(created)) => {
+                    return Ok(Created { sandbox: shown(created.sandbox, caller), ..created });
+                }
                 Ok(Err(error)) => {
                     seat.fail();
                     return Err(error);
@@ -158,7 +160,7 @@ impl Fleet {
             lookers.push((name, tokio::spawn(looker)));
         }
         for (_, looker) in lookers {
-            items.extend(looker.await);
+            items.extend(looker.await.map(|info| shown(info, caller)));
         }
         Page { items, next }
     }
@@ -166,7 +168,7 @@ impl Fleet {
     pub async fn get(&self, name: &str, caller: &dyn Permission) -> Result<SandboxInfo, SandboxError> {
         match self.not_understood().into_iter().find(|info| info.name == name) {
             Some(info) if caller.grant() == OWNER => Ok(info),
-            Some(_) | None => Ok(told(self.allowed(name, caller)?).await),
+            Some(_) | None => Ok(shown(told(self.allowed(name, caller)?).await, caller)),
         }
     }
 
@@ -278,13 +280,18 @@ impl Fleet {
     ) -> Result<SandboxInfo, SandboxError> {
         let entry = self.allowed(name, caller)?;
         must_own(&entry, caller)?;
-        self.ask(&entry, |answer| Command::Change(change, answer)).await
+        let info = self.ask(&entry, |answer| Command::Change(change, answer)).await?;
+        Ok(shown(info, caller))
     }
 
+    /// The sandbox of this name, for a caller that may use it. For any other there is none: names follow from keys, and another answer
+    /// would tell which keys are in use.
     fn allowed(&self, name: &str, caller: &dyn Permission) -> Result<Entry, SandboxError> {
-        let entry = self.registry.entry(name)?;
-        may_use(&entry, caller)?;
-        Ok(entry)
+        match self.registry.entry(name) {
+            Ok(entry) if may_use(&entry, caller).is_ok() => Ok(entry),
+            Err(error) if caller.grant() == OWNER => Err(error),
+            Ok(_) | Err(_) => Err(refusal::not_found(name)),
+        }
     }
 
     async fn ask<T>(
@@ -317,6 +324,13 @@ async fn told(entry: Entry) -> SandboxInfo {
     info
 }
 
+/// As the caller is told: of leases its own, unless it is the person whose machine it is.
+fn shown(mut info: SandboxInfo, caller: &dyn Permission) -> SandboxInfo {
+    let grant = caller.grant();
+    info.leases.retain(|lease| grant == OWNER || lease.holder == grant);
+    info
+}
+
 /// What it made, or holds, or may join.
 pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
     if entry.owner == caller.grant()
@@ -327,18 +341,18 @@ pub(crate) fn may_use(entry: &Entry, caller: &dyn Permission) -> Result<(), Sand
     caller.may_join(&entry.key, Some(&entry.owner))
 }
 
-/// Who made it, or holds it as an owner. A request that is made under a guest's lease is a guest's, whoever makes it.
+/// The grant that made it, or one that has its key for its own. A request that is made under a guest's lease is a guest's, whoever makes
+/// it; an owner's lease adds nothing, since the caller asked for it.
 fn must_own(entry: &Entry, caller: &dyn Permission) -> Result<(), SandboxError> {
     let info = entry.door.info();
     let grant = caller.grant();
     let held = |lease: &&LeaseInfo| grant == OWNER || lease.holder == grant;
-    if let Some(lease) =
-        caller.lease().and_then(|id| info.leases.iter().filter(held).find(|lease| lease.id == id))
-    {
-        return if lease.owner { Ok(()) } else { Err(refusal::not_owner(&entry.name)) };
+    let lease = caller.lease().and_then(|id| info.leases.iter().filter(held).find(|lease| lease.id == id));
+    let is_guest = lease.is_some_and(|lease| !lease.owner);
+    match !is_guest && (entry.owner == grant || caller.may_own(&entry.key)) {
+        true => Ok(()),
+        false => Err(refusal::not_owner(&entry.name)),
     }
-    let owns = info.leases.iter().any(|lease| lease.holder == grant && lease.owner);
-    if grant == OWNER || entry.owner == grant || owns { Ok(()) } else { Err(refusal::not_owner(&entry.name)) }
 }
 
 /// Whose leases the caller may touch: its own, unless it is the person whose machine it is.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub struct GrantStore {
     path: PathBuf,
-    grants: Mutex<Vec<Kept>>,
+    grants: Mutex<Grants>,
+}
+
+/// What is in the file.
+#[derive(Debug)]
+enum Grants {
+    Known(Vec<Kept>),
+    /// It is there and not understood. Every token is refused, the owner of this machine needs none, and the file is left as it is until
+    /// somebody repairs it or moves it away.
+    Damaged,
 }
 
 /// A grant as it is kept.
@@ -49,15 +58,17 @@ pub struct Shown {
 }
 
 impl GrantStore {
-    /// Those of `grants.json` in this directory; none, if there is no such file.
-    pub fn open(directory: &Path) -> Result<GrantStore, SandboxError> {
+    /// Those of `grants.json` in this directory; none, if there is no such file. A file that is damaged keeps nothing down: see
+    /// [`GrantStore::damage`].
+    pub fn open(directory: &Path) -> GrantStore {
         let path = directory.join("grants.json");
-        let grants = match fs::read(&path) {
-            Ok(bytes) => read(&path, &bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(unreadable(&path, &error)),
-        };
-        Ok(GrantStore { path, grants: Mutex::new(grants) })
+        let grants = read(&path).map_or(Grants::Damaged, Grants::Known);
+        GrantStore { path, grants: Mutex::new(grants) }
+    }
+
+    /// Why no grant counts, if the file is not understood.
+    pub fn damage(&self) -> Option<SandboxError> {
+        self.known().err()
     }
 
     /// Makes one. The token is in the answer and nowhere else.
@@ -69,6 +80,7 @@ impl GrantStore {
             ));
         }
         admit::check(&new.rules)?;
+        admit::can_be_held(&new.rules.limits)?;
         let (id, secret) = (random::<6>()?, random::<32>()?);
         let created_ms = now_ms();
         let expires_ms = new.valid_s.map(|valid| {
@@ -82,7 +94,7 @@ impl GrantStore {
             expires_ms,
             last_used_ms: None,
         };
-        let mut grants = self.grants();
+        let mut grants = self.known()?;
         let mut after = grants.clone();
         after.push(Kept { info: grant.clone(), hash: hash(&secret) });
         self.write(&after, Durable::Yes)?;
@@ -91,13 +103,13 @@ impl GrantStore {
     }
 
     /// All of them, the oldest first.
-    pub fn list(&self) -> Vec<GrantInfo> {
-        self.grants().iter().map(|kept| kept.info.clone()).collect()
+    pub fn list(&self) -> Result<Vec<GrantInfo>, SandboxError> {
+        Ok(self.known()?.iter().map(|kept| kept.info.clone()).collect())
     }
 
     /// From now on its token is one of nothing.
     pub fn revoke(&self, id: &str) -> Result<GrantInfo, SandboxError> {
-        let mut grants = self.grants();
+        let mut grants = self.known()?;
         let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
             return Err(SandboxError::policy("grant_not_found", format!("there is no grant `{id}`"))
                 .hint("`belljar grants list` shows those there are"));
@@ -109,12 +121,17 @@ impl GrantStore {
         Ok(revoked.info)
     }
 
-    /// Who has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than that.
-    pub fn caller(&self, token: &str) -> Option<Shown> {
+    /// Who has this token. `None` for one that was never made, was revoked, or has expired: a caller learns no more than that. An error
+    /// where no grant counts at all.
+    pub fn caller(&self, token: &str) -> Result<Option<Shown>, SandboxError> {
+        let mut grants = self.known()?;
+        Ok(self.shown(&mut grants, token))
+    }
+
+    fn shown(&self, grants: &mut [Kept], token: &str) -> Option<Shown> {
         let (id, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
         let shown = hash(secret);
         let now = now_ms();
-        let mut grants = self.grants();
         let kept = grants.iter_mut().find(|kept| kept.info.id == id)?;
         let counts = kept.info.expires_ms.is_none_or(|expires| now < expires);
         if !same(kept.hash.as_bytes(), shown.as_bytes()) || !counts {
@@ -125,7 +142,7 @@ impl GrantStore {
         if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
             kept.info.last_used_ms = Some(now);
             // For people who clean up; nobody is refused because it could not be written.
-            let _ = self.write(&grants, Durable::No);
+            let _ = self.write(grants, Durable::No);
         }
         Some(Shown { caller, expires_ms })
     }
@@ -150,9 +167,37 @@ impl GrantStore {
         })
     }
 
-    fn grants(&self) -> MutexGuard<'_, Vec<Kept>> {
+    /// The grants, or why there are none. A file that was damaged is read again: somebody may have repaired it.
+    fn known(&self) -> Result<Known<'_>, SandboxError> {
         // Every change is one assignment after the write: a panic leaves it right.
-        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*grants, Grants::Damaged) {
+            *grants = Grants::Known(read(&self.path)?);
+        }
+        Ok(Known(grants))
+    }
+}
+
+/// Grants that are understood.
+struct Known<'a>(MutexGuard<'a, Grants>);
+
+impl Deref for Known<'_> {
+    type Target = Vec<Kept>;
+
+    fn deref(&self) -> &Vec<Kept> {
+        match &*self.0 {
+            Grants::Known(grants) => grants,
+            Grants::Damaged => panic!("only grants that are understood are given out"),
+        }
+    }
+}
+
+impl DerefMut for Known<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<Kept> {
+        match &mut *self.0 {
+            Grants::Known(grants) => grants,
+            Grants::Damaged => panic!("only grants that are understood are given out"),
+        }
     }
 }
 
@@ -167,7 +212,7 @@ impl LoneGrants {
     /// Refused while a daemon has the directory.
     pub fn open(directory: &Path) -> Result<LoneGrants, SandboxError> {
         let ground = Ground::take(directory)?;
-        Ok(LoneGrants { store: GrantStore::open(directory)?, _ground: ground })
+        Ok(LoneGrants { store: GrantStore::open(directory), _ground: ground })
     }
 }
 
@@ -185,8 +230,13 @@ enum Durable {
     No,
 }
 
-fn read(path: &Path, bytes: &[u8]) -> Result<Vec<Kept>, SandboxError> {
-    let written: Written = serde_json::from_slice(bytes).map_err(|error| unreadable(path, &error.into()))?;
+fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(path, &error)),
+    };
+    let written: Written = serde_json::from_slice(&bytes).map_err(|error| unreadable(path, &error.into()))?;
     if written.version != VERSION {
         let other = io::Error::other(format!("it is of version {}, and {VERSION} is known", written.version));
         return Err(unreadable(path, &other));
@@ -241,15 +291,15 @@ mod tests {
     #[test]
     fn a_token_is_told_once_and_kept_as_a_hash() {
         let folder = tempfile::tempdir().unwrap();
-        let store = GrantStore::open(folder.path()).unwrap();
+        let store = GrantStore::open(folder.path());
         let made = store.create(new("ci")).unwrap();
         let secret = made.token.rsplit('_').next().unwrap();
         let file = folder.path().join("grants.json");
         let text = fs::read_to_string(&file).unwrap();
         assert!(!text.contains(secret) && text.contains(&hash(secret)));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        let again = GrantStore::open(folder.path()).unwrap();
-        let shown = again.caller(&made.token).expect("it counts after a restart");
+        let again = GrantStore::open(folder.path());
+        let shown = again.caller(&made.token).unwrap().expect("it counts after a restart");
         assert_eq!(shown.caller.id(), made.grant.id);
         assert!(!shown.caller.is_owner());
     }
@@ -257,7 +307,7 @@ mod tests {
     #[test]
     fn what_is_not_quite_the_token_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let store = GrantStore::open(folder.path()).unwrap();
+        let store = GrantStore::open(folder.path());
         let NewToken { grant, token } = store.create(new("a")).unwrap();
         let other = store.create(new("b")).unwrap();
         let (_, secret) = token.rsplit_once('_').unwrap();
@@ -272,29 +322,29 @@ mod tests {
             "owner",
             &hash(secret),
         ] {
-            assert_eq!(store.caller(wrong), None, "{wrong}");
+            assert_eq!(store.caller(wrong).unwrap(), None, "{wrong}");
         }
-        assert_eq!(store.caller(&token[..token.len() - 1]), None);
-        assert!(store.caller(&token).is_some());
+        assert_eq!(store.caller(&token[..token.len() - 1]).unwrap(), None);
+        assert!(store.caller(&token).unwrap().is_some());
     }
 
     #[test]
     fn a_grant_that_was_revoked_or_ended_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let store = GrantStore::open(folder.path()).unwrap();
+        let store = GrantStore::open(folder.path());
         let made = store.create(new("a")).unwrap();
         assert_eq!(store.revoke(&made.grant.id).unwrap().id, made.grant.id);
-        assert_eq!(store.caller(&made.token), None);
+        assert_eq!(store.caller(&made.token).unwrap(), None);
         assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, "grant_not_found");
         let ended = store.create(NewGrant { valid_s: Some(0), ..new("b") }).unwrap();
-        assert_eq!(store.caller(&ended.token), None);
-        assert_eq!(GrantStore::open(folder.path()).unwrap().list().len(), 1);
+        assert_eq!(store.caller(&ended.token).unwrap(), None);
+        assert_eq!(GrantStore::open(folder.path()).list().unwrap().len(), 1);
     }
 
     #[test]
     fn a_grant_that_makes_no_sense_is_not_made() {
         let folder = tempfile::tempdir().unwrap();
-        let store = GrantStore::open(folder.path()).unwrap();
+        let store = GrantStore::open(folder.path());
         let with = |change: fn(&mut GrantRules)| {
             let mut grant = new("x");
             change(&mut grant.rules);
@@ -305,13 +355,29 @@ mod tests {
         assert_eq!(with(|rules| rules.folders = vec!["here".into()]).unwrap_err(), "request_value");
         assert_eq!(with(|rules| rules.limits.memory = Some("much".into())).unwrap_err(), "request_value");
         assert_eq!(store.create(new("")).unwrap_err().code, "request_value");
-        assert!(store.list().is_empty());
+        assert!(store.list().unwrap().is_empty());
     }
 
     #[test]
-    fn a_damaged_file_is_no_open_door() {
+    fn a_damaged_file_is_no_open_door_and_is_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("grants.json"), "{").unwrap();
-        assert_eq!(GrantStore::open(folder.path()).unwrap_err().code, "grants_unreadable");
+        let file = folder.path().join("grants.json");
+        let made = GrantStore::open(folder.path()).create(new("a")).unwrap();
+        let whole = fs::read(&file).unwrap();
+        for damage in ["", "{", "{\"version\":9,\"grants\":[]}"] {
+            fs::write(&file, damage).unwrap();
+            let store = GrantStore::open(folder.path());
+            let code = "grants_unreadable";
+            let found = store.damage().expect("it is damaged");
+            assert_eq!(found.code, code);
+            assert!(found.message.contains(file.to_str().unwrap()), "{}", found.message);
+            assert_eq!(store.caller(&made.token).unwrap_err().code, code);
+            assert_eq!(store.create(new("b")).unwrap_err().code, code);
+            assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, code);
+            assert_eq!(store.list().unwrap_err().code, code);
+            assert_eq!(fs::read_to_string(&file).unwrap(), damage, "nothing was written over it");
+            fs::write(&file, &whole).unwrap();
+            assert!(store.caller(&made.token).unwrap().is_some(), "a file that was repaired counts at once");
+        }
     }
 }

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct Identity {
     pub key: Key,
     pub persistent: Persistence,
+    /// What the request wants to be to the sandbox. What it is follows from the grant, too.
     pub role: Role,
+    /// The request said that it is the owner; else it takes as much as the grant has.
+    pub insists: bool,
 }
 
 /// Same key, same sandbox.
@@ -60,6 +63,7 @@ impl Identity {
                 said: request.persistent.is_some(),
             },
             role: if request.owner == Some(false) { Role::Guest } else { Role::Owner },
+            insists: request.owner == Some(true),
         })
     }
 }
@@ -113,6 +117,7 @@ fn inherited(request: &CreateSandbox, parent: Option<&Parent>) -> Result<Identit
         key: Key::given(parent.key.clone())?,
         persistent: Persistence { persistent: parent.persistent, said: false },
         role: Role::Guest,
+        insists: false,
     })
 }
 

@@ -26,7 +26,10 @@ impl Record {
             folder: self.sandbox.workspace.folder.clone(),
             workspace: alive.map(|alive| alive.workspace.clone()),
             egress: self.egress(),
-            ports: self.sandbox.ports.clone(),
+            ports: alive
+                .map(|alive| alive.ports.clone())
+                .filter(|ports| !ports.is_empty())
+                .unwrap_or_else(|| self.sandbox.ports.clone()),
             leases: self.leases.iter().map(|lease| lease.info()).collect(),
             commands,
             created_ms: self.created_ms,
@@ -38,8 +41,12 @@ impl Record {
 }
 
 impl Record {
-    /// How wide its way out is. Without a wall of its own nothing holds it.
+    /// The egress mode inside, as the keeper of its present or last life told it; before that, the one that was asked for. Without a
+    /// backend that isolates the network nothing holds it.
     fn egress(&self) -> String {
+        if let Some(mode) = self.alive.as_ref().and_then(|alive| alive.egress.clone()) {
+            return mode;
+        }
         let weak = |alive: &Alive| {
             alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
         };

@@ -6,6 +6,7 @@ use crate::folder::FolderId;
 use belljar_api::SandboxRequest;
 use belljar_spec::SandboxError;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -58,6 +59,9 @@ pub struct KeptPlan {
     /// With what the profile and the grant say of it.
     pub sandbox: SandboxRequest,
     pub persistent: bool,
+    /// The environment of the owner who started this life, for the keeper itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A sandbox that a keeper holds: `keeper.json` of its place, beside the address.
@@ -74,6 +78,12 @@ pub struct Alive {
     /// The folder of the host that it works on, if it is one.
     #[serde(default)]
     pub folder: Option<FolderId>,
+    /// The egress mode inside, with what files say of it.
+    #[serde(default)]
+    pub egress: Option<String>,
+    /// Ports inside that can be reached from outside, with those of files.
+    #[serde(default)]
+    pub ports: Vec<u16>,
 }
 
 /// What goes on in a sandbox.

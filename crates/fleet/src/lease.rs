@@ -1,6 +1,7 @@
 //! Holds on a sandbox, each with an end unless it is renewed or used. Knows no clock: it is told what time it is.
 
 use crate::identity::Role;
+use crate::permission::OWNER;
 use belljar_api::LeaseInfo;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,32 @@ impl Leases {
         self.list.push(lease);
     }
 
+    /// Whether a holder may have one more of this length: an error says what it has too much of. Bounded so that a grant that joins in
+    /// a loop makes neither the record nor its answers grow, and a join costs the same whatever happened before.
+    pub(crate) fn may_add(&self, holder: &str, lasts_s: u64) -> Result<(), String> {
+        let most = if holder == OWNER { MOST_OF_OWNER } else { MOST_OF_GRANT };
+        let held = || self.list.iter().filter(|lease| lease.holder == holder);
+        if held().count() >= most {
+            return Err(format!("{most} leases, as many as it may have,"));
+        }
+        let together = held().fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
+        match together > LONGEST_TOGETHER_S {
+            true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for one that is to last longer than it did.
+    pub(crate) fn may_last(&self, id: &str, lasts_s: u64) -> Result<(), String> {
+        let Some(lease) = self.get(id) else { return Ok(()) };
+        let others = self.list.iter().filter(|other| other.holder == lease.holder && other.id != id);
+        let together = others.fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
+        match together > LONGEST_TOGETHER_S.max(lease.lasts_s) {
+            true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
+            false => Ok(()),
+        }
+    }
+
     /// Counts anew from now, for as long as before or as is said.
     pub(crate) fn renew(&mut self, id: &str, lasts_s: Option<u64>, now_ms: i64) -> Option<&Lease> {
         let lease = self.list.iter_mut().find(|lease| lease.id == id)?;
@@ -115,6 +142,13 @@ fn after(now_ms: i64, seconds: u64) -> i64 {
     now_ms.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000))
 }
 
+/// How many leases a grant may have on one sandbox.
+const MOST_OF_GRANT: usize = 128;
+/// The same for the owner of this machine: each `belljar exec` has one, and hundreds may run at once.
+const MOST_OF_OWNER: usize = 4096;
+/// How long the leases of one holder on one sandbox may be together: two of the longest, so that a long one can be replaced.
+pub(crate) const LONGEST_TOGETHER_S: u64 = 2 * 31_536_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +189,24 @@ mod tests {
         assert_eq!(until(&held, "c"), Some(10_000), "a lease of somebody else is not prolonged by naming it");
         held.used("g", Some("a"), 1_000);
         assert_eq!(until(&held, "a"), Some(17_000), "a clock that was set back takes nothing away");
+    }
+
+    #[test]
+    fn a_holder_has_only_so_many_and_not_for_ever() {
+        let mut held = leases(&[("other", "h", 1)]);
+        for number in 0..MOST_OF_GRANT {
+            assert_eq!(held.may_add("g", 1), Ok(()));
+            held.add(Lease::new(number.to_string(), "g", Role::Owner, 1, 0));
+        }
+        assert!(held.may_add("g", 1).is_err());
+        assert!(held.may_add("h", 1).is_ok() && held.may_add(OWNER, 1).is_ok(), "others are not kept out");
+        held.remove("0");
+        assert!(held.may_add("g", 1).is_ok());
+        let year = LONGEST_TOGETHER_S / 2;
+        let mut long = leases(&[("a", "g", year), ("b", "g", year - 1)]);
+        assert!(long.may_add("g", 1).is_ok() && long.may_add("g", 2).is_err());
+        assert!(long.may_last("b", year).is_ok() && long.may_last("b", year + 1).is_err());
+        assert!(long.renew("b", Some(1), 0).is_some() && long.may_add("g", year - 1).is_ok());
     }
 
     #[test]

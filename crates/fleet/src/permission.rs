@@ -11,6 +11,12 @@ pub trait Permission: Send + Sync {
     /// grant itself made.
     fn may_join(&self, key: &str, made_by: Option<&str>) -> Result<(), SandboxError>;
 
+    /// Is a sandbox with this key its own although another grant made it? Then it may wake, pause, stop and delete it. What a request
+    /// says of its role does not matter: a role that the caller chooses is none.
+    fn may_own(&self, _key: &str) -> bool {
+        false
+    }
+
     /// The lease that the request is made under, if it names one.
     fn lease(&self) -> Option<&str> {
         None
@@ -35,6 +41,10 @@ impl Permission for Owner {
 
     fn may_join(&self, _: &str, _: Option<&str>) -> Result<(), SandboxError> {
         Ok(())
+    }
+
+    fn may_own(&self, _: &str) -> bool {
+        true
     }
 
     fn lease(&self) -> Option<&str> {

@@ -4,6 +4,7 @@
 //! <state>/fleet/
 //!   daemon.lock           held by the one daemon of this state directory
 //!   grants.json           hashes of tokens and what they allow
+//!   reserve               space that is given back when the disk is full
 //!   volumes/<volume>/     what outlives sandboxes
 //!   sandboxes/<name>/
 //!     record.json         the daemon's: identity, leases, state

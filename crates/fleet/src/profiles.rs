@@ -339,12 +339,23 @@ fn works(profile: &Profile, walls: &[WallReport]) -> Result<Works, SandboxError>
             _ if name.assurance() < weakest => {
                 reasons.push(format!("{name} is {}, and {weakest} is wanted", name.assurance()));
             }
+            Some(Ok(())) if name.assurance() < Assurance::Namespace && says_egress(&profile.base.egress) => {
+                reasons.push(format!(
+                    "{name} does not isolate the network, so nothing holds what it says of egress"
+                ));
+            }
             Some(Ok(())) => return Ok(Ok(name)),
             Some(Err(error)) => reasons.push(format!("{name}: {error}")),
             None => reasons.push(format!("{name} was not tried")),
         }
     }
     Ok(Err(reasons.join("; ")))
+}
+
+/// Whether something is said that a backend would have to hold, be it that everything is open.
+fn says_egress(egress: &EgressRequest) -> bool {
+    let EgressRequest { mode, allow, deny, groups, inspect } = egress;
+    mode.is_some() || *inspect || ![allow, deny, groups].iter().all(|list| list.is_empty())
 }
 
 fn is_name(profile: &Profile) -> Result<(), SandboxError> {

@@ -4,9 +4,10 @@
 use crate::Place;
 use crate::keeper::Alive;
 use crate::lease::Leases;
-use belljar_api::SandboxRequest;
+use belljar_api::{GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,6 +25,16 @@ pub(crate) struct Record {
     pub profile: String,
     /// With what the profile and the grant say of it.
     pub sandbox: SandboxRequest,
+    /// What the grant that made it asked for, before the profile and the grant added to it: a profile that changed is applied to this when
+    /// the sandbox is woken. Nothing in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<SandboxRequest>,
+    /// The rules of the grant that made it; nothing for the owner of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<GrantRules>,
+    /// The environment of the owner who started its present or last life.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
     pub idle_s: u64,
     pub intent: Intent,
     pub leases: Leases,
@@ -55,6 +66,9 @@ pub(crate) struct Once {
     pub body: String,
     pub lease: String,
     pub created: bool,
+    /// When it was made.
+    #[serde(default)]
+    pub at_ms: i64,
 }
 
 impl Record {
@@ -134,6 +148,9 @@ pub(crate) fn sample(key: &str, persistent: bool) -> Record {
         persistent,
         profile: "default".into(),
         sandbox: SandboxRequest::default(),
+        asked: None,
+        rules: None,
+        environment: BTreeMap::new(),
         idle_s: 120,
         intent: Intent::Live,
         leases: Leases::default(),

@@ -22,7 +22,13 @@ pub(crate) fn not_owner(name: &str) -> SandboxError {
         "not_owner",
         format!("the sandbox `{name}` can be used, and not stopped or taken away"),
     )
-    .hint("only who made it, or holds it as an owner, can do that")
+    .hint("the grant that made it can do that, a grant with its key in `own_keys`, and the owner of this machine")
+}
+
+/// A grant holds a sandbox too often or for too long.
+pub(crate) fn too_many_leases(name: &str, why: String) -> SandboxError {
+    SandboxError::policy("too_many_leases", format!("this grant has {why} on the sandbox `{name}`"))
+        .hint("give leases back that are not needed; `GET /v1/sandboxes/NAME` tells yours")
 }
 
 pub(crate) fn closing() -> SandboxError {

@@ -54,6 +54,8 @@ struct Inside {
 /// A request that has found its sandbox. While this lives it counts among what its grant has.
 pub(crate) struct Seat {
     pub(crate) entry: Entry,
+    /// What its grant is to the sandbox: no more than the request wants to be.
+    pub(crate) role: Role,
     registry: Arc<Registry>,
     grant: String,
     /// Its idempotency key, if nobody used that before.
@@ -104,21 +106,29 @@ impl Registry {
         let key = &wanted.identity.key;
         let before = inside.asked_before(wanted, grant)?;
         let name = before.clone().unwrap_or_else(|| name_of(key.as_str()));
-        if let Some(error) = inside.unknown.get(&name) {
-            return Err(error.clone());
-        }
         let found = inside.entries.get(&name).cloned();
-        if let Some(entry) = found.as_ref().filter(|entry| before.is_none() && entry.key != key.as_str()) {
-            let message = format!("the sandbox `{name}` has the key `{}`, not `{}`", entry.key, key.as_str());
-            return Err(SandboxError::policy("name_taken", message).hint("use another key"));
-        }
+        // Before anything else is said of it: a grant without the key learns the same whether there is such a sandbox or not.
         match &found {
             Some(entry) if entry.owner == grant => {}
             Some(entry) => caller.may_join(&entry.key, Some(&entry.owner))?,
             None if key.is_unique() => {}
             None => caller.may_join(key.as_str(), None)?,
         }
-        if found.is_none() && wanted.identity.role == Role::Guest {
+        if let Some(error) = inside.unknown.get(&name) {
+            return Err(error.clone());
+        }
+        if found.as_ref().is_some_and(|entry| before.is_none() && entry.key != key.as_str()) {
+            let message = format!("the sandbox `{name}` has another key than `{}`", key.as_str());
+            return Err(SandboxError::policy("name_taken", message).hint("use another key"));
+        }
+        let role = match &found {
+            Some(entry) if entry.owner != grant && !caller.may_own(&entry.key) => Role::Guest,
+            Some(_) | None => wanted.identity.role,
+        };
+        if wanted.identity.insists && role != Role::Owner {
+            return Err(refusal::not_owner(&name));
+        }
+        if found.is_none() && role == Role::Guest {
             return Err(refusal::not_alive(&name));
         }
         inside.must_have_room(Some(&name), caller)?;
@@ -136,7 +146,7 @@ impl Registry {
             once.key.clone()
         });
         inside.asking.push((grant.into(), name));
-        Ok(Seat { entry, registry: self.clone(), grant: grant.into(), once })
+        Ok(Seat { entry, role, registry: self.clone(), grant: grant.into(), once })
     }
 
     /// Makes room for a run, under the same lock as for sandboxes: together they are no more than the grant may have.
@@ -216,6 +226,9 @@ impl Registry {
             persistent: wanted.identity.persistent.persistent,
             profile: wanted.profile.clone(),
             sandbox: wanted.sandbox.clone(),
+            asked: Some(wanted.asked.clone()),
+            rules: wanted.rules.clone(),
+            environment: wanted.environment.clone(),
             idle_s: wanted.idle_s.unwrap_or(world.settings.idle.as_secs()),
             intent: Intent::Live,
             leases: Leases::default(),

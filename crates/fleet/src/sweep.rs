@@ -66,6 +66,10 @@ impl Ground {
         }
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub(crate) fn sandboxes(&self) -> PathBuf {
         self.directory.join(SANDBOXES)
     }
@@ -104,7 +108,11 @@ fn examine(
     mut record: Record,
     dry_run: bool,
 ) -> Result<(Option<Found>, Option<SweptSandbox>), SandboxError> {
-    let held = place.hold().map_err(|error| remove_failed(&place, &error))?;
+    let held = place.hold().map_err(|error| {
+        let message = format!("cannot tell whether `{}` is in use: {error}", place.directory().display());
+        SandboxError::runtime("record_unreadable", message)
+            .hint("look at `keeper.lock` in it; `belljar rm --force` ends what runs in it and takes it away with its files")
+    })?;
     let Some(held) = held else { return Ok((Some(Found { record, kept: true }), None)) };
     let Some((files, reason)) = verdict(&record) else {
         return Ok((Some(Found { record, kept: false }), None));

@@ -1,12 +1,16 @@
 //! A sandbox that somebody wants, and whether the one that is there will do.
 
 use crate::identity::{Identity, Role};
+use crate::profiles::Profiles;
 use crate::record::Record;
-use belljar_api::{CreateSandbox, SandboxRequest};
+use crate::wake;
+use belljar_api::{CreateSandbox, GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A sandbox that somebody wants to hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,13 @@ pub struct Wanted {
     pub idle_s: Option<u64>,
     pub lease_s: Option<u64>,
     pub idempotency: Option<Idempotency>,
+    /// The rules of the grant that asks; nothing for the owner of this machine.
+    pub rules: Option<GrantRules>,
+    /// The environment of the owner who asks.
+    pub environment: BTreeMap<String, String>,
+    /// The profiles as they are now: a sandbox that stopped is woken by them, not by those that it was made with. Nothing leaves it as
+    /// it is.
+    pub profiles: Option<Arc<Profiles>>,
 }
 
 /// A request's own name: made again under the same one, it gets the same answer.
@@ -52,6 +63,14 @@ impl Idempotency {
 }
 
 impl Wanted {
+    /// The sandbox of a record as it is woken now, and what a person should know of that.
+    pub(crate) fn woken(&self, record: &Record) -> Result<(SandboxRequest, Option<String>), SandboxError> {
+        match &self.profiles {
+            Some(profiles) => wake::sandbox_now(profiles, record),
+            None => Ok((record.sandbox.clone(), None)),
+        }
+    }
+
     /// Refuses a sandbox that is there and not what is asked for.
     pub(crate) fn must_fit(&self, record: &Record) -> Result<(), SandboxError> {
         let differences = self.differences(record);
@@ -128,6 +147,9 @@ mod tests {
             idle_s: None,
             lease_s: None,
             idempotency: None,
+            rules: None,
+            environment: BTreeMap::new(),
+            profiles: None,
         }
     }
 

@@ -95,7 +95,7 @@ impl Front {
     /// The way to the keeper of a sandbox that the caller may use. It is not idle as long as the first of the two is there.
     async fn line(&self, asking: &Asking, name: &str) -> Answer<(InUse, Arc<Line>)> {
         asking.caller.may_have_sandboxes()?;
-        let in_use = self.fleet.keeper(name, asking).await.map_err(|error| hidden(error, name))?;
+        let in_use = self.fleet.keeper(name, asking).await?;
         let line = self.link.line(&in_use.alive().id);
         let line = line.ok_or_else(|| LinkError::Gone(io::ErrorKind::NotFound.into()).told())?;
         Ok((in_use, line))
@@ -107,7 +107,7 @@ impl Front {
         let id = match SandboxId::parse(name) {
             Some(id) if asking.caller.is_owner() => id.to_string(),
             _ => {
-                let info = self.fleet.get(name, asking).await.map_err(|error| hidden(error, name))?;
+                let info = self.fleet.get(name, asking).await?;
                 info.id.ok_or_else(|| {
                     SandboxError::unavailable("sandbox_not_alive", "the sandbox has not lived yet")
                 })?
@@ -149,24 +149,16 @@ impl Permission for Asking {
         self.caller.may_use_key(key)
     }
 
+    fn may_own(&self, key: &str) -> bool {
+        self.caller.owns_key(key)
+    }
+
     fn lease(&self) -> Option<&str> {
         self.lease.as_deref()
     }
 
     fn most_sandboxes(&self) -> Option<u32> {
         self.caller.most_sandboxes()
-    }
-}
-
-/// Whoever may not use a sandbox and knows its name does not learn its key.
-fn hidden(error: SandboxError, name: &str) -> SandboxError {
-    match error.code {
-        "key_not_granted" => SandboxError::policy(
-            "sandbox_not_granted",
-            format!("this grant does not allow the sandbox `{name}`"),
-        )
-        .hint("ask the owner of this machine for a grant with its key"),
-        _ => error,
     }
 }
 

@@ -140,6 +140,9 @@ pub(crate) struct GrantArgs {
     /// A key of a sandbox that may be made and joined, or the beginning of keys and `*` [default: none]
     #[arg(long = "key", value_name = "KEY")]
     pub(crate) keys: Vec<String>,
+    /// A key whose sandbox may be woken, stopped and deleted whoever made it; or the beginning of keys and `*` [default: none]
+    #[arg(long = "own-key", value_name = "KEY")]
+    pub(crate) own_keys: Vec<String>,
     /// A folder of this machine that may be worked on, with all below it [default: none]
     #[arg(long = "folder", value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,

@@ -66,7 +66,7 @@ pub(crate) enum KeptCommand {
     Volumes(VolumesArgs),
     /// List the volumes that belong to no folder
     SharedVolumes(KeptListArgs),
-    /// Open a shell beside a folder's sandbox, with its files and volumes, that may change what is protected
+    /// Open a shell beside a folder's sandbox, made like it, that may change what is protected
     #[command(
         after_help = "Its way out is the sandbox's own, and it goes away with the shell. Examples:\n  \
         belljar admin\n  belljar admin --root"

@@ -60,7 +60,7 @@ pub(super) fn say_of(changes: &Changes) {
 }
 
 /// Warns of what the host's programs would run or believe; of each kind only some.
-fn say_left(left: &[Left]) {
+pub(super) fn say_left(left: &[Left]) {
     for (number, one) in left.iter().enumerate() {
         let before = left[..number].iter().filter(|other| other.what == one.what).count();
         if before < MOST_OF_A_KIND {
@@ -124,7 +124,7 @@ pub(super) fn warn(sandbox: &Sandbox) {
 }
 
 /// An agent may have chosen the name.
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     quote::name(path.as_os_str().as_bytes())
 }
 

@@ -119,3 +119,26 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
     }
     assert!(apply(|asked| asked.backend = Some("auto".into())).unwrap().backend.as_deref() == Some("native"));
 }
+
+#[test]
+fn what_can_never_start_is_not_offered() {
+    let host = |change: fn(&mut SandboxRequest)| {
+        configured("mine", |base| {
+            base.backend = Some("host".into());
+            change(base);
+        })
+    };
+    let of = |profile| {
+        Profiles::new(&walls(&[BackendName::Native, BackendName::Host]), vec![profile], None).unwrap()
+    };
+    assert!(of(host(|_| {})).choose(Some("mine")).is_ok());
+    for change in [(|base| base.egress.mode = Some("none".into())) as fn(&mut SandboxRequest), |base| {
+        base.egress.allow = vec!["a.example".into()]
+    }] {
+        let profiles = of(host(change));
+        assert!(profiles.advertised().iter().all(|profile| profile.name != "mine"));
+        let error = profiles.choose(Some("mine")).unwrap_err();
+        assert_eq!(error.code, "profile_unavailable");
+        assert!(error.message.contains("does not isolate the network"), "{error}");
+    }
+}

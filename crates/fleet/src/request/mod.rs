@@ -58,6 +58,8 @@ pub fn understand(request: &SandboxRequest, surroundings: &Surroundings) -> Resu
         let written = config::load(Some(folder), EgressFlags::default()).map(|loaded| loaded.sandbox());
         let SandboxSettings { ports, volumes, .. } = written.unwrap_or_default();
         opened.extend(ports);
+        // What other sandboxes can write is not where an administrator works.
+        let volumes = if request.admin { Vec::new() } else { volumes };
         let unsaid =
             |(_, target): &(VolumeName, VolumePath)| asked.volumes.iter().all(|said| said.target != *target);
         let own = volumes.into_iter().filter(unsaid);
@@ -82,6 +84,10 @@ pub fn of_folder(volumes: &Path, name: &VolumeName, folder: &Path) -> PathBuf {
 /// The same, before files have a say in it.
 pub fn asked(request: &SandboxRequest, surroundings: &Surroundings) -> Result<Asked, SandboxError> {
     let Surroundings { name, key, id, persistent, place, volumes } = surroundings;
+    if request.admin && !request.volumes.is_empty() {
+        let why = "an administrator's sandbox has none: other sandboxes can write there, and it may change what they may not";
+        return Err(conflict("volumes", why));
+    }
     let files = workspace::understand(&request.workspace, place)?;
     Ok(Asked {
         id: *id,

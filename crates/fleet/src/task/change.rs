@@ -7,7 +7,7 @@ use crate::door::Gate;
 use crate::keeper::{Keeper, KeptPlan, Stop};
 use crate::machine::{Act, Event, Phase, step};
 use crate::place::Place;
-use crate::record::{Intent, write_whole};
+use crate::record::{Intent, Record, write_whole};
 use crate::refusal;
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
@@ -64,13 +64,20 @@ impl Task {
 
     /// Puts on disk that it is to live, before anything is started.
     pub(super) async fn prepare(&mut self, hold: &Hold) -> Result<(), SandboxError> {
+        self.world.reserve.before_start(self.made);
         if self.made {
-            hold.wanted.must_fit(&self.record)?;
-            let before = self.record.clone();
+            let (sandbox, note) = hold.wanted.woken(&self.record)?;
+            let mut woken = Record { sandbox, ..self.record.clone() };
+            hold.wanted.must_fit(&woken)?;
+            if !hold.wanted.environment.is_empty() {
+                woken.environment = hold.wanted.environment.clone();
+            }
+            let before = std::mem::replace(&mut self.record, woken);
             self.remember(hold);
             self.record.intent = Intent::Live;
             self.record.fault = None;
             let written = self.write().await;
+            self.wake_note = note;
             return written.inspect_err(|_| self.record = before);
         }
         self.remember(hold);
@@ -112,6 +119,7 @@ impl Task {
             id: new_id()?.to_string(),
             sandbox: self.record.sandbox.clone(),
             persistent: self.record.persistent,
+            environment: self.record.environment.clone(),
         };
         clear_life(&self.place);
         write_whole(&self.place.plan(), &plan, false)?;

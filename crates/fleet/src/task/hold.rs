@@ -48,7 +48,8 @@ impl Task {
             Err(error) => return drop(hold.answer.send(Err(error))),
         };
         let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
-        let notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
+        let mut notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
+        notes.extend(self.wake_note.clone());
         let answer = Created { sandbox: self.tell(), lease, created, notes };
         if hold.answer.send(Ok(answer)).is_err() && new {
             // Who asked went away just now, and nobody knows of the lease.
@@ -64,26 +65,25 @@ impl Task {
         {
             folder.must_be_at(path)?;
         }
-        let before = self.record.clone();
         let now = self.now();
+        self.expire();
         let (id, created) = match self.once(hold) {
             Some(once) => (once.lease.clone(), once.created),
             None => (hold.lease.clone(), hold.created),
         };
-        self.remember(hold);
         let new = self.record.leases.get(&id).is_none();
         if new {
             let lasts_s = hold.wanted.lease_s.unwrap_or(self.world.settings.lease.as_secs());
+            let room = self.record.leases.may_add(&hold.grant, lasts_s);
+            room.map_err(|why| refusal::too_many_leases(&self.record.name, why))?;
             self.record.leases.add(Lease::new(id.clone(), &hold.grant, hold.role(), lasts_s, now));
         }
+        self.remember(hold);
         if let (Role::Owner, Some(idle_s)) = (hold.role(), hold.wanted.idle_s) {
             self.record.idle_s = idle_s;
         }
         self.record.used_ms = now;
-        if let Err(error) = self.write().await {
-            self.record = before;
-            return Err(error);
-        }
+        self.write_soon().await;
         Ok(Given { id, created, new })
     }
 
@@ -98,19 +98,28 @@ impl Task {
         let Some(idempotency) = hold.wanted.idempotency.as_ref().filter(|_| self.once(hold).is_none()) else {
             return;
         };
+        let now = self.now();
         self.record.once.push(Once {
             grant: hold.grant.clone(),
             key: idempotency.key.clone(),
             body: idempotency.body.clone(),
             lease: hold.lease.clone(),
             created: hold.created,
+            at_ms: now,
         });
-        let too_many = self.record.once.len().saturating_sub(MOST_ONCE);
-        for once in self.record.once.drain(..too_many) {
-            if let Some(registry) = self.world.registry.upgrade() {
+        let of_grant = self.record.once.iter().filter(|once| once.grant == hold.grant).count();
+        let mut too_many = of_grant.saturating_sub(MOST_ONCE);
+        let registry = self.world.registry.upgrade();
+        // The oldest come first.
+        self.record.once.retain(|once| {
+            let over = once.grant == hold.grant && too_many > 0;
+            too_many -= usize::from(over);
+            let counts = !over && once.at_ms.saturating_add(ONCE_MS) > now;
+            if let (false, Some(registry)) = (counts, &registry) {
                 registry.forget(&once.grant, &once.key);
             }
-        }
+            counts
+        });
     }
 
     pub(super) fn used(&mut self, grant: &str, lease: Option<&str>) {
@@ -130,29 +139,30 @@ impl Task {
     ) -> Result<LeaseInfo, SandboxError> {
         self.expire();
         self.held_by(lease, holder)?;
-        let before = self.record.leases.clone();
+        if let Some(lasts_s) = lasts_s {
+            let room = self.record.leases.may_last(lease, lasts_s);
+            room.map_err(|why| refusal::too_many_leases(&self.record.name, why))?;
+        }
         let now = self.now();
         let renewed = self.record.leases.renew(lease, lasts_s, now).map(Lease::info);
-        match self.write().await {
-            Ok(()) => renewed.ok_or_else(|| refusal::no_lease(lease)),
-            Err(error) => {
-                self.record.leases = before;
-                Err(error)
-            }
-        }
+        self.write_soon().await;
+        renewed.ok_or_else(|| refusal::no_lease(lease))
     }
 
     pub(super) async fn drop_lease(&mut self, lease: &str, holder: Option<&str>) -> Result<(), SandboxError> {
         self.expire();
         self.held_by(lease, holder)?;
-        let before = self.record.leases.clone();
         self.record.leases.remove(lease);
-        if let Err(error) = self.write().await {
-            self.record.leases = before;
-            return Err(error);
-        }
+        self.write_soon().await;
         self.let_go();
         Ok(())
+    }
+
+    /// Puts the record on disk before an answer tells of it, if the disk takes it. Where it does not, the answer is given all the same and
+    /// the write is tried again: on a full disk, commands in a living sandbox are how somebody frees space. A daemon that is killed
+    /// before then has lost a lease, and no file of anybody.
+    async fn write_soon(&mut self) {
+        let _ = self.write().await;
     }
 
     fn held_by(&self, lease: &str, holder: Option<&str>) -> Result<(), SandboxError> {
@@ -202,5 +212,7 @@ struct Given {
     new: bool,
 }
 
-/// How many requests of one sandbox are remembered by their idempotency key.
-const MOST_ONCE: usize = 1000;
+/// How many requests of one grant a sandbox remembers by their idempotency key.
+const MOST_ONCE: usize = 64;
+/// How long a request is remembered: who asks again does so within a day.
+const ONCE_MS: i64 = 24 * 60 * 60 * 1000;

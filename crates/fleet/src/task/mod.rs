@@ -13,6 +13,7 @@ use crate::keeper::{Keeper, Keepers};
 use crate::machine::{Nature, Phase};
 use crate::record::Record;
 use crate::registry::Registry;
+use crate::reserve::Reserve;
 use crate::settings::Settings;
 use crate::{Place, refusal};
 use belljar_api::{Created, SandboxInfo};
@@ -32,6 +33,7 @@ pub(crate) use work::end_of;
 pub(crate) struct World {
     pub(crate) keepers: Arc<dyn Keepers>,
     pub(crate) starts: Arc<Semaphore>,
+    pub(crate) reserve: Arc<Reserve>,
     pub(crate) settings: Settings,
     pub(crate) registry: Weak<Registry>,
 }
@@ -68,6 +70,8 @@ pub(crate) struct Task {
     failures: Vec<(Answer<Created>, SandboxError)>,
     /// Commands inside, when somebody last looked.
     running: u32,
+    /// What a person should know of its last wake.
+    wake_note: Option<String>,
     idle_since: i64,
     not_before: i64,
     /// When what is not on disk yet must be.
@@ -99,6 +103,7 @@ impl Task {
             later: VecDeque::new(),
             failures: Vec::new(),
             running: 0,
+            wake_note: None,
             idle_since: now,
             not_before: 0,
             write_at: None,

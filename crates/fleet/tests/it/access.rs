@@ -26,8 +26,14 @@ fn a_key_of_somebody_else_needs_a_grant() {
             refused(fleet.drop_lease(&name, "x", &b).await),
             refused(fleet.identify(&CreateSandbox { inherit: Some(name.clone()), ..Default::default() }, &b)),
         ] {
-            assert_eq!(code, "key_not_granted");
+            // The same as of one that is not there: names follow from keys, and who asks must not learn which are in use.
+            assert_eq!(code, "sandbox_not_found");
         }
+        let absent = name_of("absent");
+        let (of_other, of_none) =
+            (fleet.get(&name, &b).await.unwrap_err(), fleet.get(&absent, &b).await.unwrap_err());
+        assert_eq!(of_other.message.replace(&name, ""), of_none.message.replace(&absent, ""));
+        assert_eq!((of_other.kind, of_other.hint), (of_none.kind, of_none.hint));
         let names = async |caller: &dyn Permission| fleet.list(&Filter::default(), caller).await.items.len();
         assert_eq!([names(&a).await, names(&b).await, names(&c).await, names(&owner()).await], [2, 1, 0, 2]);
     });
@@ -148,4 +154,91 @@ fn runs_count_among_what_a_grant_has() {
         assert!(fleet.seat_run(&a).is_err(), "nothing new is begun at the end");
     });
     world.must_be_right();
+}
+
+#[test]
+fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
+        let name = &made.sandbox.name;
+        let insists = CreateSandbox { owner: Some(true), ..keyed("k") };
+        assert_eq!(refused(create_as(&fleet, insists.clone(), None, &b).await), "not_owner");
+        let joined = create_as(&fleet, keyed("k"), None, &b).await.unwrap();
+        assert!(!joined.lease.owner && made.lease.owner);
+        assert_eq!(joined.sandbox.leases.iter().map(|lease| &*lease.holder).collect::<Vec<_>>(), ["b"]);
+        for code in [
+            refused(fleet.delete(name, &b).await),
+            refused(fleet.stop(name, &b).await),
+            refused(fleet.pause(name, &b).await),
+            refused(
+                fleet
+                    .delete(name, &Somebody { lease: Some(joined.lease.id.clone()), ..somebody("b", &["k"]) })
+                    .await,
+            ),
+        ] {
+            assert_eq!(code, "not_owner");
+        }
+        fleet.stop(name, &a).await.unwrap();
+        assert_eq!(
+            refused(create_as(&fleet, keyed("k"), None, &b).await),
+            "sandbox_not_alive",
+            "it wakes nothing"
+        );
+        // The grant says that the key is its own.
+        let c = Somebody { owns: &["k"], ..somebody("c", &["k"]) };
+        assert!(create_as(&fleet, insists, None, &c).await.unwrap().lease.owner);
+        fleet.delete(name, &c).await.unwrap();
+        assert!(
+            create_as(&fleet, keyed("k"), None, &b).await.unwrap().lease.owner,
+            "what it makes is its own"
+        );
+        fleet.delete(name, &b).await.unwrap();
+    });
+    world.must_be_right();
+}
+
+#[test]
+fn a_grant_makes_no_record_grow() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
+        let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
+        let name = &made.sandbox.name;
+        let mut held = Vec::new();
+        let refusal = loop {
+            match create_as(&fleet, keyed("k"), None, &b).await {
+                Ok(joined) => held.push(joined.lease.id),
+                Err(error) => break error.code,
+            }
+        };
+        assert_eq!((refusal, held.len()), ("too_many_leases", 128));
+        create_as(&fleet, keyed("k"), None, &a).await.expect("others join as before");
+        for lease in held {
+            fleet.drop_lease(name, &lease, &b).await.unwrap();
+        }
+        // Keys of requests are as many, and not for ever.
+        for number in 0..200 {
+            let joined = create_as(&fleet, keyed("k"), Some(&format!("once-{number}")), &b).await.unwrap();
+            fleet.drop_lease(name, &joined.lease.id, &b).await.unwrap();
+        }
+        assert_eq!(remembered(&world), 64);
+        seconds(24 * 60 * 60).await;
+        create_as(&fleet, keyed("k"), Some("a day later"), &a).await.unwrap();
+        assert_eq!(remembered(&world), 1);
+        // Long ones count by their length.
+        let long = CreateSandbox { lease_s: Some(31_536_000), ..keyed("k") };
+        for expected in ["nothing was refused", "nothing was refused", "too_many_leases"] {
+            assert_eq!(refused(create_as(&fleet, long.clone(), None, &b).await), expected);
+        }
+    });
+    world.must_be_right();
+}
+
+/// How many requests the record of `k` remembers.
+fn remembered(world: &World) -> usize {
+    let record = std::fs::read(world.place("k").record()).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    record["once"].as_array().unwrap().len()
 }

@@ -13,10 +13,12 @@ pub(crate) struct Somebody {
     pub(crate) keys: &'static [&'static str],
     pub(crate) lease: Option<String>,
     pub(crate) most: Option<u32>,
+    /// Keys that are its own, whoever made the sandbox.
+    pub(crate) owns: &'static [&'static str],
 }
 
 pub(crate) fn somebody(grant: &'static str, keys: &'static [&'static str]) -> Somebody {
-    Somebody { grant, keys, lease: None, most: None }
+    Somebody { grant, keys, lease: None, most: None, owns: &[] }
 }
 
 impl Permission for Somebody {
@@ -27,6 +29,10 @@ impl Permission for Somebody {
     fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
         let may = self.keys.iter().any(|may| *may == "*" || *may == key);
         may.then_some(()).ok_or_else(|| SandboxError::policy("key_not_granted", "not granted"))
+    }
+
+    fn may_own(&self, key: &str) -> bool {
+        self.owns.contains(&key)
     }
 
     fn lease(&self) -> Option<&str> {
@@ -73,6 +79,9 @@ pub(crate) async fn create_as(
         idle_s: request.idle_s,
         lease_s: request.lease_s,
         idempotency: idempotency.map(|key| Idempotency::new(key, &request)).transpose()?,
+        rules: None,
+        environment: request.environment.clone(),
+        profiles: None,
     };
     fleet.create(wanted, caller).await
 }

@@ -341,3 +341,58 @@ fn lists_come_in_parts() {
         assert_eq!((page.items.len(), page.next), (1, None));
     });
 }
+
+#[test]
+fn on_a_disk_that_takes_no_record_what_lives_is_used_and_ended() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let made = create(&fleet, keyed("k")).await.unwrap();
+        let name = &made.sandbox.name;
+        // Nothing can be written under this name: as on a disk that is full.
+        let draft = world.place("k").directory().join("record.json.new");
+        std::fs::create_dir(&draft).unwrap();
+        let joined = create(&fleet, keyed("k")).await.expect("who frees space has to get in");
+        fleet.keeper(name, &owner()).await.unwrap();
+        fleet.renew(name, &joined.lease.id, Some(60), &owner()).await.unwrap();
+        fleet.drop_lease(name, &made.lease.id, &owner()).await.unwrap();
+        std::fs::remove_dir(&draft).unwrap();
+        seconds(10).await;
+        let record = std::fs::read_to_string(world.place("k").record()).unwrap();
+        assert!(record.contains(&joined.lease.id) && !record.contains(&made.lease.id), "it is written later");
+        std::fs::create_dir(&draft).unwrap();
+        fleet.stop(name, &owner()).await.unwrap();
+        fleet.delete(name, &owner()).await.unwrap();
+        assert_eq!(world.on_disk().len(), 0);
+    });
+    world.must_be_right();
+}
+
+#[test]
+fn what_is_told_of_egress_and_ports_is_what_is_inside() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let mut asked = keyed("k");
+        asked.sandbox.env.insert("EGRESS_INSIDE".into(), "ask".into());
+        let made = create(&fleet, asked).await.unwrap();
+        assert_eq!((made.sandbox.egress.as_str(), made.sandbox.ports.as_slice()), ("ask", [3000].as_slice()));
+    });
+}
+
+#[test]
+fn a_life_has_the_environment_of_who_started_it() {
+    let world = World::new();
+    world.run(async |fleet| {
+        let with = |path: &str| {
+            let environment = [("PATH".to_string(), path.to_string())].into();
+            belljar_api::CreateSandbox { environment, ..keyed("k") }
+        };
+        let made = create(&fleet, with("/one")).await.unwrap();
+        create(&fleet, with("/two")).await.expect("who joins does not differ by its environment");
+        fleet.stop(&made.sandbox.name, &owner()).await.unwrap();
+        create(&fleet, with("/two")).await.unwrap();
+        fleet.stop(&made.sandbox.name, &owner()).await.unwrap();
+        create(&fleet, keyed("k")).await.unwrap();
+        let paths: Vec<_> = world.started().iter().map(|plan| plan.environment["PATH"].clone()).collect();
+        assert_eq!(paths, ["/one", "/two", "/two"]);
+    });
+}

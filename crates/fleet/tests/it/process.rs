@@ -41,6 +41,9 @@ impl Process {
                 started_ms: now_ms,
                 notes: vec!["a note".into()],
                 folder: plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of),
+                // A file of the machine may say another mode than the request, and open more ports.
+                egress: plan.sandbox.env.get("EGRESS_INSIDE").cloned(),
+                ports: plan.sandbox.env.contains_key("EGRESS_INSIDE").then_some(3000).into_iter().collect(),
             },
             state: Mutex::new(State {
                 held: Some(held),

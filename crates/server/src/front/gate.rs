@@ -93,7 +93,15 @@ fn caller(front: &Front, connection: &Arc<Connection>, headers: &HeaderMap) -> A
             .hint("send `authorization: Bearer TOKEN`; `belljar grants create` makes a token")
             .into()),
         (Some(header), None, _) => {
-            let shown = bearer(header).and_then(|token| front.grants.caller(token));
+            let token = bearer(header).ok_or_else(unknown)?;
+            // Where the file is, is the owner's to know.
+            let shown = front.grants.caller(token).map_err(|error| {
+                SandboxError::runtime(
+                    error.code,
+                    "the grants of this machine cannot be read, and no token counts",
+                )
+                .hint("`belljar grants list`, asked by the owner of this machine, says which file is damaged")
+            })?;
             let shown = shown.ok_or_else(unknown)?;
             if !front.used.note(shown.caller.id(), shown.expires_ms, connection) {
                 let error =

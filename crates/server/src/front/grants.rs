@@ -25,7 +25,7 @@ async fn list(
     Asked(part): Asked<Part>,
 ) -> Answer<Json<Page<GrantInfo>>> {
     asking.caller.must_be_owner("see grants")?;
-    let mut grants = front.grants.list();
+    let mut grants = front.grants.list()?;
     grants.sort_by(|a, b| a.id.cmp(&b.id));
     Ok(Json(part.of(grants, |grant| grant.id.clone())?))
 }

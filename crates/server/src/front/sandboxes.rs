@@ -1,9 +1,9 @@
 //! Sandboxes: held, found, stopped and taken away; and the leases on them. What is asked is put together here from the request, the
 //! profile and the grant; what becomes of it is the fleet's.
 
+use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use super::{Front, hidden};
 use crate::answer::{Answer, Refusal, invalid};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -13,6 +13,7 @@ use belljar_fleet::request::{self, Surroundings};
 use belljar_fleet::{Filter, Idempotency, Identity, Place, Role, Wanted, name_of};
 use belljar_spec::SandboxError;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -51,11 +52,7 @@ async fn create(
         }
         None => None,
     };
-    let inherited = request.inherit.clone();
-    let identity = front.fleet.identify(&request, &asking).map_err(|error| match &inherited {
-        Some(name) => hidden(error, name),
-        None => error,
-    })?;
+    let identity = front.fleet.identify(&request, &asking)?;
     let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
     let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
         // Whoever joins what lives found nothing.
@@ -74,7 +71,8 @@ async fn wanted(
     identity: Identity,
     idempotency: Option<Idempotency>,
 ) -> Result<Wanted, SandboxError> {
-    let CreateSandbox { profile: named, idle_s, lease_s, sandbox: asked, .. } = request;
+    let CreateSandbox { profile: named, idle_s, lease_s, environment, sandbox: asked, .. } = request;
+    of_the_owner(asking, &environment)?;
     let asked = asking.caller.admit(asked)?;
     let profiles = front.profiles().await?;
     let (profile, sandbox) = match identity.role {
@@ -90,7 +88,34 @@ async fn wanted(
             (profile.name.clone(), sandbox)
         }
     };
-    Ok(Wanted { identity, asked, asked_profile: named, sandbox, profile, idle_s, lease_s, idempotency })
+    Ok(Wanted {
+        identity,
+        asked,
+        asked_profile: named,
+        sandbox,
+        profile,
+        idle_s,
+        lease_s,
+        idempotency,
+        rules: asking.caller.rules().cloned(),
+        environment,
+        profiles: Some(Arc::new(profiles)),
+    })
+}
+
+/// A search path says which folders of the host are seen inside: it is the owner's to say, and nothing else of an environment counts.
+fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+    if !environment.is_empty() {
+        asking.caller.must_be_owner("set `environment`")?;
+    }
+    for (name, value) in environment {
+        if !["PATH", "SHELL"].contains(&name.as_str()) || value.contains('\0') {
+            let message = format!("`environment`: `{}` cannot be set here", name.escape_debug());
+            return Err(SandboxError::policy("request_value", message)
+                .hint("`PATH` and `SHELL` can; variables of commands belong in `sandbox.env`"));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses words that make no sense before anything is made for them.
@@ -167,7 +192,7 @@ async fn get(
     Named(name): Named,
 ) -> Answer<Json<SandboxInfo>> {
     asking.caller.may_have_sandboxes()?;
-    Ok(Json(front.fleet.get(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+    Ok(Json(front.fleet.get(&name, &asking).await?))
 }
 
 /// Take a sandbox away with all its files, whoever holds it and whether it is persistent or not
@@ -185,7 +210,7 @@ async fn delete(
         true => front.fleet.delete_anyway(&name, &asking).await,
         false => front.fleet.delete(&name, &asking).await,
     };
-    gone.map_err(|error| hidden(error, &name))?;
+    gone?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -199,7 +224,7 @@ async fn pause(
     Named(name): Named,
 ) -> Answer<Json<SandboxInfo>> {
     asking.caller.may_have_sandboxes()?;
-    Ok(Json(front.fleet.pause(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+    Ok(Json(front.fleet.pause(&name, &asking).await?))
 }
 
 /// Everything inside goes on
@@ -212,7 +237,7 @@ async fn resume(
     Named(name): Named,
 ) -> Answer<Json<SandboxInfo>> {
     asking.caller.may_have_sandboxes()?;
-    Ok(Json(front.fleet.resume(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+    Ok(Json(front.fleet.resume(&name, &asking).await?))
 }
 
 /// End everything inside; a persistent sandbox keeps its files, another is gone
@@ -225,7 +250,7 @@ async fn stop(
     Named(name): Named,
 ) -> Answer<Json<SandboxInfo>> {
     asking.caller.may_have_sandboxes()?;
-    Ok(Json(front.fleet.stop(&name, &asking).await.map_err(|error| hidden(error, &name))?))
+    Ok(Json(front.fleet.stop(&name, &asking).await?))
 }
 
 /// A lease counts anew
@@ -242,7 +267,7 @@ async fn renew(
     asking.caller.may_have_sandboxes()?;
     within_bounds(&CreateSandbox { lease_s: renewal.lease_s, ..CreateSandbox::default() })?;
     let renewed = front.fleet.renew(&name, &lease, renewal.lease_s, &asking).await;
-    Ok(Json(renewed.map_err(|error| hidden(error, &name))?))
+    Ok(Json(renewed?))
 }
 
 /// Hold a sandbox no more
@@ -255,7 +280,7 @@ async fn release(
     Leased { name, lease }: Leased,
 ) -> Answer<StatusCode> {
     asking.caller.may_have_sandboxes()?;
-    front.fleet.drop_lease(&name, &lease, &asking).await.map_err(|error| hidden(error, &name))?;
+    front.fleet.drop_lease(&name, &lease, &asking).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

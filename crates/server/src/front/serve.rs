@@ -82,9 +82,13 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     for (name, error) in fleet.unknown() {
         log(&format!("`{name}` is not understood, and left as it is: {error}"));
     }
+    let grants = GrantStore::open(&settings.directory);
+    if let Some(damage) = grants.damage() {
+        log(&format!("no grant counts: {damage}"));
+    }
     crate::job::clear(&settings.directory);
     let front = Arc::new(Front {
-        grants: GrantStore::open(&settings.directory)?,
+        grants,
         link,
         doors: settings.doors,
         used: Used::default(),

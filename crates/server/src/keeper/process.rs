@@ -17,7 +17,8 @@ use super::wipe::wipe;
 use super::{Kept, noise, plan, routes, serve};
 use belljar_engine::{Engine, Sandbox};
 use belljar_fleet::{Alive, FolderId, Held, KeptPlan, Place, Stop};
-use belljar_spec::SandboxError;
+use belljar_spec::egress::Mode;
+use belljar_spec::{Assurance, SandboxError, SandboxSpec};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,20 +56,36 @@ fn keep(place: &Place, starter: &Starter) -> Result<(), SandboxError> {
     let made = Engine::new().create_blocking(&understood.spec)?;
     let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
     notes.extend(made.warning());
+    let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made) };
     let made = Arc::new(made);
-    let outcome =
-        runtime.block_on(keep_sandbox(place, plan, folder, understood.ports, notes, &made, starter));
+    let outcome = runtime.block_on(keep_sandbox(place, plan, folder, inside, notes, &made, starter));
     // Also where it could not be served.
     made.dispose_blocking();
     runtime.shutdown_timeout(GRACE);
     outcome
 }
 
+/// What files had a say in, as it came out.
+struct Inside {
+    ports: Vec<u16>,
+    egress: String,
+}
+
+/// The egress mode that is held inside. A backend that does not isolate the network holds none.
+fn egress(spec: &SandboxSpec, sandbox: &Sandbox) -> String {
+    let mode = match &spec.egress {
+        _ if sandbox.assurance() < Assurance::Namespace => Mode::Open,
+        Some(policy) => policy.mode,
+        None => Mode::default(),
+    };
+    mode.as_str().into()
+}
+
 async fn keep_sandbox(
     place: &Place,
     mut plan: KeptPlan,
     folder: Option<FolderId>,
-    ports: Vec<u16>,
+    inside: Inside,
     notes: Vec<String>,
     sandbox: &Arc<Sandbox>,
     starter: &Starter,
@@ -81,7 +98,7 @@ async fn keep_sandbox(
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let (address, listener) = contact::listen().map_err(failed)?;
     let token = contact::random_hex().map_err(failed)?;
-    plan.sandbox.ports = ports;
+    plan.sandbox.ports = inside.ports.clone();
     let usual = if plan.persistent { Stop::Keep } else { Stop::Wipe };
     let alive = Alive {
         id: plan.id.clone(),
@@ -91,6 +108,8 @@ async fn keep_sandbox(
         started_ms: super::now_ms(),
         notes,
         folder,
+        egress: Some(inside.egress),
+        ports: inside.ports,
     };
     let commands = Registry::new(place.directory());
     let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone());

@@ -57,6 +57,9 @@ fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> 
         command.env_remove(own);
     }
     command
+        // Whose programs the sandbox sees, and which shell it has, is what the owner who starts it has, and not what whoever started the
+        // daemon had.
+        .envs(&plan.environment)
         .arg0("belljar")
         .arg("keeper")
         .arg(place.directory())
@@ -93,8 +96,21 @@ fn why_not(place: &Place) -> SandboxError {
     }
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    SandboxError::runtime("keeper_ended", format!("the sandbox's keeper ended before it was ready: {last}"))
-        .hint("`belljar doctor` says which walls work here")
+    let error = SandboxError::runtime(
+        "keeper_ended",
+        format!("the sandbox's keeper ended before it was ready: {last}"),
+    );
+    match is_writable(place) {
+        Ok(()) => error.hint("`belljar doctor` says which walls work here"),
+        Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
+    }
+}
+
+/// Whether a file can be made in a place: a full or read-only disk is no fault of a backend.
+fn is_writable(place: &Place) -> io::Result<()> {
+    let probe = place.directory().join("probe");
+    write_whole(&probe, &[0; 4096])?;
+    fs::remove_file(probe)
 }
 
 /// A keeper that is being started: if nobody waits for it any more, it ends.

@@ -42,7 +42,14 @@ impl Started {
         let bytes: [u8; 8] =
             std::array::from_fn(|at| (std::process::id() >> (at % 4 * 8)) as u8 ^ nanos()[at]);
         let id = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let plan = KeptPlan { name: "box".into(), key: "box".into(), id, sandbox, persistent: false };
+        let plan = KeptPlan {
+            name: "box".into(),
+            key: "box".into(),
+            id,
+            sandbox,
+            persistent: false,
+            environment: Default::default(),
+        };
         std::fs::write(place.plan(), serde_json::to_vec(&plan).expect("words")).expect("room");
         let mut child = process(&place, state.path());
         loop {

@@ -152,16 +152,116 @@ fn each_branch_has_a_sandbox_of_its_own() {
 #[test]
 fn an_administrator_works_beside_the_sandbox_and_leaves_nothing() {
     let home = Home::ready();
-    home.run(&["exec", "--", "sh", "-c", "echo ours > /volumes/history/note"]);
-    let script = b"test -e /.belljar || echo no marker; cat /volumes/history/note; mkdir -p .husky; echo x > .husky/hook && echo wrote; id -u";
+    let script =
+        b"test -e /.belljar || echo no marker; mkdir -p .husky; echo x > .husky/hook && echo wrote; id -u";
     let guest = home.run_with(&["exec", "--", "sh"], script);
     assert!(!guest.stdout.contains("no marker") && !guest.stdout.contains("wrote"), "{}", guest.stdout);
     let admin = home.run_with(&["admin"], script);
-    assert!(admin.stdout.starts_with("no marker\nours\nwrote\n"), "{}{}", admin.stdout, admin.stderr);
+    assert!(admin.stdout.starts_with("no marker\nwrote\n"), "{}{}", admin.stdout, admin.stderr);
     insta::assert_snapshot!("admin", home.steady(&admin.stderr));
     let root = home.run_with(&["admin", "--root"], b"id -u");
     assert_eq!(root.stdout, "0\n", "{}", root.stderr);
     assert_eq!(home.json(&["list", "--json"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn an_administrator_runs_nothing_that_a_sandbox_can_write() {
+    let home = Home::ready();
+    let bin = home.path("work/bin");
+    std::fs::create_dir(&bin).unwrap();
+    // Every place that a sandbox of the folder can write and a shell or a program reads by itself.
+    let plant = "echo 'echo x > /workspace/.husky/canary' > /tmp/evil; chmod +x /tmp/evil
+        for place in /volumes/config/shell/rc /volumes/config/shell/rc.local /volumes/config/shell/.zshrc \\
+            /volumes/config/shell/.zshenv /volumes/history/shell /workspace/.bashrc /workspace/env ~/.bashrc ~/.profile \\
+            /workspace/bin/id /workspace/bin/ls; do
+            rm -rf $place; cp /tmp/evil $place || exit 1
+        done";
+    let flags =
+        ["start", "--env", "BASH_ENV=/workspace/env", "--env", "ENV=/workspace/env", "--egress", "none"];
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let with_path = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env("PATH", &path);
+        command
+    };
+    let started = home.finish(with_path(&flags));
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let planted = home.run(&["exec", "--", "sh", "-c", plant]);
+    assert_eq!(planted.code, 0, "{}", planted.stderr);
+    let script = "mkdir -p .husky; id -u >/dev/null; ls >/dev/null; ls -d /volumes 2>/dev/null; env | grep -E '/volumes|/workspace/env|/work/bin'; cat ~/.bashrc | grep canary; echo done";
+    let mut admin = with_path(&["admin"]);
+    admin
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut child = admin.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), script.as_bytes()).unwrap();
+    let admin = child.wait_with_output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&admin.stdout), String::from_utf8_lossy(&admin.stderr));
+    assert_eq!(stdout, "done\n", "{stderr}");
+    let mut person = home.at_terminal(&["admin"]);
+    person.sees("exit with ctrl-D").sees("(belljar)");
+    person.types("id -u > /dev/null; echo at the $((40 + 2)) end; exit\n").sees("at the 42 end");
+    person.ends();
+    assert!(
+        !home.path("work/.husky/canary").exists(),
+        "what a sandbox wrote was run where nothing is protected"
+    );
+}
+
+#[test]
+fn an_administrator_is_made_like_the_sandbox_and_tells_what_it_changed() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path("home/.config/belljar")).unwrap();
+    let allowed = "[egress]\nallow = [\"allowed.example\"]\n";
+    std::fs::write(home.path("home/.config/belljar/belljar.toml"), allowed).unwrap();
+    assert_eq!(home.run(&["init"]).code, 0);
+    let started = home.run(&["start", "--egress", "none", "--memory", "300m", "--env", "WHO=sandbox"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let shown = home.json(&["show-run"]);
+    assert_eq!(
+        (&shown["egress"]["mode"], &shown["limits"]["memory"]),
+        (&"none".into(), &314_572_800_u64.into())
+    );
+    assert_eq!(shown["environment"]["WHO"], "sandbox");
+    let admin = home.run_with(&["admin"], b"getent hosts allowed.example && echo resolved; mkdir -p .husky; echo x > .husky/pre-commit; echo done");
+    assert_eq!(admin.stdout, "done\n", "{}", admin.stderr);
+    assert!(admin.stderr.contains("changed while this shell was open"), "{}", admin.stderr);
+    assert!(admin.stderr.contains(".husky"), "{}", admin.stderr);
+}
+
+#[test]
+fn a_sandbox_has_the_search_path_of_who_starts_it() {
+    let home = Home::ready();
+    // The daemon is there, with another one.
+    assert_eq!(home.run(&["list"]).code, 0);
+    let bin = home.path("home/mybin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("mytool"), "#!/bin/sh\necho mine\n").unwrap();
+    std::fs::set_permissions(bin.join("mytool"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let mut start = home.command(&["start"]);
+    start.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    assert_eq!(home.finish(start).code, 0);
+    let found = home.run(&["exec", "--", "mytool"]);
+    assert_eq!(found.stdout, "mine\n", "{}", found.stderr);
+}
+
+#[test]
+fn damaged_grants_keep_nobody_down_but_those_who_need_one() {
+    let home = Home::ready();
+    let file = home.path("state/belljar/fleet/grants.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{").unwrap();
+    let done = home.run(&["exec", "--", "echo", "works"]);
+    assert_eq!(done.stdout, "works\n", "{}", done.stderr);
+    assert_eq!(home.run(&["list"]).code, 0);
+    for words in [&["grants", "list"][..], &["grants", "create", "ci"]] {
+        let refused = home.run(words);
+        assert_eq!(refused.code, 125, "{}", refused.stderr);
+        assert!(refused.stderr.contains(file.to_str().unwrap()), "{}", refused.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{", "it is left as it is");
 }
 
 #[test]

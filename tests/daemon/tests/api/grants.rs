@@ -71,7 +71,7 @@ fn ports_are_closed_to_those_without_a_grant() {
         .as_str()
         .unwrap()
         .to_string();
-    let clients = [(401, home.stranger()), (403, home.stranger().token(&other))];
+    let clients = [(401, home.stranger()), (404, home.stranger().token(&other))];
     for (status, client) in clients {
         for how in Manner::ALL {
             for path in ["/ports/8080", "/ports/8080/", "/ports/8080/file?a=b", "/ports/22/", "/ports/99999/"]
@@ -103,7 +103,6 @@ fn somebody_elses_key_is_no_capability() {
     for request in [
         json!({ "key": "one/shared" }),
         json!({ "key": "one/shared", "owner": false }),
-        json!({ "inherit": sandbox.name }),
         json!({ "entity": "one/shared" }),
         json!({ "key": "one/*" }),
         json!({ "key": "elsewhere" }),
@@ -122,15 +121,33 @@ fn somebody_elses_key_is_no_capability() {
         ("GET", "/audit"),
     ] {
         let answer = other.ask(method, &sandbox.path(path)).send();
-        assert!(matches!(answer.status, 403 | 404), "{method} {path}: {}", answer.text());
-        assert!(!answer.text().contains("secret"), "{}", answer.text());
+        let absent = other.ask(method, &format!("/v1/sandboxes/bj-absent-000000000000{path}")).send();
+        // The same as of a sandbox that is not there: who asks does not learn which keys are in use.
+        assert_eq!((answer.status, answer.code()), (absent.status, absent.code()), "{method} {path}");
+        assert_eq!((answer.status, answer.code()), (404, "sandbox_not_found".into()), "{method} {path}");
+        let shape = |answer: &Answer, name: &str| {
+            let error = answer.json()["error"].clone();
+            (error["message"].to_string().replace(name, ""), error["hint"].clone())
+        };
+        assert_eq!(shape(&answer, &sandbox.name), shape(&absent, "bj-absent-000000000000"));
     }
+    other.post("/v1/sandboxes", &json!({ "inherit": sandbox.name })).refused(404, "sandbox_not_found");
     assert_eq!(other.get("/v1/sandboxes").ok()["items"], json!([]), "others' sandboxes are listed");
-    assert_eq!(other.post(&sandbox.path("/commands"), &json!({ "shell": "true" })).status, 403);
+    assert_eq!(other.post(&sandbox.path("/commands"), &json!({ "shell": "true" })).status, 404);
     // Who may join, joins; and is no owner.
     let guest = Sandbox::create(&joined, &json!({ "key": "one/shared", "owner": false }));
     assert_eq!(guest.run("cat file"), ("secret\n".into(), 0));
     assert_eq!(joined.delete(&guest.path("")).status, 403, "a guest took the house down");
+    // Nor by asking for more: what a grant is to a sandbox is not the caller's to choose.
+    joined.post("/v1/sandboxes", &json!({ "key": "one/shared", "owner": true })).refused(403, "not_owner");
+    let asked = joined.post("/v1/sandboxes", &json!({ "key": "one/shared" })).ok();
+    assert_eq!(asked["lease"]["owner"], false, "{asked}");
+    assert_eq!(
+        asked["sandbox"]["leases"].as_array().map(Vec::len),
+        Some(2),
+        "its own alone are told: {asked}"
+    );
+    joined.delete(&guest.path("")).refused(403, "not_owner");
     sandbox.delete();
     home.is_clean(&[], &[sandbox.id()], Some(&daemon));
 }

@@ -34,7 +34,7 @@ fn create(options: GrantArgs) -> Result<u8, SandboxError> {
 }
 
 fn list(options: &ListingArgs) -> Result<u8, SandboxError> {
-    let all = ask(async |client| client.grants().await, |grants| Ok(grants.list()))?;
+    let all = ask(async |client| client.grants().await, |grants| grants.list())?;
     if options.json {
         return print_json(&all);
     }
@@ -90,6 +90,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
         egress: options.egress,
         hosts: options.hosts,
         keys: options.keys,
+        own_keys: options.own_keys,
         folders: options.folders.iter().map(folder).collect::<Result<_, _>>()?,
         secrets: options.secrets,
         volumes: options.volumes,
@@ -134,6 +135,7 @@ fn allows(rules: &GrantRules) -> String {
         ("egress", &rules.egress),
         ("hosts", &rules.hosts),
         ("keys", &rules.keys),
+        ("own keys", &rules.own_keys),
         ("folders", &rules.folders),
         ("secrets", &rules.secrets),
         ("volumes", &rules.volumes),

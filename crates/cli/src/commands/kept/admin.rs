@@ -1,13 +1,20 @@
 //! `belljar admin`: a shell for the person whose machine it is, beside a folder's sandbox.
+//!
+//! It is made like that sandbox and reaches no more, but may change what is protected. So nothing starts in it by itself that a sandbox
+//! could have written: it has no volumes, none of the sandbox's variables, a home of its own that the host fills, and a shell that reads
+//! its settings there.
 
-use super::daemon::client;
-use super::hold::{Held, request};
+use super::daemon::{caller_environment, client};
+use super::hold::{Held, of_folder, profile_of};
 use super::repository::Repository;
-use super::{shell, shell_rc};
+use super::{shell, volume};
 use crate::args::AdminArgs;
-use crate::commands::block_on;
+use crate::commands::{block_on, changes};
 use crate::failure::of_client;
-use belljar_api::SandboxRequest;
+use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
+use belljar_engine::config::{self, EgressFlags};
+use belljar_engine::protect::{self, Baseline, Findings, LeftKind, Policy};
+use belljar_fleet::{Made, Place, made, name_of};
 use belljar_spec::SandboxError;
 
 pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
@@ -15,12 +22,8 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
         Some(folder) => Repository::of(&folder, options.branch)?,
         None => Repository::here(options.branch)?,
     };
-    shell_rc::prepare(&repository)?;
-    let asked = SandboxRequest { admin: true, root: options.root, ..SandboxRequest::default() };
-    let mut asked = request(&repository, asked)?;
-    // One of its own, which goes with the shell: the folder's sandbox stays as it is.
-    asked.key = None;
-    asked.persistent = Some(false);
+    let asked = request(&repository, options.root)?;
+    let protected = protected(&repository)?;
     block_on(async {
         let client = client();
         let created = client.create(&asked).await.map_err(of_client)?;
@@ -30,9 +33,74 @@ pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
             "belljar: an administrator{who}: what is protected in {} can be changed",
             repository.folder.display()
         );
-        let outcome = shell::open(&held).await;
+        let outcome = shell::open_plain(&held).await;
         // Its end is also the end of all it started.
         let removed = held.sandbox.delete().await.map_err(of_client);
+        if let Some(protected) = &protected {
+            say_changes(protected.compare());
+        }
         outcome.and_then(|code| removed.map(|()| code))
     })
+}
+
+/// One of its own, which goes with the shell: the folder's sandbox stays as it is.
+fn request(repository: &Repository, root: bool) -> Result<CreateSandbox, SandboxError> {
+    let place = volume::all()?.with_file_name("sandboxes").join(name_of(&repository.key()));
+    let (profile, like) = match made(&Place::new(place))? {
+        Some(Made { profile, asked, .. }) => (Some(profile), asked),
+        None => (profile_of(repository)?, SandboxRequest::default()),
+    };
+    Ok(CreateSandbox {
+        profile,
+        persistent: Some(false),
+        environment: caller_environment(),
+        sandbox: administrators(like, repository, root),
+        ..CreateSandbox::default()
+    })
+}
+
+/// The same sandbox without what others of the folder can write and a program would read by itself.
+fn administrators(like: SandboxRequest, repository: &Repository, root: bool) -> SandboxRequest {
+    let mut sandbox = SandboxRequest {
+        workspace: WorkspaceRequest {
+            // What is protected is in the folder itself, and no layer over it.
+            overlay: false,
+            agent_context: Vec::new(),
+            ..like.workspace
+        },
+        env: Default::default(),
+        volumes: Default::default(),
+        ports: Vec::new(),
+        admin: true,
+        root,
+        ..like
+    };
+    of_folder(repository, &mut sandbox);
+    sandbox
+}
+
+/// What is protected in the folder, as it is now; nothing where the work is done on a branch beside it.
+fn protected(repository: &Repository) -> Result<Option<Baseline>, SandboxError> {
+    if repository.branch.is_some() {
+        return Ok(None);
+    }
+    let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
+    let more: Vec<_> = loaded.protected().into_iter().map(|path| path.value).collect();
+    let less: Vec<_> = loaded.unprotected().into_iter().map(|path| path.value).collect();
+    let policy = Policy { protect: &more, unprotect: &less };
+    let view = protect::view_of_itself(&repository.folder, policy, None)?;
+    Ok(Some(Baseline::take(&view)))
+}
+
+fn say_changes(found: Findings) {
+    let (changed, other): (Vec<_>, Vec<_>) =
+        found.left.into_iter().partition(|one| matches!(one.what, LeftKind::Held | LeftKind::Settings));
+    for one in changed {
+        eprintln!(
+            "belljar: protected, and changed while this shell was open: `{}`",
+            changes::shown(&one.path)
+        );
+    }
+    changes::say_left(&other);
+    changes::say_executed("changed while this shell was open", &found.executed);
 }

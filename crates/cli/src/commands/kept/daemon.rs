@@ -1,6 +1,7 @@
 //! The daemon, asked or started.
 
 use belljar_client::Client;
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -10,6 +11,13 @@ use std::process::{Child, Command, Stdio};
 /// Our daemon; it is started where none listens.
 pub(super) fn client() -> Client {
     Client::local(start)
+}
+
+/// What a sandbox that is started takes from our environment, and not from that of whoever started the daemon: where programs are, and
+/// which shell. What a variable holds that is not UTF-8 cannot be sent, and is the daemon's own then.
+pub(super) fn caller_environment() -> BTreeMap<String, String> {
+    let one = |name: &str| std::env::var(name).ok().map(|value| (name.to_string(), value));
+    ["PATH", "SHELL"].into_iter().filter_map(one).collect()
 }
 
 /// Starts one that nobody waits for. It ends by itself when nothing is left to do.
@@ -29,8 +37,15 @@ fn start() -> io::Result<Child> {
 /// Where it says what it has to say.
 fn log() -> io::Result<File> {
     let folder = belljar_audit::state_directory().map_err(io::Error::other)?.join("fleet");
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    OpenOptions::new().create(true).append(true).mode(0o600).open(folder.join("daemon.log"))
+    let path = folder.join("daemon.log");
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .and_then(|()| OpenOptions::new().create(true).append(true).mode(0o600).open(&path))
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write its log `{}`: {error}", path.display()))
+        })
 }
 
 const IDLE: &str = "10m";

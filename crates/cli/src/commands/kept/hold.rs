@@ -1,5 +1,6 @@
 //! A hold on a sandbox: found, woken up or made, and kept alive while we use it.
 
+use super::daemon::caller_environment;
 use super::repository::Repository;
 use super::shell_rc;
 use super::target::{Target, no_sandbox_of};
@@ -38,7 +39,8 @@ impl Held {
                     // Nobody who joins may say anything of what is there.
                     State::Live => CreateSandbox { inherit: Some(found.name), ..CreateSandbox::default() },
                     State::Starting | State::Paused | State::Stopping | State::Stopped => {
-                        CreateSandbox { key: Some(found.key), ..CreateSandbox::default() }
+                        let environment = caller_environment();
+                        CreateSandbox { key: Some(found.key), environment, ..CreateSandbox::default() }
                     }
                 };
                 let created = client.create(&request).await.map_err(of_client)?;
@@ -85,7 +87,12 @@ pub(super) async fn wanted(
         of_folder(repository, &mut said);
     }
     let request = match before {
-        Some(_) => CreateSandbox { key: Some(repository.key()), sandbox: said, ..CreateSandbox::default() },
+        Some(_) => CreateSandbox {
+            key: Some(repository.key()),
+            environment: caller_environment(),
+            sandbox: said,
+            ..CreateSandbox::default()
+        },
         None => request(repository, said)?,
     };
     Ok((request, before))
@@ -96,7 +103,7 @@ pub(super) fn request(
     repository: &Repository,
     mut sandbox: SandboxRequest,
 ) -> Result<CreateSandbox, SandboxError> {
-    let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
+    let profile = profile_of(repository)?;
     of_folder(repository, &mut sandbox);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
         sandbox.volumes.insert(volume.name, volume.inside);
@@ -104,11 +111,23 @@ pub(super) fn request(
     for (name, value) in shell_rc::variables() {
         sandbox.env.entry(name.into()).or_insert(value);
     }
-    let profile = loaded.sandbox().profile.map(|profile| profile.value);
-    Ok(CreateSandbox { key: Some(repository.key()), profile, sandbox, ..CreateSandbox::default() })
+    let environment = caller_environment();
+    Ok(CreateSandbox {
+        key: Some(repository.key()),
+        profile,
+        environment,
+        sandbox,
+        ..CreateSandbox::default()
+    })
 }
 
-fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
+/// The profile that the folder's configuration names.
+pub(super) fn profile_of(repository: &Repository) -> Result<Option<String>, SandboxError> {
+    let loaded = config::load(Some(&repository.folder), EgressFlags::default())?;
+    Ok(loaded.sandbox().profile.map(|profile| profile.value))
+}
+
+pub(super) fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
     sandbox.workspace.folder = Some(repository.text().into());
     sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
 }

@@ -38,6 +38,15 @@ fn join(repository: Repository) -> Result<u8, SandboxError> {
 
 /// Opens a shell in a sandbox that we hold.
 pub(super) async fn open(held: &Held) -> Result<u8, SandboxError> {
+    open_as(held, shell_rc::interactive()).await
+}
+
+/// The same, with nothing but what the sandbox's private home says: no file that another sandbox could have written.
+pub(super) async fn open_plain(held: &Held) -> Result<u8, SandboxError> {
+    open_as(held, shell_rc::plain()).await
+}
+
+async fn open_as(held: &Held, interactive: Vec<String>) -> Result<u8, SandboxError> {
     let size = terminal_size();
     let info = &held.info;
     if size.is_some() {
@@ -50,7 +59,7 @@ pub(super) async fn open(held: &Held) -> Result<u8, SandboxError> {
     }
     let command = StartCommand {
         // Commands from a pipe need no prompt.
-        argv: if size.is_some() { shell_rc::interactive() } else { shell_rc::piped() },
+        argv: if size.is_some() { interactive } else { shell_rc::piped() },
         cwd: standing(held.below.as_deref()),
         timeout_s: Some(NO_LIMIT),
         ..StartCommand::default()

@@ -45,6 +45,11 @@ pub(super) fn interactive() -> Vec<String> {
     ["/bin/sh".into(), "-c".into(), choice].to_vec()
 }
 
+/// A shell at a terminal that reads what the host wrote into its home, and nothing of a volume.
+pub(super) fn plain() -> Vec<String> {
+    ["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"].map(String::from).to_vec()
+}
+
 /// A shell that reads commands from a pipe.
 pub(super) fn piped() -> Vec<String> {
     ["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""].map(String::from).to_vec()

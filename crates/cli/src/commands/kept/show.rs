@@ -5,8 +5,9 @@ use super::repository::Repository;
 use super::volume;
 use crate::failure::say_notes;
 use belljar_api::SandboxRequest;
+use belljar_engine::Engine;
 use belljar_fleet::request::{Surroundings, understand};
-use belljar_fleet::{Place, name_of};
+use belljar_fleet::{Made, Place, Profiles, made, name_of};
 use belljar_spec::git::BranchName;
 use belljar_spec::{SandboxError, SandboxSpec};
 use std::path::Path;
@@ -23,14 +24,23 @@ pub(crate) fn spec(
     if !repository.is_ready() {
         return Ok(None);
     }
-    let request = request(&repository, SandboxRequest::default())?;
     let volumes = volume::all()?;
     let key = repository.key();
     let name = name_of(&key);
     // Beside the volumes, as the fleet has it.
     let place = Place::new(volumes.with_file_name("sandboxes").join(&name));
+    // One that is there is shown as it would be woken: with the flags of its start, and by its profile as it is now.
+    let (profile, asked) = match made(&place)? {
+        Some(Made { profile, asked, .. }) => (Some(profile), asked),
+        None => {
+            let request = request(&repository, SandboxRequest::default())?;
+            (request.profile, request.sandbox)
+        }
+    };
+    let profiles = Profiles::of_this_machine(&Engine::new().walls())?;
+    let sandbox = profiles.choose(profile.as_deref())?.apply(asked)?;
     let surroundings = Surroundings { name, key, id: None, persistent: true, place, volumes };
-    let understood = understand(&request.sandbox, &surroundings)?;
+    let understood = understand(&sandbox, &surroundings)?;
     say_notes(&understood.notes);
     Ok(Some(understood.spec))
 }

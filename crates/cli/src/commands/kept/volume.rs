@@ -7,7 +7,7 @@ use belljar_sys::rustix::fs::{
 };
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -153,8 +153,14 @@ fn size_below(folder: &Path) -> u64 {
 }
 
 fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
-    SandboxError::runtime("volume_broken", format!("cannot {what} `{}`: {error}", path.display()))
-        .hint("a sandbox may have put something else there: look, and take it away")
+    let hint = match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => {
+            "the state directory is on a read-only disk; `XDG_STATE_HOME` names another"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full: free some space",
+        _ => "a sandbox may have put something else there: look, and take it away",
+    };
+    SandboxError::runtime("volume_broken", format!("cannot {what} `{}`: {error}", path.display())).hint(hint)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

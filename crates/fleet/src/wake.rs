@@ -1,0 +1,174 @@
+//! A sandbox that stopped is woken by what its profile says now. A profile that was tightened holds for it from then on; one that was
+//! removed, or that asks for something that the sandbox cannot become, keeps it asleep, with what to do.
+
+use crate::caller::Caller;
+use crate::permission::OWNER;
+use crate::profiles::Profiles;
+use crate::record::Record;
+use belljar_api::SandboxRequest;
+use belljar_spec::SandboxError;
+
+/// What a sandbox is made of in its next life, and what a person should know if that is not what its last one was.
+pub(crate) fn sandbox_now(
+    profiles: &Profiles,
+    record: &Record,
+) -> Result<(SandboxRequest, Option<String>), SandboxError> {
+    let profile = profiles.choose(Some(&record.profile)).map_err(|error| match error.code {
+        "profile_unknown" => {
+            let message = format!("the profile `{}` of this sandbox was removed", record.profile);
+            SandboxError::unavailable("profile_removed", message)
+                .hint(format!("configure it again, or {TAKE_AWAY}"))
+        }
+        _ => error,
+    })?;
+    // Of an older record the sum alone is known. Applied to that, a profile narrows it or refuses.
+    let asked = record.asked.clone().unwrap_or_else(|| record.sandbox.clone());
+    let maker = match &record.rules {
+        Some(rules) => Caller::granted(&record.owner, rules.clone()),
+        None => Caller::owner(),
+    };
+    debug_assert!(record.rules.is_none() || record.owner != OWNER, "the owner of this machine has no rules");
+    let now =
+        profile.apply(asked).and_then(|now| maker.confine(now, profile.has_wall())).map_err(|error| {
+            let message =
+                format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
+            SandboxError::unavailable("profile_changed", message).hint(TAKE_AWAY)
+        })?;
+    let now = maker.withhold_model(now);
+    let before = &record.sandbox;
+    if now == *before {
+        return Ok((now, None));
+    }
+    // Its files belong to what they were made in.
+    for (field, before, now) in
+        [("backend", &before.backend, &now.backend), ("rootfs", &before.rootfs, &now.rootfs)]
+    {
+        if before != now {
+            let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
+            let message = format!(
+                "the profile `{}` changed: `{field}` is {} now, and this sandbox was made with {}",
+                record.profile,
+                shown(now),
+                shown(before)
+            );
+            return Err(SandboxError::unavailable("profile_changed", message).hint(TAKE_AWAY));
+        }
+    }
+    Ok((
+        now,
+        Some(format!(
+            "the profile `{}` changed since this sandbox was made, and applies as it is now",
+            record.profile
+        )),
+    ))
+}
+
+const TAKE_AWAY: &str = "delete the sandbox (`belljar rm`) to make it anew";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profiles::Profile;
+    use crate::record::sample;
+    use belljar_api::{GrantRules, LimitsRequest};
+    use belljar_engine::WallReport;
+    use belljar_spec::BackendName;
+
+    fn profiles(edit: impl FnOnce(&mut Profile)) -> Profiles {
+        let walls = [WallReport {
+            backend: BackendName::Native,
+            assurance: BackendName::Native.assurance(),
+            outcome: Ok(()),
+        }];
+        let mut profile = Profile {
+            name: "ci".into(),
+            label: "ci".into(),
+            description: None,
+            remote: false,
+            base: SandboxRequest { backend: Some("native".into()), ..SandboxRequest::default() },
+            nested: None,
+            source: "a file".into(),
+        };
+        edit(&mut profile);
+        Profiles::new(&walls, vec![profile], None).unwrap()
+    }
+
+    /// A sandbox of a profile that allowed two names and two gigabytes; a third name was asked for.
+    fn record() -> Record {
+        let wide = profiles(|profile| {
+            profile.base.egress.allow = vec!["a.example".into(), "b.example".into()];
+            profile.base.limits.memory = Some("2g".into());
+        });
+        let mut record = sample("k", true);
+        let mut asked = SandboxRequest::default();
+        asked.egress.allow = vec!["c.example".into()];
+        record.profile = "ci".into();
+        record.sandbox = wide.choose(Some("ci")).unwrap().apply(asked.clone()).unwrap();
+        record.asked = Some(asked);
+        record
+    }
+
+    #[test]
+    fn a_profile_that_was_tightened_holds_in_the_next_life() {
+        let tight = profiles(|profile| {
+            profile.base.egress.allow = vec!["a.example".into()];
+            profile.base.limits.memory = Some("1g".into());
+        });
+        let (now, note) = sandbox_now(&tight, &record()).unwrap();
+        assert_eq!(now.egress.allow, ["a.example", "c.example"]);
+        assert_eq!(now.limits.memory.as_deref(), Some("1g"));
+        assert!(note.unwrap().contains("`ci` changed"));
+    }
+
+    #[test]
+    fn what_did_not_change_is_woken_as_it_was() {
+        let same = profiles(|profile| {
+            profile.base.egress.allow = vec!["a.example".into(), "b.example".into()];
+            profile.base.limits.memory = Some("2g".into());
+        });
+        assert_eq!(sandbox_now(&same, &record()).unwrap(), (record().sandbox, None));
+    }
+
+    #[test]
+    fn what_the_profile_does_not_allow_any_more_is_not_woken() {
+        let mut open = record();
+        open.asked.as_mut().unwrap().egress.mode = Some("open".into());
+        let cases: [(&str, Record, Profiles); 4] = [
+            ("profile_removed", Record { profile: "gone".into(), ..record() }, profiles(|_| {})),
+            ("profile_changed", open, profiles(|profile| profile.base.egress.mode = Some("strict".into()))),
+            ("profile_changed", record(), profiles(|profile| profile.base.rootfs = Some("golden".into()))),
+            (
+                "profile_unavailable",
+                record(),
+                profiles(|profile| profile.base.backend = Some("bwrap".into())),
+            ),
+        ];
+        for (code, record, profiles) in cases {
+            let error = sandbox_now(&profiles, &record).unwrap_err();
+            assert_eq!(error.code, code);
+            assert_eq!(error.kind, belljar_spec::ErrorKind::Unavailable, "{code}");
+            assert!(error.hint.is_some(), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_grant_that_made_it_counts_as_well() {
+        let limits = LimitsRequest { memory: Some("512m".into()), ..LimitsRequest::default() };
+        let mut made = record();
+        made.owner = "g1".into();
+        made.rules = Some(GrantRules { allow_sandbox: true, limits, ..GrantRules::default() });
+        let (now, _) = sandbox_now(&profiles(|_| {}), &made).unwrap();
+        assert_eq!(now.limits.memory.as_deref(), Some("512m"));
+        assert_eq!(now.egress.mode.as_deref(), Some("strict"));
+        assert_eq!(now.llm.and_then(|llm| llm.url).as_deref(), Some("off"));
+    }
+
+    #[test]
+    fn an_older_record_is_narrowed_or_refused() {
+        let mut old = record();
+        old.asked = None;
+        old.sandbox.egress.mode = Some("open".into());
+        let strict = profiles(|profile| profile.base.egress.mode = Some("strict".into()));
+        assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, "profile_changed");
+    }
+}

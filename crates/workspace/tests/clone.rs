@@ -533,7 +533,8 @@ fn contains(content: &[u8], bytes: &[u8]) -> bool {
 
 #[test]
 fn a_clone_whose_label_is_not_understood_is_listed_and_never_swept() {
-    let damages: [(&str, fn(&Path)); 5] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 5] = [
         ("empty", |label| fs::write(label, "").unwrap()),
         ("rubbish", |label| fs::write(label, "{]").unwrap()),
         ("a later version", |label| fs::write(label, r#"{"version":2,"new":true}"#).unwrap()),

@@ -31,7 +31,7 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
             "not_empty",
             format!("cannot {doing}: there is a folder with something in it"),
         ),
-        Errno::ACCESS | Errno::PERM if reads(doing) => SandboxError::policy(
+        Errno::ACCESS | Errno::PERM if reads(&doing) => SandboxError::policy(
             "not_readable",
             format!("cannot {doing}: the user of the sandbox may not read it"),
         )

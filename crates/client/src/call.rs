@@ -106,7 +106,7 @@ impl Call<'_> {
 
     async fn bytes(self) -> Result<Vec<u8>, ClientError> {
         let (_, download) = self.send().await?;
-        Ok(download.collect(LONGEST_ANSWER).await?.into())
+        download.collect(LONGEST_ANSWER).await
     }
 
     /// The same question, which has no body.

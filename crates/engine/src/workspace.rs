@@ -32,7 +32,7 @@ pub(crate) struct Workspace {
 enum What {
     /// Nothing; what it was like before it was worked on.
     Folder(Option<Box<Baseline>>),
-    Layer(Held),
+    Layer(Box<Held>),
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
 }
@@ -144,7 +144,7 @@ impl Workspace {
                 };
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
-                Ok(Workspace::new(Some(view), repository, What::Layer(held)))
+                Ok(Workspace::new(Some(view), repository, What::Layer(Box::new(held))))
             }
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;

@@ -68,10 +68,14 @@ fn there_is_nothing_to_sweep_where_nothing_was() {
 fn profiles_of_files_are_offered_and_checked() {
     let home = Home::new("");
     home.user(
-        "[profile.no-way-out]\ndescription = \"reaches nothing\"\negress = \"none\"\nbackend = \"host\"\n",
+        "[profile.no-way-out]\ndescription = \"reaches nothing\"\negress = \"none\"\nbackend = \"native\"\n",
     );
     let list = home.run(&["profiles", "--json"]).stdout;
     assert!(list.contains("\"no-way-out\"") && list.contains("belljar.toml"), "{list}");
+    // Nothing limits the egress of the host's own processes.
+    home.user("[profile.never]\negress = \"none\"\nbackend = \"host\"\n");
+    let list = home.run(&["profiles", "--json"]).stdout;
+    assert!(!list.contains("\"never\""), "{list}");
     home.user("[profile.host]\nbackend = \"host\"\n");
     let twice = home.run(&["profiles"]);
     assert!(twice.code != 0 && twice.stderr.contains("there are two profiles `host`"), "{}", twice.stderr);

@@ -146,6 +146,7 @@ fn programs_get_all_of_it() {
     assert_eq!(of("src/main.rs")["lines"]["added"], 1);
     assert!(json["patch"].as_str().unwrap().contains("+    println!(\"hello, world\");\n"));
     assert_eq!(json["left_out"][0]["why"], "protected");
+    layer.hold().expect("no sandbox has it").finish().expect("its changes are counted");
     let list = home.command(&["layers", "--json"]).output().expect("belljar starts");
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("one JSON array");
     assert_eq!(
@@ -207,7 +208,7 @@ fn a_layer_that_is_in_use_stays() {
     insta::assert_snapshot!("apply_in_use", home.said(&["apply"]));
     let listed = home.run(&["layers"]).stdout;
     assert!(listed.starts_with("KIND   ID ") && listed.contains("[layer number 0]"), "{listed}");
-    assert!(listed.trim_end().ends_with("5        running"), "{listed}");
+    assert!(listed.trim_end().ends_with("-        running"), "{listed}");
     drop(held);
     assert_eq!(home.run(&["apply"]).code, 0);
 }
@@ -257,7 +258,7 @@ fn a_damaged_layer_is_listed_and_can_be_discarded() {
 }
 
 #[test]
-fn an_apply_that_was_cut_short_is_mended_by_the_next_command() {
+fn an_apply_that_was_cut_short_is_mended_by_the_next_one() {
     let home = Home::new();
     let layer = home.layer();
     // Killed while it copied.
@@ -267,6 +268,8 @@ fn an_apply_that_was_cut_short_is_mended_by_the_next_command() {
         format!(r#"{{"staging":"{staging}","whole":true,"later":{{"drop":[],"unmark":[]}},"steps":[]}}"#);
     fs::write(layer.directory.join("apply.staging"), journal).unwrap();
     assert_eq!(home.run(&["layers"]).code, 0);
+    assert!(home.folder().join(&staging).exists(), "a command that reads removes nothing");
+    assert_eq!(home.run(&["apply"]).code, 0);
     assert!(!home.folder().join(&staging).exists());
     assert!(!layer.directory.join("apply.staging").exists());
 }

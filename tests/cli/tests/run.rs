@@ -40,6 +40,10 @@ fn the_main_job_works() {
 #[test]
 fn root_of_a_rootless_container_gets_a_sandbox() {
     let folder = folder();
+    if fs::metadata(folder.path()).expect("ours").uid() == 0 {
+        // Root there would be root outside too, which is refused (`root_without_other_ids_is_refused`).
+        return;
+    }
     for wall in ["native", "bwrap"] {
         let result = Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount"])

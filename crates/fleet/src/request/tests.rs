@@ -46,7 +46,7 @@ fn every_word_is_understood() {
             "secrets": ["anthropic"], "web_search": "auto", "github": {"profile": "read", "repositories": ["a/b"]},
             "env": {"A": "1", "KEY": "secret:k"},
             "limits": {"memory": "1g", "cpus": "0.5", "pids": 10, "open_files": 100, "disk": "1g", "timeout": "90s", "output": "1m"},
-            "ports": [3000, 80, 3000], "nested": true, "volumes": {"b": "/volumes/b", "a": "/data/a"}, "admin": true, "root": true
+            "ports": [3000, 80, 3000], "nested": true, "volumes": {"b": "/volumes/b", "a": "/data/a"}
         }"#,
         ),
         &Surroundings { persistent: false, ..surroundings() },
@@ -60,7 +60,7 @@ fn every_word_is_understood() {
     assert_eq!((asked.egress.allow.len(), asked.egress.deny.len(), asked.egress.groups.len()), (1, 1, 1));
     assert_eq!(asked.secrets.web_search, Some(WebSearch::Detect));
     assert_eq!(asked.limits.pids, Some(10));
-    assert_eq!(asked.admin, Admin::Root);
+    assert_eq!(asked.admin, Admin::No);
     assert_eq!(asked.home, None);
     let volumes: Vec<_> =
         asked.volumes.iter().map(|one| (one.source.display().to_string(), one.target.as_str())).collect();
@@ -74,6 +74,10 @@ fn every_word_is_understood() {
     assert_eq!(asked.env[0].1, Value::Text("1".into()));
     assert_eq!(asked.env[1].1, Value::Secret("k".parse().unwrap()));
     assert_eq!(ports(&[3000, 80, 3000]).unwrap(), [80, 3000]);
+
+    let ephemeral = Surroundings { persistent: false, ..surroundings() };
+    let admin = super::asked(&request(r#"{"admin": true, "root": true}"#), &ephemeral).expect("a request");
+    assert_eq!(admin.admin, Admin::Root);
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub use executed::{Executed, runs_on_host};
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;
+use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
 use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
@@ -156,8 +157,9 @@ fn decide(
         })?;
     }
     let is_taken_out = |path: &str| policy.unprotect.iter().any(|one| one.as_str() == path);
+    let is_empty = linked.is_none() && is_empty(folder);
     for known in settings_paths().iter().filter(|known| !is_taken_out(known.path)) {
-        shields.settings(known.path, known.if_missing)?;
+        shields.settings(known.path, if is_empty { IfMissing::Tell } else { known.if_missing })?;
     }
     for path in policy.protect {
         let is_git_file = linked.is_some() && (path.as_str() == ".git" || path.as_str().starts_with(".git/"));
@@ -218,6 +220,16 @@ fn in_folder(shields: &mut Shields) -> Result<(), SandboxError> {
         git_dir::protect(shields, "", None)?;
     }
     shields.protect(".git", Missing::Directory)
+}
+
+/// Whether a folder holds nothing, or only what stands for missing paths of another sandbox.
+fn is_empty(folder: &Path) -> bool {
+    let Ok(entries) = folder.read_dir() else { return false };
+    let is_placeholder = |entry: std::fs::DirEntry| {
+        let is_named_so = ALWAYS.iter().chain([&".git"]).any(|name| entry.file_name() == *name);
+        is_named_so && entry.path().read_dir().is_ok_and(|mut inside| inside.next().is_none())
+    };
+    entries.flatten().all(is_placeholder)
 }
 
 fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {

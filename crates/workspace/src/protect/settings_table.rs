@@ -17,8 +17,6 @@ pub struct SettingsPath {
 pub(super) enum IfMissing {
     /// An empty directory stands for it.
     HoldDirectory,
-    /// An empty file does.
-    HoldFile,
     /// What is made there is told at the end.
     Tell,
 }
@@ -36,7 +34,6 @@ fn read(table: &'static str) -> Result<Vec<SettingsPath>, String> {
             let [path, missing, reason] = columns[..] else { return Err(line.to_string()) };
             let if_missing = match missing {
                 "held" => IfMissing::HoldDirectory,
-                "file" => IfMissing::HoldFile,
                 "told" => IfMissing::Tell,
                 _ => return Err(line.to_string()),
             };

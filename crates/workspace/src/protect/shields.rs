@@ -77,7 +77,6 @@ impl Shields {
             let Ok(found) = place.symlink_metadata() else {
                 return match if_missing {
                     IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
-                    IfMissing::HoldFile => self.protect(path, Missing::File("")),
                     IfMissing::Tell => {
                         self.watch(path);
                         Ok(())

@@ -117,8 +117,9 @@ fn is_refusal(error: &io::Error) -> bool {
 
 /// What the directories of sandboxes begin with; what follows is the sandbox's id.
 const PREFIX: &str = "belljar-";
-/// Two sandboxes never share an id; a sweep can come in between once, twice.
-const ATTEMPTS: u32 = 50;
+/// A millisecond each. Two sandboxes never share an id, but a sweep that comes in between holds the directory until the kernel has
+/// removed it, which can take half a second on a busy machine.
+const ATTEMPTS: u32 = 2000;
 /// Dying takes the kernel up to some milliseconds: half a second in all.
 const REMOVAL_ATTEMPTS: u32 = 100;
 

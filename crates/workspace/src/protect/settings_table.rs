@@ -17,6 +17,8 @@ pub struct SettingsPath {
 pub(super) enum IfMissing {
     /// An empty directory stands for it.
     HoldDirectory,
+    /// An empty file does, in a folder that is there; without the folder, what is made there is told at the end.
+    HoldFile,
     /// What is made there is told at the end.
     Tell,
 }
@@ -34,6 +36,7 @@ fn read(table: &'static str) -> Result<Vec<SettingsPath>, String> {
             let [path, missing, reason] = columns[..] else { return Err(line.to_string()) };
             let if_missing = match missing {
                 "held" => IfMissing::HoldDirectory,
+                "file" => IfMissing::HoldFile,
                 "told" => IfMissing::Tell,
                 _ => return Err(line.to_string()),
             };

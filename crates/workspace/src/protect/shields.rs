@@ -77,7 +77,8 @@ impl Shields {
             let Ok(found) = place.symlink_metadata() else {
                 return match if_missing {
                     IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
-                    IfMissing::Tell => {
+                    IfMissing::HoldFile if step == path => self.protect(path, Missing::File("")),
+                    IfMissing::HoldFile | IfMissing::Tell => {
                         self.watch(path);
                         Ok(())
                     }

@@ -14,13 +14,18 @@ fn settings_are_held_whether_they_are_there_or_not() {
     {
         fs::create_dir_all(place.path(folder)).unwrap();
     }
+    let held = [".claude", ".mcp.json", ".codex", ".gemini", ".vscode", ".idea", ".envrc", ".devcontainer"];
+    // What begins a project refuses a folder with something in it.
     let shields = place.whole_view("empty").shields;
-    for path in
-        [".claude", ".mcp.json", ".codex", ".gemini", ".vscode", ".idea", ".envrc", ".devcontainer", ".hg"]
-    {
+    for path in [".claude/settings.json", ".mcp.json", ".vscode", "opencode.json", ".hg/hgrc"] {
+        assert_eq!(what(&shields, path), Some(Watched), "{path}");
+    }
+    fs::write(place.path("empty/file"), "").unwrap();
+    let shields = place.whole_view("empty").shields;
+    for path in held {
         assert_eq!(what(&shields, path), Some(MissingDirectory), "{path}");
     }
-    for path in ["opencode.json", ".opencode/plugin"] {
+    for path in ["opencode.json", ".opencode/plugin", ".hg/hgrc"] {
         assert_eq!(what(&shields, path), Some(Watched), "{path}");
     }
     fs::write(place.path("used/.claude/settings.json"), "{}").unwrap();

@@ -54,10 +54,11 @@ pub struct Remote {
 
 /// The config file.
 pub fn config(person: &Person, remote: Option<&Remote>) -> String {
-    // Inside, every file is the sandbox user's or nobody's, whoever owns it outside.
+    // Inside, every file is the sandbox user's or nobody's, whoever owns it outside. So git must not take a file for changed because
+    // the index has another owner: `git reset --hard` would write it anew, and fail where it is protected.
     let mut text = format!(
         "# Made by belljar. The repository's own config counts more.\n\
-         [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[user]\n\tname = {}\n\temail = {}\n",
+         [include]\n\tpath = /etc/gitconfig\n[safe]\n\tdirectory = *\n[core]\n\tcheckStat = minimal\n[user]\n\tname = {}\n\temail = {}\n",
         quoted(&person.name),
         quoted(&person.email)
     );
@@ -133,8 +134,11 @@ mod tests {
             assert_eq!(person.name, name);
             let inside = variables(config(&person, None).as_bytes());
             let names: Vec<&str> = inside.iter().map(|one| one.name.as_str()).collect();
-            assert_eq!(names, ["include.path", "safe.directory", "user.name", "user.email"]);
-            assert_eq!(inside[2].text(), Some(name));
+            assert_eq!(
+                names,
+                ["include.path", "safe.directory", "core.checkstat", "user.name", "user.email"]
+            );
+            assert_eq!(inside[3].text(), Some(name));
         }
         fs::write(&file, "[core]\nbare\n").unwrap();
         assert_eq!(Person::of(None, &host).email, "agent@belljar.invalid");

@@ -147,4 +147,4 @@ fn is_of_others(path: &str, own: &str) -> bool {
     is_other || (!own.is_empty() && MAIN_WORKTREE.contains(&path))
 }
 
-const NAMED_BY_HOOK: &str = "named by a hook of git";
+const NAMED_BY_HOOK: &str = "named by a hook of git, or by a link in the place of settings";

@@ -5,9 +5,11 @@
 
 use super::git_dir::is_one;
 use super::linked::first_line;
+use super::settings_table::{SettingsPath, settings_paths};
 use super::shields::Missing;
 use crate::settings::path_of;
 use belljar_spec::SandboxError;
+use belljar_spec::workspace::ProtectedPath;
 use std::path::{Path, PathBuf};
 
 /// A repository whose work tree the folder is below.
@@ -53,6 +55,28 @@ pub(super) fn refuse_protected(folder: &Path) -> Result<(), SandboxError> {
         let in_git_dir = OF_GIT.contains(&name) && place.parent().is_some_and(is_one);
         if in_git_dir {
             return Err(is_protected(folder, &format!("`{}` is a part of a git directory", place.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a folder with settings that programs on the host execute, or one in it. A repository there is another matter: agents keep work
+/// trees in such folders (`.claude/worktrees`, `.codex/worktrees`).
+pub(super) fn refuse_settings(folder: &Path, unprotect: &[ProtectedPath]) -> Result<(), SandboxError> {
+    let is_taken_out = |known: &SettingsPath| unprotect.iter().any(|one| one.as_str() == known.path);
+    let held = || settings_paths().iter().filter(|known| !is_taken_out(known));
+    let holds_some = |known: &&SettingsPath| {
+        let parent = Path::new(known.path).parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.is_some_and(|parent| folder.ends_with(parent))
+    };
+    for place in folder.ancestors().take_while(|place| at(place).is_none()) {
+        let is_it = held().find(|known| place.ends_with(known.path));
+        if let Some(known) = is_it.or_else(|| held().find(holds_some)) {
+            let why = format!("`{}` is protected ({})", known.path, known.reason);
+            return Err(is_protected(folder, &why).hint(format!(
+                "start in the folder above it, or take it out by `unprotect = [\"{}\"]` of `[workspace]` in your own belljar.toml",
+                known.path
+            )));
         }
     }
     Ok(())

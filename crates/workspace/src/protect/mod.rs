@@ -81,6 +81,7 @@ pub fn view_of_worktree(
 pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<View, SandboxError> {
     let folder = real(folder)?;
     enclosing::refuse_protected(&folder)?;
+    enclosing::refuse_settings(&folder, policy.unprotect)?;
     let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
     decide(&folder, linked, policy, host)

@@ -1,6 +1,7 @@
 //! A list of shields below one directory, being made: parents first, each path once, no link on the way.
 
 use super::settings_table::IfMissing;
+use crate::settings::plain;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded};
 use std::fs::{self, FileType};
@@ -78,6 +79,7 @@ impl Shields {
                 return match if_missing {
                     IfMissing::HoldDirectory => self.protect(path, Missing::Directory),
                     IfMissing::HoldFile if step == path => self.protect(path, Missing::File("")),
+                    // A folder such as `.hg` would make this a repository to other programs.
                     IfMissing::HoldFile | IfMissing::Tell => {
                         self.watch(path);
                         Ok(())
@@ -89,7 +91,10 @@ impl Shields {
                 // Each turn has one link less: a circle leads to no real path.
                 return match self.below_root(&place) {
                     Some(target) => self.settings(&format!("{target}{}", &path[step.len()..]), if_missing),
-                    None => Ok(()),
+                    None => {
+                        self.behind_a_link_to_nothing(&place, if_missing);
+                        Ok(())
+                    }
                 };
             }
             if step == path {
@@ -102,6 +107,22 @@ impl Shields {
             }
         }
         self.protect(path, Missing::Nothing)
+    }
+
+    /// A link that leads to nothing yet: what is made there is the settings. Where the way there leads over other links, the link alone
+    /// is watched.
+    fn behind_a_link_to_nothing(&mut self, link: &Path, if_missing: IfMissing) {
+        let Ok(target) = fs::read_link(link) else { return };
+        let target = plain(&link.parent().unwrap_or(&self.root).join(target));
+        let Some(below) = target.strip_prefix(&self.root).ok().and_then(Path::to_str) else { return };
+        if below.is_empty() || target.symlink_metadata().is_ok() {
+            return;
+        }
+        let mut more = self.clone();
+        match if_missing == IfMissing::HoldDirectory && more.protect(below, Missing::Directory).is_ok() {
+            true => *self = more,
+            false => self.watch(below),
+        }
     }
 
     /// A place without links, relative to the root, if it lies below it.

@@ -206,6 +206,37 @@ fn a_protected_directory_is_no_workspace() {
 }
 
 #[test]
+fn a_folder_of_settings_is_no_workspace_unless_a_repository_is() {
+    let place = Place::new();
+    for folder in [
+        ".vscode",
+        ".claude/hooks/lib",
+        ".claude/notes",
+        ".opencode",
+        ".codex/x",
+        ".codex/worktrees/w",
+        "src",
+    ] {
+        fs::create_dir_all(place.path(&format!("main/{folder}"))).unwrap();
+    }
+    place.repository("main/.codex/worktrees/w");
+    let view = |folder: &str, policy: Policy<'_>| {
+        view_with(&place.path(&format!("main/{folder}")), policy, &place.host())
+    };
+    for folder in [".vscode", ".claude", ".claude/hooks", ".claude/hooks/lib", ".opencode", ".codex/x"] {
+        let error = view(folder, Policy::default()).unwrap_err();
+        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert!(error.hint.unwrap_or_default().contains("unprotect"), "{folder}");
+    }
+    for folder in ["src", ".claude/notes", ".codex/worktrees/w"] {
+        view(folder, Policy::default()).unwrap();
+    }
+    let unprotect: Vec<ProtectedPath> = vec![".vscode".parse().unwrap()];
+    let policy = Policy { protect: &[], unprotect: &unprotect };
+    view(".vscode", policy).unwrap();
+}
+
+#[test]
 fn policy_adds_paths() {
     let place = Place::new();
     place.git(&["init", "-q", "w"]);

@@ -28,6 +28,8 @@ fn settings_are_held_whether_they_are_there_or_not() {
     for path in ["opencode.json", ".opencode/plugin", ".hg/hgrc"] {
         assert_eq!(what(&shields, path), Some(Watched), "{path}");
     }
+    // Go takes a folder with both for two repositories, and builds nothing there.
+    assert_eq!(what(&shields, ".hg"), None);
     fs::write(place.path("used/.claude/settings.json"), "{}").unwrap();
     fs::write(place.path("used/opencode.json"), "{}").unwrap();
     symlink("config/editor", place.path("used/.zed")).unwrap();
@@ -73,4 +75,21 @@ fn settings_that_cannot_be_held_are_told_when_they_are_made() {
         before.compare().left.into_iter().map(|one| (one.path, one.what)).collect();
     let expected = [".zed", "opencode.json"].map(|path| (place.path("w").join(path), LeftKind::Settings));
     assert_eq!(found, expected);
+}
+
+#[test]
+fn what_a_link_to_nothing_leads_to_cannot_be_made_unseen() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("w/docs")).unwrap();
+    symlink("docs/servers.json", place.path("w/.mcp.json")).unwrap();
+    symlink("docs/config.json", place.path("w/opencode.json")).unwrap();
+    symlink("/nowhere/at/all", place.path("w/.envrc")).unwrap();
+    let view = place.whole_view("w");
+    assert_eq!(what(&view.shields, "docs/servers.json"), Some(MissingDirectory));
+    assert_eq!(what(&view.shields, "docs/config.json"), Some(Watched));
+    let before = Baseline::take(&view);
+    assert!(before.compare().is_empty());
+    fs::write(place.path("w/docs/config.json"), "{}").unwrap();
+    let told: Vec<PathBuf> = before.compare().executed.into_iter().map(|one| one.path).collect();
+    assert_eq!(told, [PathBuf::from("docs/config.json")]);
 }

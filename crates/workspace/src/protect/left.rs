@@ -84,7 +84,7 @@ impl LeftKind {
             LeftKind::HardLink => {
                 "a file with other names outside of this folder (hard links), and it or its links changed during this run: what was written to it is there too; `--overlay` keeps them apart"
             }
-            LeftKind::TooMuch => "too much to be looked at: git may find anything in it",
+            LeftKind::TooMuch => "too much to be looked at: git and other programs may find anything in it",
             LeftKind::Unreadable => "an index that belljar cannot read: git may find any repository in it",
         }
     }

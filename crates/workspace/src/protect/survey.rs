@@ -8,18 +8,18 @@ use crate::layer::beneath::{self, Beneath};
 use crate::layer::{Kind, Moment, RelPath};
 use crate::settings::path_of;
 use belljar_sys::rustix::fs::{Dir, FileType};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a work tree had.
 #[derive(Debug)]
 pub(super) struct Survey {
     executed: BTreeMap<RelPath, Fingerprint>,
     repositories: BTreeMap<RelPath, Fingerprint>,
-    /// Whether all of it was looked at: then what is not here was not there.
-    is_whole: bool,
+    /// How much was looked at: what is not here, and lies in that, was not there.
+    extent: Extent,
     /// When. What changed before has no later time of change: the clock of files is never ahead of this one.
     taken: Moment,
 }
@@ -37,10 +37,10 @@ impl Survey {
         let mut survey = Survey {
             executed: BTreeMap::new(),
             repositories: BTreeMap::new(),
-            is_whole: false,
+            extent: Extent::Part,
             taken: Moment(0, 0),
         };
-        let is_whole = walk(folder, MOST_BEFORE, &mut |found| match found.what {
+        let Walk { extent, .. } = walk(folder, MOST_BEFORE, &mut |found| match found.what {
             Seen::Repository => {
                 survey.repositories.insert(found.path.clone(), of_repository(&found.place(folder)));
             }
@@ -50,7 +50,7 @@ impl Survey {
             }
             Seen::Other => {}
         });
-        survey.is_whole = is_whole && survey.executed.len() < MOST_READ;
+        survey.extent = if survey.executed.len() < MOST_READ { extent } else { Extent::Part };
         survey.taken = now();
         survey
     }
@@ -58,55 +58,104 @@ impl Survey {
     /// Looks again. `is_held` says what others tell about.
     pub(super) fn compare(&self, folder: &Path, is_held: &dyn Fn(&RelPath) -> bool) -> Different {
         let mut different = Different::default();
-        let mut names: HashMap<u64, (u32, u32, RelPath)> = HashMap::new();
-        different.is_whole = walk(folder, MOST_AFTER, &mut |found| {
-            let place = found.place(folder);
+        let mut links = Links::default();
+        let mut reached = BTreeSet::new();
+        let walked = walk(folder, MOST_AFTER, &mut |found| {
             match found.what {
-                Seen::Repository => {
-                    let dot_git = RelPath::child(found.path.as_bytes(), b".git");
-                    let is_different = match self.repositories.get(&found.path) {
-                        Some(before) => *before != of_repository(&place),
-                        None => self.is_whole || self.is_later(&place.join(".git")),
-                    };
-                    if is_different && !is_held(&dot_git) {
-                        different.left.push(Left { path: place, what: LeftKind::RepositoryBelow });
-                    }
-                }
+                Seen::Repository => self.compare_repository(&found.path, folder, is_held, &mut different),
                 Seen::Other => {
-                    if let Some(reason) = found.runs().filter(|_| !is_held(&found.path)) {
-                        let now = executed::fingerprint(&place, &mut Budget::small());
-                        let is_different = match self.executed.get(&found.path) {
-                            Some(before) => *before != now,
-                            None => now != Fingerprint::Nothing && (self.is_whole || self.is_later(&place)),
-                        };
-                        if is_different {
-                            let path = path_of(found.path.as_bytes());
-                            different.executed.push(Executed { path, reason });
-                        }
-                    }
-                    if let Ok(Some(stat)) = beneath::stat_at(found.directory, found.path.name())
-                        && stat.kind == Kind::File
-                        && stat.links > 1
-                        && stat.changed > self.taken
-                    {
-                        let known = names.entry(stat.inode).or_insert((0, stat.links, found.path.clone()));
-                        known.0 += 1;
-                    }
+                    self.compare_executed(found, folder, is_held, &mut different);
+                    links.look(found, self.taken);
                 }
             }
+            if self.executed.contains_key(&found.path) || self.repositories.contains_key(&found.path) {
+                reached.insert(found.path.clone());
+            }
         });
+        if walked.extent == Extent::Part {
+            // What was known is compared wherever the walk ended: an agent that makes some thousand files hides no change of it.
+            self.compare_unreached(&reached, folder, is_held, &mut different);
+        }
+        if walked.is_too_many && self.extent != Extent::Part {
+            different.left.push(Left { path: folder.to_path_buf(), what: LeftKind::TooMuch });
+        }
+        different.is_whole = walked.extent == Extent::All;
         // Where not all names were looked for, the others may be in the folder.
         if different.is_whole {
-            let mut outside: Vec<RelPath> =
-                names.into_values().filter(|(found, all, _)| found < all).map(|(.., path)| path).collect();
-            outside.sort();
-            let left = outside
-                .into_iter()
-                .map(|path| Left { path: folder.join(path_of(path.as_bytes())), what: LeftKind::HardLink });
-            different.left.extend(left);
+            different.left.extend(
+                links.outside().into_iter().map(|path| Left {
+                    path: folder.join(path_of(path.as_bytes())),
+                    what: LeftKind::HardLink,
+                }),
+            );
         }
         different.executed.sort();
         different
+    }
+
+    fn compare_repository(
+        &self,
+        path: &RelPath,
+        folder: &Path,
+        is_held: &dyn Fn(&RelPath) -> bool,
+        different: &mut Different,
+    ) {
+        let place = folder.join(path_of(path.as_bytes()));
+        let is_different = match self.repositories.get(path) {
+            Some(before) => *before != of_repository(&place),
+            None => self.knew(path) || self.is_later(&place.join(".git")),
+        };
+        if is_different && !is_held(&RelPath::child(path.as_bytes(), b".git")) {
+            different.left.push(Left { path: place, what: LeftKind::RepositoryBelow });
+        }
+    }
+
+    fn compare_executed(
+        &self,
+        found: &Found<'_>,
+        folder: &Path,
+        is_held: &dyn Fn(&RelPath) -> bool,
+        different: &mut Different,
+    ) {
+        let Some(reason) = found.runs().filter(|_| !is_held(&found.path)) else { return };
+        let place = found.place(folder);
+        let now = executed::fingerprint(&place, &mut Budget::small());
+        let is_different = match self.executed.get(&found.path) {
+            Some(before) => *before != now,
+            None => now != Fingerprint::Nothing && (self.knew(&found.path) || self.is_later(&place)),
+        };
+        if is_different {
+            different.executed.push(Executed { path: path_of(found.path.as_bytes()), reason });
+        }
+    }
+
+    fn compare_unreached(
+        &self,
+        reached: &BTreeSet<RelPath>,
+        folder: &Path,
+        is_held: &dyn Fn(&RelPath) -> bool,
+        different: &mut Different,
+    ) {
+        for (path, before) in self.executed.iter().filter(|(path, _)| !reached.contains(path)) {
+            let place = folder.join(path_of(path.as_bytes()));
+            let now = executed::fingerprint(&place, &mut Budget::small());
+            let reason = executed::runs_on_host(path.as_bytes()).filter(|_| !is_held(path));
+            if let Some(reason) = reason.filter(|_| now != Fingerprint::Nothing && now != *before) {
+                different.executed.push(Executed { path: path_of(path.as_bytes()), reason });
+            }
+        }
+        for path in self.repositories.keys().filter(|path| !reached.contains(path)) {
+            self.compare_repository(path, folder, is_held, different);
+        }
+    }
+
+    /// Whether it would be known if it had been there.
+    fn knew(&self, path: &RelPath) -> bool {
+        match self.extent {
+            Extent::All => true,
+            Extent::Work => !is_made(path),
+            Extent::Part => false,
+        }
     }
 
     /// Whether it changed since, by the kernel's own time of change.
@@ -140,18 +189,72 @@ impl Found<'_> {
 
     /// What runs it. In folders of what others made there are thousands of such files, which change with every install.
     fn runs(&self) -> Option<&'static str> {
-        let mut parts = self.path.parts();
-        let is_made = parts.any(|part| MADE.contains(&part));
-        executed::runs_on_host(self.path.as_bytes()).filter(|_| !is_made)
+        executed::runs_on_host(self.path.as_bytes()).filter(|_| !is_made(&self.path))
     }
 }
 
-/// Walks from the top down; says whether it saw all of it. Nothing in a git directory.
-fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> bool {
-    let Ok(root) = Beneath::open(folder) else { return true };
-    let mut waiting = VecDeque::from([Vec::new()]);
-    let mut seen = 0;
-    while let Some(path) = waiting.pop_front() {
+fn is_made(path: &RelPath) -> bool {
+    path.parts().any(|part| MADE.contains(&part))
+}
+
+/// Files with several names that changed since a moment.
+#[derive(Default)]
+struct Links {
+    /// By inode: how many names were found, how many there are, and one of them.
+    names: HashMap<u64, (u32, u32, RelPath)>,
+    /// From the first look on.
+    started: Option<Instant>,
+    is_late: bool,
+}
+
+impl Links {
+    /// Every file costs a question, which takes a millisecond where the files are on another machine.
+    fn look(&mut self, found: &Found<'_>, since: Moment) {
+        let started = *self.started.get_or_insert_with(Instant::now);
+        self.is_late = self.is_late || started.elapsed() > LONGEST_FOR_LINKS;
+        if !self.is_late
+            && let Ok(Some(stat)) = beneath::stat_at(found.directory, found.path.name())
+            && stat.kind == Kind::File
+            && stat.links > 1
+            && stat.changed > since
+        {
+            self.names.entry(stat.inode).or_insert((0, stat.links, found.path.clone())).0 += 1;
+        }
+    }
+
+    /// Those with a name that was not found; none where not all were looked at.
+    fn outside(self) -> Vec<RelPath> {
+        let all = self.names.into_values().filter(|(found, all, _)| !self.is_late && found < all);
+        let mut outside: Vec<RelPath> = all.map(|(.., path)| path).collect();
+        outside.sort();
+        outside
+    }
+}
+
+/// How much of a work tree a walk saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Part,
+    /// All but folders that tools fill, or what is in them.
+    Work,
+    All,
+}
+
+struct Walk {
+    extent: Extent,
+    /// Whether the work itself has more entries than are looked at.
+    is_too_many: bool,
+}
+
+/// Walks from the top down, and through folders that tools fill at the end; says how much it saw. Nothing in a git directory.
+fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> Walk {
+    let whole = Walk { extent: Extent::All, is_too_many: false };
+    let Ok(root) = Beneath::open(folder) else { return whole };
+    let (mut waiting, mut made) = (VecDeque::from([Vec::new()]), VecDeque::new());
+    let (mut seen, start) = (0, Instant::now());
+    loop {
+        let in_made = waiting.is_empty();
+        let Some(path) = waiting.pop_front().or_else(|| made.pop_front()) else { return whole };
         let Ok(directory) = root.directory(&path) else { continue };
         for entry in Dir::read_from(&directory).into_iter().flatten().flatten() {
             let name = entry.file_name().to_bytes();
@@ -159,8 +262,9 @@ fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> bool {
                 continue;
             }
             seen += 1;
-            if seen > most {
-                return false;
+            if seen > most || start.elapsed() > LONGEST_WALK {
+                let extent = if in_made { Extent::Work } else { Extent::Part };
+                return Walk { extent, is_too_many: seen > most && !in_made };
             }
             if name == b".git" {
                 if let Some(path) = RelPath::understand(&path_of(&path)) {
@@ -176,12 +280,12 @@ fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> bool {
                 known => known == FileType::Directory,
             };
             match is_directory {
+                true if in_made || MADE.contains(&name) => made.push_back(child.as_bytes().to_vec()),
                 true => waiting.push_back(child.as_bytes().to_vec()),
                 false => visit(&Found { path: child, directory: &directory, what: Seen::Other }),
             }
         }
     }
-    true
 }
 
 fn now() -> Moment {
@@ -198,3 +302,6 @@ const MOST_BEFORE: usize = 8192;
 const MOST_READ: usize = 1024;
 /// Some tens of milliseconds at an end.
 const MOST_AFTER: usize = 20_000;
+/// Where listing takes long, as on another machine.
+const LONGEST_WALK: Duration = Duration::from_secs(5);
+const LONGEST_FOR_LINKS: Duration = Duration::from_secs(2);

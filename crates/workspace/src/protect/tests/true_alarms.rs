@@ -223,3 +223,38 @@ fn what_commonly_runs_is_listed_if_its_content_changed() {
     assert_eq!(paths, [".github/workflows/ci.yml", "Makefile", "a/build.rs"]);
     assert_eq!(found.left, []);
 }
+
+/// What was there is compared however many files lie before it, and that not all was looked at is told.
+#[test]
+fn no_number_of_files_hides_a_change() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("w/sub")).unwrap();
+    fs::write(place.path("w/sub/Makefile"), "all:").unwrap();
+    let before = Baseline::take(&place.whole_view("w"));
+    for number in 0..20_001 {
+        fs::File::create(place.path(&format!("w/{number}"))).unwrap();
+    }
+    fs::write(place.path("w/sub/Makefile"), "all: evil").unwrap();
+    let found = before.compare();
+    let told: Vec<&Path> = found.executed.iter().map(|one| one.path.as_path()).collect();
+    assert_eq!(told, [Path::new("sub/Makefile")]);
+    assert_eq!(kinds(&found, &place.path("w")), [("".into(), LeftKind::TooMuch)]);
+}
+
+/// They hold more than is looked at, and the work beside them is what counts.
+#[test]
+fn folders_that_tools_fill_come_last() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("w/node_modules")).unwrap();
+    fs::create_dir_all(place.path("w/packages/a/b")).unwrap();
+    for number in 0..9_000 {
+        fs::File::create(place.path(&format!("w/node_modules/{number}"))).unwrap();
+    }
+    fs::write(place.path("w/packages/a/b/Makefile"), "all:").unwrap();
+    let before = Baseline::take(&place.whole_view("w"));
+    // The same content, at another time.
+    fs::write(place.path("w/packages/a/b/Makefile"), "all:").unwrap();
+    assert!(before.compare().is_empty());
+    fs::write(place.path("w/packages/a/b/Makefile"), "all: evil").unwrap();
+    assert_eq!(before.compare().executed.len(), 1);
+}

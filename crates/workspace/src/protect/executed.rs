@@ -5,7 +5,7 @@ use super::fingerprint::{Budget, Fingerprint};
 use super::settings_table::settings_paths;
 use crate::settings::contents;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -37,18 +37,44 @@ pub fn runs_on_host(path: &[u8]) -> Option<&'static str> {
     known.map(|(_, reason)| *reason).or_else(settings)
 }
 
-/// Of a file that commonly runs: of `package.json` what it runs, and not what it depends on, which changes every day.
+/// Of a file that commonly runs: of `package.json` all but what it depends on, which changes every day, and what is said of it. Not
+/// only its scripts: `lint-staged`, `husky`, `eslintConfig` and others are commands and programs too.
 pub(super) fn fingerprint(place: &Path, budget: &mut Budget) -> Fingerprint {
     if place.file_name().is_some_and(|name| name == "package.json")
         && let Some(bytes) = contents(place)
-        && let Ok(package) = serde_json::from_slice::<Value>(&bytes)
+        && let Ok(Value::Object(mut package)) = serde_json::from_slice::<Value>(&bytes)
     {
-        let runs = json!([package["scripts"], package["bin"], package["packageManager"], package["gypfile"]]);
-        let content = Sha256::digest(runs.to_string()).into();
+        package.retain(|name, _| !HARMLESS.contains(&name.as_str()));
+        let content = Sha256::digest(Value::Object(package).to_string()).into();
         return Fingerprint::File { is_executable: false, content };
     }
     Fingerprint::of(place, budget)
 }
+
+/// What of a `package.json` runs nothing.
+const HARMLESS: [&str; 21] = [
+    "author",
+    "bugs",
+    "bundleDependencies",
+    "bundledDependencies",
+    "contributors",
+    "dependencies",
+    "dependenciesMeta",
+    "description",
+    "devDependencies",
+    "engines",
+    "funding",
+    "homepage",
+    "keywords",
+    "license",
+    "name",
+    "optionalDependencies",
+    "peerDependencies",
+    "peerDependenciesMeta",
+    "private",
+    "repository",
+    "version",
+];
 
 fn matches(pattern: &[u8], path: &[u8], name: &[u8]) -> bool {
     match pattern {
@@ -108,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_package_only_its_scripts_count() {
+    fn of_a_package_all_counts_that_can_run() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("package.json");
         let now = |text: &str| {
@@ -118,5 +144,7 @@ mod tests {
         let before = now(r#"{"scripts":{"test":"true"},"dependencies":{"a":"1"}}"#);
         assert_eq!(now(r#"{"dependencies":{"a":"2"}, "scripts":{"test":"true"}}"#), before);
         assert_ne!(now(r#"{"scripts":{"test":"true","postinstall":"evil"}}"#), before);
+        let staged = r#"{"scripts":{"test":"true"},"lint-staged":{"*":"evil"}}"#;
+        assert_ne!(now(staged), before, "a hook runs it");
     }
 }

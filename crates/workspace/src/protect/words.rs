@@ -127,8 +127,18 @@ fn assignment(line: &str) -> Option<(String, String)> {
         ["export ", "local ", "readonly "].iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
     let (name, value) = line.split_once('=')?;
     let value = value.replace(['"', '\''], "");
+    let value = printed_by_pwd(&value).unwrap_or(&value).to_string();
     let is_plain = !value.is_empty() && !value.contains(char::is_whitespace) && !value.contains('$');
     (is_name(name) && is_plain).then(|| (name.to_string(), value))
+}
+
+/// The folder in `$(cd FOLDER && pwd)`, which is how most scripts find their own.
+fn printed_by_pwd(value: &str) -> Option<&str> {
+    let inside = value.strip_prefix("$(")?.strip_suffix(')')?.trim();
+    let (folder, print) = inside.strip_prefix("cd ")?.rsplit_once(['&', ';'])?;
+    // Behind it may be `2>/dev/null`.
+    let folder = folder.split_whitespace().find(|word| *word != "--" && *word != "-P")?;
+    matches!(print.trim(), "pwd" | "pwd -P").then_some(folder)
 }
 
 fn is_name(text: &str) -> bool {

@@ -52,6 +52,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         "scripts/sourced",
         "scripts/run.py",
         "scripts/by-variable",
+        "scripts/by-pwd",
         "scripts/quoted",
         "tools/here",
         "package.json",
@@ -65,7 +66,9 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
     let hook = "#!/bin/sh\n# scripts/commented\nset -e\nTOP=$(git rev-parse --show-toplevel)\n\
         if git diff --cached -- package.json; then exec ./scripts/check.sh \"$@\"; fi\n\
         \"$(git rev-parse --show-toplevel)\"/scripts/top.sh && . scripts/sourced\npython3 -I scripts/run.py\n\
-        sh \"$TOP\"/scripts/by-variable\nsh -c 'scripts/quoted now'\ncd tools && ./here\n\
+        sh \"$TOP\"/scripts/by-variable\n\
+        DIR=\"$(cd \"$(dirname \"$0\")/../..\" 2>/dev/null && pwd)\"\nsh \"$DIR/scripts/by-pwd\"\n\
+        sh -c 'scripts/quoted now'\ncd tools && ./here\n\
         ARGS=(hook-impl --config=.pre-commit-config.yaml)\n[ -x ./local ] && ./local\ncat ./conf\n";
     fs::write(place.path("w/.git/hooks/pre-commit"), hook).unwrap();
     let shields = place.view("w").unwrap().shields;
@@ -76,6 +79,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         "scripts/sourced",
         "scripts/run.py",
         "scripts/by-variable",
+        "scripts/by-pwd",
         "scripts/quoted",
         "tools/here",
         ".pre-commit-config.yaml",

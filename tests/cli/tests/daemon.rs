@@ -23,7 +23,7 @@ fn help_stays_as_it_is() {
 fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
     let home = Home::new("");
     insta::assert_snapshot!("grants_none", home.said(&["grants", "list"]));
-    let made = home.run(&["grants", "create", "ci", "--key", "ci/*", "--memory", "1g", "--sandboxes", "2"]);
+    let made = home.run(&["grants", "create", "ci", "--key", "ci/*", "--disk", "1g", "--sandboxes", "2"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
     let token = made.stdout.trim();
     let [prefix, id, secret] = token.split('_').collect::<Vec<_>>()[..] else { panic!("{token}") };

@@ -216,11 +216,11 @@ fn an_administrator_is_made_like_the_sandbox_and_tells_what_it_changed() {
     let allowed = "[egress]\nallow = [\"allowed.example\"]\n";
     std::fs::write(home.path("home/.config/belljar/belljar.toml"), allowed).unwrap();
     assert_eq!(home.run(&["init"]).code, 0);
-    let started = home.run(&["start", "--egress", "none", "--memory", "300m", "--env", "WHO=sandbox"]);
+    let started = home.run(&["start", "--egress", "none", "--disk", "300m", "--env", "WHO=sandbox"]);
     assert_eq!(started.code, 0, "{}", started.stderr);
     let shown = home.json(&["show-run"]);
     assert_eq!(
-        (&shown["egress"]["mode"], &shown["limits"]["memory"]),
+        (&shown["egress"]["mode"], &shown["limits"]["disk"]),
         (&"none".into(), &314_572_800_u64.into())
     );
     assert_eq!(shown["environment"]["WHO"], "sandbox");

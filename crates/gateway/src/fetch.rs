@@ -3,6 +3,7 @@
 use crate::connection::open;
 use crate::credentials::Origin;
 use crate::decide;
+use crate::http::override_in;
 use crate::record::OpenRecord;
 use crate::relay::Counts;
 use crate::serving::Serving;
@@ -198,6 +199,12 @@ impl Step {
             .find(|protocol| allowed.protocols().contains(*protocol))
             .ok_or_else(|| self.refused(Reason::ProtocolNotAllowed))?;
         let refused = |refusal: Refusal| FetchError::Refused(Box::new(refusal));
+        if serving.limits_requests(&self.name, self.port)
+            && let Some(detail) = override_in(&self.headers, self.url.query())
+        {
+            let refusal = Refusal::new(&self.name, Some(self.port), Reason::RequestMalformed);
+            return Err(refused(refusal.protocol(self.protocol).detail(&detail)));
+        }
         let (method, path) = (self.method.as_str(), self.url.path());
         decide::request(&serving.policy, &self.name, self.port, self.protocol, method, path).map_err(
             |reason| {

@@ -10,7 +10,7 @@ use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
-use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal};
+use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, Rule};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
 use std::collections::HashSet;
@@ -50,6 +50,14 @@ impl Serving {
             resolver: OnceLock::new(),
             unresolved: Unresolved::default(),
         }
+    }
+
+    /// Whether a rule or a credential is about some requests to this host and port, and not about others.
+    pub(crate) fn limits_requests(&self, name: &HostName, port: u16) -> bool {
+        let limits = |rule: &Rule| {
+            rule.requests.as_ref().is_some_and(|filter| !filter.is_any()) && rule.matches(name, Some(port))
+        };
+        self.policy.allow.iter().any(limits) || self.credentials.limits_requests(name, port)
     }
 
     /// Resolves a name and judges every address: what may be dialled now. A question for a name leaves the host, and says

@@ -28,6 +28,7 @@ mod web_socket;
 pub(crate) use answer::page;
 pub(crate) use judge::has_one_length;
 pub(crate) use legible::{Illegible, illegible};
+pub(crate) use override_headers::override_in;
 pub(crate) use route::Route;
 pub(crate) use upstream::Start;
 

@@ -2,15 +2,15 @@
 //! methods or paths, a request that has one can be read in two ways, and is refused: the rules judged only one of them. To remove
 //! the header instead would send something that the client did not mean (the POST of a DELETE).
 //!
-//! Pure; called by `route`.
+//! Pure; called by `route` and by `fetch`.
 
 use hyper::header::HeaderMap;
-use hyper::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 /// What of a request's head names another method, path or host, if something does.
-pub(super) fn found(head: &Parts) -> Option<String> {
-    in_headers(&head.headers).or_else(|| in_query(head.uri.query()?))
+pub(crate) fn override_in(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
+    let what = in_headers(headers).or_else(|| in_query(query?))?;
+    Some(format!("{what}: a server may read another method, path or host there"))
 }
 
 fn in_headers(headers: &HeaderMap) -> Option<String> {
@@ -24,12 +24,10 @@ fn is_override(name: &str) -> bool {
     let words: Vec<&str> = name.split('-').collect();
     let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(word));
     let ["x", ..] = words[..] else { return name == "forwarded" };
-    // `X-HTTP-Method`, `X-Method-Override`, `X-Original-Method`.
-    has(&["method"])
-        // `X-Original-URL`, `X-Rewrite-URL`, `X-Forwarded-Host`, `X-Envoy-Original-Path`.
-        || (has(&["original", "rewrite", "rewritten", "forwarded", "override", "http"]) && has(&TARGETS))
-        // `X-Host`, `X-Path`.
-        || (words.len() == 2 && has(&TARGETS))
+    let names_another = has(&["original", "rewrite", "rewritten", "forwarded", "override", "http"]);
+    // `X-HTTP-Method`, `X-Method-Override`, `X-Original-URL`, `X-Forwarded-Host`, `X-Envoy-Original-Path`; `X-Method`, `X-Host`. Another
+    // word alone makes none: clients of Anthropic and OpenAI send `X-Stainless-Helper-Method: stream`.
+    (names_another || words.len() == 2) && has(&TARGETS)
 }
 
 /// Some frameworks take the method of a POST from here.
@@ -42,7 +40,7 @@ fn in_query(query: &str) -> Option<String> {
 }
 
 /// What a server may be told to read instead.
-const TARGETS: [&str; 7] = ["url", "uri", "path", "pathinfo", "prefix", "host", "server"];
+const TARGETS: [&str; 8] = ["method", "url", "uri", "path", "pathinfo", "prefix", "host", "server"];
 
 #[cfg(test)]
 mod tests {
@@ -51,7 +49,8 @@ mod tests {
 
     fn told(target: &str, header: &str) -> Option<String> {
         let request = Request::get(target).header(header, "x").body(()).expect("a request");
-        found(&request.into_parts().0)
+        let said = override_in(request.headers(), request.uri().query())?;
+        said.strip_suffix(": a server may read another method, path or host there").map(str::to_string)
     }
 
     #[test]
@@ -62,6 +61,8 @@ mod tests {
             "X-Method-Override",
             "x_http_method_override",
             "X-Original-Method",
+            "X-Forwarded-Method",
+            "X-Method",
             "X-Original-URL",
             "X-Original-Uri",
             "X-Rewrite-URL",
@@ -94,6 +95,7 @@ mod tests {
             "x-forwarded-proto",
             "x-github-api-version",
             "x-stainless-retry-count",
+            "x-stainless-helper-method",
             "x-amz-content-sha256",
             "x-amz-copy-source",
             "x-goog-api-key",

@@ -5,7 +5,7 @@ use super::body::{Body, BodyError, Passing, Redacted, Verdict, Watched, drain};
 use super::framed::Framing;
 use super::judge::{complete, judge};
 use super::legible::illegible;
-use super::override_headers;
+use super::override_headers::override_in;
 use super::push::Asked;
 use super::range::Wanted;
 use super::upstream::{Sender, Start, Upstream};
@@ -14,7 +14,7 @@ use crate::credentials::{Origin, Redact, Screened, Watch};
 use crate::decide;
 use crate::record::OpenRecord;
 use crate::serving::{Alive, Serving};
-use belljar_spec::egress::{Reason, Refusal, Rule, RuleLabel};
+use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
@@ -127,28 +127,18 @@ impl Route {
             let detail = format!("Upgrade: {wanted}");
             return Err(self.to.refusal(Reason::ProtocolNotAllowed).detail(&detail));
         }
-        if self.limits_requests()
-            && let Some(found) = override_headers::found(head)
+        let Origin { name, port, .. } = &self.to;
+        if self.serving.limits_requests(name, *port)
+            && let Some(detail) = override_in(&head.headers, head.uri.query())
         {
-            let detail = format!("{found}: a server may read another method, path or host there");
             return Err(self.to.refusal(Reason::RequestMalformed).detail(&detail));
         }
-        let Origin { name, port, .. } = &self.to;
         let (method, path) = (head.method.as_str(), head.uri.path());
         decide::request(&self.serving.policy, name, *port, self.to.speaks(), method, path)
             .map_err(|reason| self.to.refusal(reason).request(method, path, self.rule()))?;
         let screened = self.serving.credentials.screen(&self.to, head).await?;
         self.aim(head);
         Ok(screened)
-    }
-
-    /// Whether a rule or a credential is about some requests here, and not about others.
-    fn limits_requests(&self) -> bool {
-        let Origin { name, port, .. } = &self.to;
-        let limits = |rule: &Rule| {
-            rule.requests.as_ref().is_some_and(|filter| !filter.is_any()) && rule.matches(name, Some(*port))
-        };
-        self.serving.policy.allow.iter().any(limits) || self.serving.credentials.limits_requests(name, *port)
     }
 
     /// The first rule about requests here, for whoever was refused by all of them.

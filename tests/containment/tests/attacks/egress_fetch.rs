@@ -1,7 +1,7 @@
 //! What the host fetches for a sandbox goes where the sandbox itself may go, and every redirect is judged anew.
 
 use belljar_engine::FetchRequest;
-use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::egress::{EgressPolicy, Mode, RequestFilter};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
 use belljar_tests_hosts::{Capture, Dns, HttpServer, Response};
@@ -135,6 +135,35 @@ fn what_is_fetched_cannot_say_for_whom_it_is() {
         request.timeout = std::time::Duration::from_millis(300);
         request.method = method.into();
         assert!(wait_for(cage.sandbox.fetch(request)).is_err(), "{method}");
+    }
+    server.assert_nothing_arrived();
+}
+
+#[test]
+fn what_is_fetched_names_no_other_method_or_path_where_rules_limit_them() {
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let dns = names(&TURN);
+    let server = Capture::start(at("127.66.8.1"));
+    let wall = walls()[0];
+    let mut policy = policy(&dns, &[&format!("=good.test:{}/http", server.port())]);
+    policy.private = vec!["127.66.8.1/32".parse().unwrap()];
+    policy.allow[0].requests = Some(RequestFilter {
+        methods: vec!["POST".parse().unwrap()],
+        paths: vec!["/in/**".parse().unwrap()],
+    });
+    let cage = cage(wall, &policy);
+    for (header, query) in [
+        (Some(("X-HTTP-Method-Override", "DELETE")), ""),
+        (Some(("X-Original-URL", "/out/x")), ""),
+        (Some(("X-Forwarded-Host", "evil.test")), ""),
+        (None, "?_method=DELETE"),
+    ] {
+        let mut request = FetchRequest::get(format!("http://good.test:{}/in/x{query}", server.port()));
+        request.timeout = std::time::Duration::from_millis(300);
+        request.method = "POST".into();
+        request.headers = header.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let error = wait_for(cage.sandbox.fetch(request)).unwrap_err().to_string();
+        assert!(error.contains("more than one way"), "{header:?} {query}: {error}");
     }
     server.assert_nothing_arrived();
 }

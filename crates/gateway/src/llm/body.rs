@@ -81,9 +81,13 @@ fn model(fields: &[Field<'_>]) -> Result<Option<String>, String> {
     Ok(Some(model))
 }
 
-/// How long an answer may be, in the words of any API; the largest if there are several.
+/// How long an answer may be, in the words of any API; the largest if there are several. What is no length says nothing: to llama.cpp
+/// and LM Studio `-1` means without end.
 fn longest(fields: &[Field<'_>]) -> Option<u64> {
-    numbers(fields, &LONGEST_ANSWER).into_iter().flatten().map(|tokens| tokens as u64).max()
+    let said = numbers(fields, &LONGEST_ANSWER).into_iter();
+    let lengths: Option<Vec<u64>> =
+        said.map(|said| said.filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64)).collect();
+    lengths?.into_iter().max()
 }
 
 /// How many answers are wanted. Each of them is paid for; what is no number of answers could be any to an upstream.
@@ -245,7 +249,9 @@ mod tests {
             (gemini, r#""generationConfig":{"temperature":1,"maxOutputTokens":8192}"#, Some(8192)),
             (chat, r#""max_tokens":null"#, None),
             (chat, r#""max_tokens":"9""#, None),
-            (chat, r#""max_tokens":-1"#, Some(0)),
+            (chat, r#""max_tokens":-1"#, None),
+            (chat, r#""max_tokens":-1,"max_completion_tokens":7"#, None),
+            (chat, r#""max_tokens":0"#, Some(0)),
             (chat, r#""n":1"#, None),
         ] {
             let (kind, body) = (UpstreamKind::LiteLlm, format!(r#"{{"model":"a",{said}}}"#));

@@ -26,6 +26,7 @@ mod wrapped;
 
 pub use forward::{danger_forward, for_the_host};
 pub use redact::Redact;
+pub(crate) use screen::RANGE_HEADERS;
 pub use sought::Known;
 pub(crate) use watch::Watch;
 

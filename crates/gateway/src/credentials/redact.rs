@@ -80,6 +80,11 @@ impl Redact {
         Bytes::new()
     }
 
+    /// Whether there is something that was not given yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Nothing more comes of this text: gives what was waiting. What is fed next is another text.
     pub fn finish(&mut self) -> Bytes {
         let rest = self.give(self.held.len());

@@ -150,8 +150,11 @@ impl Origin {
 /// What is compressed cannot be looked at, and half of an answer may hold half of a value.
 fn ask_for_the_whole(headers: &mut HeaderMap) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    for other in [RANGE, IF_RANGE, DELTA, ACCEPT_CHARSET, GRPC_ACCEPT_ENCODING, CONNECT_ACCEPT_ENCODING] {
+    for other in [IF_RANGE, DELTA, ACCEPT_CHARSET, GRPC_ACCEPT_ENCODING, CONNECT_ACCEPT_ENCODING] {
         headers.remove(other);
+    }
+    for range in &RANGE_HEADERS {
+        headers.remove(range);
     }
     // A transfer may be compressed as well (RFC 9110, 10.1.4); gRPC says `trailers`, and means nothing else.
     if headers.get(TE).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"trailers")) {
@@ -197,6 +200,10 @@ fn is_written(text: &[u8], sought: &Forms) -> bool {
     false
 }
 
+/// By which servers let a client choose the bytes that it gets: the usual one, an older name that Apache httpd and Jetty take when the
+/// usual one is absent, and that of Azure's storage.
+pub(crate) static RANGE_HEADERS: [HeaderName; 3] =
+    [RANGE, HeaderName::from_static("request-range"), HeaderName::from_static("x-ms-range")];
 /// Asks for differences, compressed or not (RFC 3229).
 const DELTA: HeaderName = HeaderName::from_static("a-im");
 /// How each message of a stream may be compressed.

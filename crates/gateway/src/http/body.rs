@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
 /// A body of any kind. An error in it keeps its causes: a stream's reset is passed on by its reason.
 pub(super) type Body = UnsyncBoxBody<Bytes, BodyError>;
@@ -241,6 +241,8 @@ pub(super) struct Redacted {
     body: Passing,
     redact: Redact,
     framing: Framing,
+    /// Since a message is over, and its end waits for the next.
+    pause: Option<Pin<Box<Sleep>>>,
     /// What comes behind the last bytes.
     trailers: Option<Frame<Bytes>>,
     is_over: bool,
@@ -249,7 +251,18 @@ pub(super) struct Redacted {
 impl Redacted {
     pub(super) fn new(body: Passing, redact: Redact, framing: Framing) -> Redacted {
         let is_over = body.is_end_stream();
-        Redacted { body, redact, framing, trailers: None, is_over }
+        Redacted { body, redact, framing, pause: None, trailers: None, is_over }
+    }
+
+    /// When nothing came: whether the end of a message has waited long enough. How long depends on no value.
+    fn paused(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        if !self.framing.is_between_messages() || !self.redact.is_waiting() {
+            return Poll::Pending;
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+        ready!(pause.as_mut().poll(context));
+        self.pause = None;
+        Poll::Ready(self.redact.finish())
     }
 }
 
@@ -266,7 +279,11 @@ impl HttpBody for Redacted {
             if this.is_over {
                 return Poll::Ready(this.trailers.take().map(Ok));
             }
-            let piece = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+            let Poll::Ready(next) = Pin::new(&mut this.body).poll_frame(context) else {
+                return this.paused(context).map(|rest| Some(Ok(Frame::data(rest))));
+            };
+            this.pause = None;
+            let piece = match next {
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => match this.framing.feed(&mut this.redact, data) {
@@ -306,3 +323,5 @@ impl HttpBody for Redacted {
 /// More is not worth an answer that arrives.
 const DRAINED: usize = 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Longer than a server takes to go on with what it has begun to say, also one that had to wait for room.
+const PAUSE: Duration = Duration::from_millis(500);

@@ -1,6 +1,9 @@
-//! Redaction of streams that are made of messages. At the end of a message nothing waits for the next: a web socket or a call of
-//! gRPC may be silent for long, and would not hear the end of what was said. The heads of frames are no text, and pass as they
-//! are. Pure.
+//! Redaction of streams that are made of messages. At the end of a message nothing waits for long: a web socket or a call of
+//! gRPC may be silent, and would not hear the end of what was said. The heads of frames are no text, and pass as they are. Pure.
+//!
+//! A message of a web socket ends at once: its frames are made by the server. Whether a body is gRPC is told by its head alone, and
+//! a server that repeats a content type and a body of the sandbox's choice would repeat lengths that end a message within a value. So
+//! the search goes on from one message of gRPC to the next, and the caller gives out what waits when none comes for a while.
 
 use crate::credentials::Redact;
 use hyper::body::Bytes;
@@ -38,19 +41,30 @@ impl Framing {
         }
     }
 
-    /// Nothing more comes.
+    /// Whether a message of gRPC is over, and the next has not begun.
+    pub(super) fn is_between_messages(&self) -> bool {
+        match self {
+            Framing::Plain | Framing::WebSocket(_) => false,
+            Framing::Grpc(frames) => frames.left.is_none() && frames.head.is_empty(),
+        }
+    }
+
+    /// Nothing more comes. Half of a head is none, and is searched like text.
     pub(super) fn finish(&mut self, redact: &mut Redact) -> Bytes {
         let head = match self {
             Framing::Plain => Vec::new(),
             Framing::Grpc(frames) => std::mem::take(&mut frames.head),
             Framing::WebSocket(frames) => std::mem::take(&mut frames.head),
         };
-        [redact.finish(), Bytes::from(head)].concat().into()
+        [redact.feed(head.into()), redact.finish()].concat().into()
     }
 }
 
 /// What a kind of frame begins with.
 pub(super) trait Head: Default {
+    /// Whether the search ends with a message.
+    const IS_SEARCHED_ALONE: bool;
+
     /// Reads a head, if all of it is there.
     fn read(head: &[u8]) -> Result<Option<Frame>, Unreadable>;
 }
@@ -111,6 +125,7 @@ impl<H: Head> Frames<H> {
                 }
                 match frame.kind {
                     Kind::Begun => {}
+                    Kind::Last if !H::IS_SEARCHED_ALONE => {}
                     Kind::Last => out.extend_from_slice(&redact.finish()),
                     Kind::Aside => {
                         let mut one = redact.another();
@@ -131,6 +146,8 @@ impl<H: Head> Frames<H> {
 pub(super) struct Grpc;
 
 impl Head for Grpc {
+    const IS_SEARCHED_ALONE: bool = false;
+
     fn read(head: &[u8]) -> Result<Option<Frame>, Unreadable> {
         let Ok([flags, length @ ..]) = <[u8; 5]>::try_from(head) else { return Ok(None) };
         // No other flag is set, but for compression, which no header announced.
@@ -146,6 +163,8 @@ impl Head for Grpc {
 pub(super) struct WebSocket;
 
 impl Head for WebSocket {
+    const IS_SEARCHED_ALONE: bool = true;
+
     fn read(head: &[u8]) -> Result<Option<Frame>, Unreadable> {
         let [first, rest @ ..] = head else { return Ok(None) };
         let [second, rest @ ..] = rest else { return Ok(None) };
@@ -217,8 +236,53 @@ mod tests {
     fn a_message_that_is_over_waits_for_nothing() {
         let said = frame(0x81, "#ghp_R3");
         assert_eq!(through(Framing::web_socket(), &[&said]), [said.clone(), Vec::new()]);
-        let said = [&[0, 0, 0, 0, 3][..], b"abc"].concat();
+        let said = [&[0, 0, 0, 0, 3][..], b"ab!"].concat();
         assert_eq!(through(Framing::grpc(), &[&said]), [said.clone(), Vec::new()]);
+    }
+
+    /// A server that repeats a body of the sandbox's choice, with the value in it, repeats lengths as well.
+    #[test]
+    fn no_length_of_a_message_cuts_a_value() {
+        let stars = "*".repeat(VALUE.len());
+        for cut in 1..VALUE.len() {
+            let (one, two) = VALUE.split_at(cut);
+            let head = |text: &str| [0, 0, 0, 0, text.len() as u8];
+            let contiguous = [&head(one)[..], VALUE.as_bytes()].concat();
+            let mut framing = Framing::grpc();
+            let mut redact = redact();
+            let mut out = Vec::new();
+            let mut is_over = true;
+            for byte in contiguous {
+                match framing.feed(&mut redact, vec![byte].into()) {
+                    Ok(piece) => out.extend_from_slice(&piece),
+                    Err(Unreadable) => {
+                        is_over = false;
+                        break;
+                    }
+                }
+            }
+            if is_over {
+                out.extend_from_slice(&framing.finish(&mut redact));
+                assert_eq!(out, [&head(one)[..], stars.as_bytes()].concat(), "{cut}");
+            } else {
+                assert_eq!(out, head(one), "{cut}");
+            }
+            let messages = [&head(one)[..], one.as_bytes(), &head(two), two.as_bytes()].concat();
+            let masked =
+                [&head(one)[..], &stars.as_bytes()[..cut], &head(two), &stars.as_bytes()[cut..]].concat();
+            assert_eq!(through(Framing::grpc(), &[&messages]).concat(), masked, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_call_knows_when_nothing_is_begun() {
+        let (mut framing, mut redact) = (Framing::grpc(), redact());
+        for (piece, expected) in
+            [(&[0, 0][..], false), (&[0, 0, 3, b'a'], false), (b"bc", true), (&[0], false)]
+        {
+            framing.feed(&mut redact, Bytes::copy_from_slice(piece)).expect("frames");
+            assert_eq!(framing.is_between_messages(), expected, "{piece:?}");
+        }
     }
 
     #[test]

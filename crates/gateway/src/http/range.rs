@@ -2,11 +2,10 @@
 //! and half of a value is not found. So it is asked for the whole, and the part is taken out of what was searched. Pure.
 
 use super::body::{Body, BodyError};
+use crate::credentials::RANGE_HEADERS;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
-use hyper::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
-};
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED};
 use hyper::http::response::Parts;
 use hyper::{Method, StatusCode};
 use std::pin::Pin;
@@ -34,7 +33,7 @@ impl Wanted {
     /// What a request asks for. What is no single part in bytes is not understood: then the whole is the answer, as a server
     /// may always give it (RFC 9110, 14.2).
     pub(super) fn by(method: &Method, headers: &HeaderMap) -> Option<Wanted> {
-        let mut asked = headers.get_all(RANGE).iter();
+        let mut asked = RANGE_HEADERS.iter().flat_map(|name| headers.get_all(name));
         let (Some(one), None, &Method::GET) = (asked.next(), asked.next(), method) else { return None };
         Some(Wanted { span: parse(one.to_str().ok()?)?, only_if: headers.get(IF_RANGE).cloned() })
     }
@@ -159,6 +158,7 @@ mod tests {
     use super::super::body::whole;
     use super::*;
     use hyper::Response;
+    use hyper::header::RANGE;
 
     fn asked(range: &str, only_if: Option<&str>) -> Option<Wanted> {
         let mut headers = HeaderMap::from_iter([(RANGE, range.parse().unwrap())]);
@@ -212,5 +212,16 @@ mod tests {
         }
         let headers = HeaderMap::from_iter([(RANGE, "bytes=0-1".parse().unwrap())]);
         assert_eq!(Wanted::by(&Method::POST, &headers), None);
+    }
+
+    #[test]
+    fn a_part_is_asked_for_by_other_names_too() {
+        let part = || "bytes=0-1".parse().unwrap();
+        for name in &RANGE_HEADERS {
+            let headers = HeaderMap::from_iter([(name.clone(), part())]);
+            assert_eq!(Wanted::by(&Method::GET, &headers), asked("bytes=0-1", None), "{name}");
+        }
+        let two = RANGE_HEADERS.iter().take(2).map(|name| (name.clone(), part()));
+        assert_eq!(Wanted::by(&Method::GET, &two.collect()), None, "two servers could choose two parts");
     }
 }

@@ -18,7 +18,9 @@ use belljar_spec::egress::{Reason, Refusal, RuleLabel};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, UPGRADE,
+};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme;
 use hyper::upgrade::OnUpgrade;
@@ -302,14 +304,19 @@ impl Route {
     ) -> Result<Response<Body>, Refusal> {
         let Some(Search { redact, wanted, is_grpc }) = search else { return Ok(passed(response)) };
         let (mut head, body) = response.into_parts();
-        if let Some(why) = illegible(&head.headers).filter(|_| !body.is_end_stream()) {
-            return Err(self.to.refusal(Reason::EncodedResponse).detail(&why.to_string()));
+        let is_illegible = !body.is_end_stream() && illegible(&head.headers).is_some();
+        // Before the refusal, which repeats what a header says: to the sandbox and in the audit log.
+        redact.headers(&mut head.headers);
+        if is_illegible {
+            let why = illegible(&head.headers).map(|why| why.to_string()).unwrap_or_default();
+            return Err(self.to.refusal(Reason::EncodedResponse).detail(&why));
         }
-        let framing = match is_grpc && says_grpc(&head.headers) {
+        // No server of gRPC says a length; one that repeats a body often does.
+        let has_length = head.headers.contains_key(CONTENT_LENGTH);
+        let framing = match is_grpc && says_grpc(&head.headers) && !has_length {
             true => Framing::grpc(),
             false => Framing::Plain,
         };
-        redact.headers(&mut head.headers);
         // Words of the server's own, which the library would write on. The status has words of its own.
         head.extensions.remove::<ReasonPhrase>();
         let mut body = Redacted::new(Passing::new(body, head.version), redact, framing).boxed_unsync();

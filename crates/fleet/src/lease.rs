@@ -74,7 +74,9 @@ impl Leases {
             return Err(format!("{most} leases, as many as it may have,"));
         }
         let together = held().fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
-        match together > LONGEST_TOGETHER_S {
+        // Not for the owner of this machine: `belljar start` takes a new long lease before it gives the old one back, beside those
+        // of shells and commands.
+        match holder != OWNER && together > LONGEST_TOGETHER_S {
             true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
             false => Ok(()),
         }
@@ -85,7 +87,7 @@ impl Leases {
         let Some(lease) = self.get(id) else { return Ok(()) };
         let others = self.list.iter().filter(|other| other.holder == lease.holder && other.id != id);
         let together = others.fold(lasts_s, |sum, lease| sum.saturating_add(lease.lasts_s));
-        match together > LONGEST_TOGETHER_S.max(lease.lasts_s) {
+        match lease.holder != OWNER && together > LONGEST_TOGETHER_S.max(lease.lasts_s) {
             true => Err(format!("leases of more than {LONGEST_TOGETHER_S} seconds together")),
             false => Ok(()),
         }
@@ -146,7 +148,7 @@ fn after(now_ms: i64, seconds: u64) -> i64 {
 const MOST_OF_GRANT: usize = 128;
 /// The same for the owner of this machine: each `belljar exec` has one, and hundreds may run at once.
 const MOST_OF_OWNER: usize = 4096;
-/// How long the leases of one holder on one sandbox may be together: two of the longest, so that a long one can be replaced.
+/// How long the leases of one grant on one sandbox may be together: two of the longest, so that a long one can be replaced.
 pub(crate) const LONGEST_TOGETHER_S: u64 = 2 * 31_536_000;
 
 #[cfg(test)]
@@ -207,6 +209,14 @@ mod tests {
         assert!(long.may_add("g", 1).is_ok() && long.may_add("g", 2).is_err());
         assert!(long.may_last("b", year).is_ok() && long.may_last("b", year + 1).is_err());
         assert!(long.renew("b", Some(1), 0).is_some() && long.may_add("g", year - 1).is_ok());
+    }
+
+    #[test]
+    fn the_owner_of_this_machine_takes_long_leases_beside_others() {
+        let year = LONGEST_TOGETHER_S / 2;
+        let held = leases(&[("start", OWNER, year), ("again", OWNER, year), ("shell", OWNER, 3600)]);
+        assert_eq!(held.may_add(OWNER, year), Ok(()));
+        assert_eq!(held.may_last("shell", year), Ok(()));
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(crate) fn sandbox_now(
         profile.apply(asked).and_then(|now| maker.confine(now, profile.has_wall())).map_err(|error| {
             let message =
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
-            SandboxError::unavailable("profile_changed", message).hint(TAKE_AWAY)
+            SandboxError::unavailable("profile_changed", message)
+                .hint(format!("change it back, or {TAKE_AWAY}"))
         })?;
     let now = maker.withhold_model(now);
     let before = &record.sandbox;
@@ -51,7 +52,8 @@ pub(crate) fn sandbox_now(
                 shown(now),
                 shown(before)
             );
-            return Err(SandboxError::unavailable("profile_changed", message).hint(TAKE_AWAY));
+            return Err(SandboxError::unavailable("profile_changed", message)
+                .hint(format!("change it back, or {TAKE_AWAY}")));
         }
     }
     Ok((
@@ -63,7 +65,7 @@ pub(crate) fn sandbox_now(
     ))
 }
 
-const TAKE_AWAY: &str = "delete the sandbox (`belljar rm`) to make it anew";
+const TAKE_AWAY: &str = "delete the sandbox with its home (`belljar rm`) to make it anew";
 
 #[cfg(test)]
 mod tests {

@@ -105,6 +105,10 @@ fn of_git_directory(inside: &[&[u8]]) -> MayBe {
         [b"reftable"] => MayBe::Anchor,
         [b"reftable", name] if *name == b"tables.list" || name.ends_with(b".ref") => MayBe::File,
         [name] if FILES.contains(name) => MayBe::File,
+        // What an index that is split (`core.splitIndex`) cannot be read without.
+        [name] if name.strip_prefix(b"sharedindex.").is_some_and(|hash| is_hex(hash, &[40, 64])) => {
+            MayBe::File
+        }
         _ => MayBe::Nothing,
     }
 }
@@ -133,23 +137,68 @@ fn is_hex(text: &[u8], lengths: &[usize]) -> bool {
     lengths.contains(&text.len()) && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether the content of a file that may be applied is what git would write there; `packed-refs` can hold what the name of a
-/// loose ref is refused for, and a `HEAD` that is none makes every command of the host's git fail.
-pub(super) fn is_plausible(inside: &[&[u8]], content: &[u8]) -> bool {
-    match inside.last() {
-        Some(&b"packed-refs") => !content.split(|byte| *byte == b'\n').any(names_replacement),
-        Some(&b"HEAD") if inside.first() != Some(&&b"refs"[..]) && inside.first() != Some(&&b"logs"[..]) => {
-            let text = content.trim_ascii_end();
-            text.strip_prefix(b"ref: refs/").is_some_and(|name| !name.contains(&b'\n'))
-                || is_hex(text, &[40, 64])
-        }
-        _ => true,
+/// What the content of a file must be, where its name alone is not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// `packed-refs` can hold what the name of a loose ref is refused for.
+    PackedRefs,
+    /// A `HEAD` that is none makes every command of the host's git fail. A ref may have any name, also the one of a hook or of a
+    /// `config` in the git directory of a submodule that is called `x/refs`: it has an object's name in it, and nothing else.
+    Ref,
+    /// The same for `logs`: a line a move of a ref.
+    Log,
+    /// One of both, where a submodule's name leaves open which.
+    RefOrLog,
+    Any,
+}
+
+fn content_of(inside: &[&[u8]]) -> Content {
+    let own = match inside {
+        [b"worktrees", _, rest @ ..] => rest,
+        parts => parts,
+    };
+    match own {
+        [b"refs", ..] => Content::Ref,
+        [b"logs", ..] => Content::Log,
+        _ if below(inside) == MayBe::Any => Content::RefOrLog,
+        [.., b"logs", b"HEAD"] => Content::RefOrLog,
+        [.., b"HEAD"] => Content::Ref,
+        [.., b"packed-refs"] => Content::PackedRefs,
+        _ => Content::Any,
     }
+}
+
+/// Whether the content of a file that may be applied is what git would write there.
+pub(super) fn is_plausible(inside: &[&[u8]], content: &[u8]) -> bool {
+    match content_of(inside) {
+        Content::PackedRefs => !content.split(|byte| *byte == b'\n').any(names_replacement),
+        Content::Ref => is_ref(content),
+        Content::Log => is_log(content),
+        Content::RefOrLog => is_ref(content) || is_log(content),
+        Content::Any => true,
+    }
+}
+
+/// An object's name, or the name of another ref.
+fn is_ref(content: &[u8]) -> bool {
+    let text = content.trim_ascii_end();
+    text.strip_prefix(b"ref: refs/").is_some_and(|name| !name.contains(&b'\n')) || is_hex(text, &[40, 64])
+}
+
+fn is_log(content: &[u8]) -> bool {
+    content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).all(is_move)
 }
 
 /// Whether it must be looked at: see [`is_plausible`].
 pub(super) fn has_rules(inside: &[&[u8]]) -> bool {
-    matches!(inside.last(), Some(&b"packed-refs" | &b"HEAD"))
+    content_of(inside) != Content::Any
+}
+
+/// `OLD NEW WHO…`, a line of a reflog.
+fn is_move(line: &[u8]) -> bool {
+    let mut words = line.splitn(3, |byte| *byte == b' ');
+    let mut is_object = || words.next().is_some_and(|word| is_hex(word, &[40, 64]));
+    is_object() && is_object() && words.next().is_some()
 }
 
 fn names_replacement(line: &[u8]) -> bool {
@@ -255,6 +304,7 @@ mod tests {
             "worktrees/x/HEAD",
             "worktrees/x/logs/HEAD",
             "objects/pack/multi-pack-index",
+            &format!("sharedindex.{hash}"),
         ] {
             assert_eq!(of(path), MayBe::File, "{path}");
         }
@@ -324,5 +374,36 @@ mod tests {
         let head: [&[u8]; 1] = [b"HEAD"];
         assert!(is_plausible(&head, b"ref: refs/heads/main\n"));
         assert!(!is_plausible(&head, b"rubbish\n"));
+    }
+
+    #[test]
+    fn below_refs_and_logs_no_hook_and_no_config_comes_whatever_a_submodule_is_called() {
+        let is = |path: &str, content: &str| {
+            let parts: Vec<&[u8]> = path.split('/').map(str::as_bytes).collect();
+            assert!(has_rules(&parts), "{path}");
+            is_plausible(&parts, content.as_bytes())
+        };
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        let log =
+            format!("{hash} {hash} A <a@example.org> 1 +0000\tcommit: x\n{hash} {hash} A <a> 2 +0000\n");
+        for path in
+            ["refs/heads/logs/x", "modules/a/refs/remotes/origin/HEAD", "worktrees/w/HEAD", "refs/stash"]
+        {
+            assert!(is(path, &format!("{hash}\n")) && is(path, "ref: refs/heads/main\n"), "{path}");
+            assert!(!is(path, "#!/bin/sh\n") && !is(path, "[core]\n"), "{path}");
+        }
+        assert!(!has_rules(&[b"modules", b"x", b"logs", b"index"]), "of a submodule that is called `x/logs`");
+        // `x/refs` and `x/logs/refs` are names that a submodule may have.
+        for path in
+            ["modules/x/refs/hooks/pre-commit", "modules/x/refs/config", "modules/x/logs/refs/hooks/x"]
+        {
+            assert!(!is(path, "#!/bin/sh\ntouch x\n") && !is(path, "[core]\n\tfsmonitor = x\n"), "{path}");
+        }
+        for path in
+            ["logs/HEAD", "modules/plain/logs/HEAD", "worktrees/w/logs/HEAD", "logs/refs/heads/refs/a"]
+        {
+            assert!(is(path, &log) && is(path, ""), "{path}");
+            assert!(!is(path, "#!/bin/sh\n") && !is(path, &format!("{log}[core]\n")), "{path}");
+        }
     }
 }

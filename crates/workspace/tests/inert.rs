@@ -454,3 +454,27 @@ fn what_is_used_up_starts_no_other() {
     // What has to be finished is.
     git.anywhere().args(["version"]).to_its_end().output().unwrap();
 }
+
+#[test]
+fn what_a_git_that_is_ended_has_started_is_counted_too() {
+    let leash = belljar_workspace::inert::Leash::with_allowance(Duration::from_millis(200));
+    let git = Git::find().unwrap().on_leash(&leash);
+    // As `upload-pack` has `pack-objects` compute for it, and a client hangs up.
+    let call = git.anywhere().config("alias.compute", "!while :; do :; done");
+    let running = call.args(["compute"]).spawn().unwrap();
+    let (children, pid) = (|id: &str| format!("/proc/{id}/task/{id}/children"), running.id().to_string());
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    let used = || {
+        let child = fs::read_to_string(children(&pid)).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+        let ticks = |(_, rest): (&str, &str)| rest.split(' ').nth(11)?.parse::<u64>().ok();
+        stat.rsplit_once(") ").and_then(ticks).unwrap_or(0)
+    };
+    while used() < 30 {
+        assert!(std::time::Instant::now() < until, "nothing is computed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(running);
+    let refused = git.anywhere().args(["version"]).output();
+    assert!(matches!(refused, Err(GitError::Spent { .. })), "{refused:?}");
+}

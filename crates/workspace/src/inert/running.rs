@@ -39,6 +39,11 @@ impl Running {
     pub fn end(&mut self) {
         // The number is still its own: it has not been waited for, or this does nothing.
         if let (Ok(false), Some(group)) = (self.has_ended(), self.pid()) {
+            // Those that it would have waited for are ended with it, so that what they used is counted nowhere else: a client that
+            // hangs up in the middle of a fetch would have it for nothing.
+            if let Some(tie) = &self.tie {
+                tie.spend(used_below(self.child.id(), DEEPEST));
+            }
             let _ = kill_process_group(group, Signal::KILL);
             let _ = self.child.kill();
         }
@@ -146,6 +151,18 @@ fn used(process: u32) -> Option<Duration> {
     Some(Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND)))
 }
 
+/// Processor time of what a process has started and not waited for yet, and of what those have (proc_pid_task_children).
+fn used_below(process: u32, levels: u32) -> Duration {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_ascii_whitespace().filter_map(|child| child.parse().ok());
+    let of = |child: u32| {
+        let below = levels.checked_sub(1).map(|levels| used_below(child, levels));
+        used(child).unwrap_or_default() + below.unwrap_or_default()
+    };
+    children.map(of).sum()
+}
+
 /// Bytes, and whether they are all.
 type Read0 = (Vec<u8>, bool);
 
@@ -178,5 +195,7 @@ fn read_up_to(pipe: Option<impl Read>, limit: u64) -> Read0 {
 
 /// Complaints are for a message of one line.
 const MOST_COMPLAINTS: u64 = 256 * 1024;
+/// `git`, `upload-pack`, `pack-objects`.
+const DEEPEST: u32 = 3;
 /// USER_HZ, the same on every machine that we run on (time(7)).
 const TICKS_PER_SECOND: u64 = 100;

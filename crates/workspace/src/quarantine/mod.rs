@@ -64,9 +64,7 @@ impl QuarantineError {
         let detail = match self {
             QuarantineError::Refused(refusal) => return refusal.clone(),
             QuarantineError::Git(GitError::TooSlow { .. }) => "it takes too long to look at",
-            QuarantineError::Git(GitError::Spent { .. }) => {
-                "this sandbox has used the processor time that git on the host may use for it"
-            }
+            QuarantineError::Git(GitError::Spent { .. }) => SPENT,
             QuarantineError::Git(_) => "git on the host failed",
             QuarantineError::File { step, .. } => step,
             QuarantineError::Unusable(_) => "the host's repository cannot be used",
@@ -75,3 +73,7 @@ impl QuarantineError {
         PushRefusal::Failed { detail: detail.to_string() }
     }
 }
+
+/// What the client is told when git on the host has used the sandbox's processor time. The next life has as much again.
+pub(crate) const SPENT: &str =
+    "this sandbox has used the processor time that git on the host may use for it until it is started again";

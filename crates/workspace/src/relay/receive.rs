@@ -3,6 +3,7 @@
 use super::RelayEvent;
 use super::line::{Line, PIECE};
 use super::server::Terms;
+use super::upload::unreadable;
 use super::verdict::{Judged, Moves};
 use crate::quarantine::{HostRef, Quarantine, QuarantineError};
 use belljar_git::advertisement::{Advertised, Advertisement};
@@ -39,7 +40,11 @@ fn begin(line: &Line, terms: &Terms, version: u8) -> Result<Option<(Push, Vec<u8
     let refs = match terms.repository.refs() {
         Ok(refs) => refs,
         Err(error) => {
-            let _ = line.write(&pkt::data(b"ERR the repository cannot be read on the host"));
+            let why = match &error {
+                QuarantineError::Git(error) => unreadable(error),
+                error => format!("ERR {}", error.refusal()),
+            };
+            let _ = line.write(&pkt::data(why.as_bytes()));
             return Err(error.to_string());
         }
     };

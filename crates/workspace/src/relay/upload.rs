@@ -4,7 +4,7 @@ use super::RelayEvent;
 use super::line::{Line, PIECE};
 use super::server::Terms;
 use crate::inert::{Call, GitError};
-use crate::quarantine::HostRepository;
+use crate::quarantine::{HostRepository, SPENT};
 use belljar_git::pkt::{self, Packet};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -17,11 +17,19 @@ pub(super) fn serve(line: &Line, terms: &Terms) {
     match fetch(line, &terms.repository) {
         Ok(bytes) => terms.note(RelayEvent::Fetched { bytes }),
         Err(error) => {
-            let _ = line.write(&pkt::data(b"ERR the repository cannot be read on the host"));
+            let _ = line.write(&pkt::data(unreadable(&error).as_bytes()));
             terms.note(RelayEvent::Broken { why: error.to_string() });
         }
     }
     line.finish(PIECE as u64);
+}
+
+/// Why nothing can be shown: nothing of the host's paths.
+pub(super) fn unreadable(error: &GitError) -> String {
+    match error {
+        GitError::Spent { .. } => format!("ERR {SPENT}"),
+        _ => "ERR the repository cannot be read on the host".to_string(),
+    }
 }
 
 /// Both ways at once: a client may write while it should read.

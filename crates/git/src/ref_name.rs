@@ -12,8 +12,8 @@ impl RefName {
     pub fn parse(bytes: &[u8]) -> Result<RefName, NotARefName> {
         let text = std::str::from_utf8(bytes).map_err(|_| NotARefName)?;
         let below = text.strip_prefix("refs/").ok_or(NotARefName)?;
-        // `refs/x` alone is no ref that git makes; what a branch may be called is what any ref may be called.
-        if !below.contains('/') || below.parse::<BranchName>().is_err() {
+        // `refs/stash` is one too. What a branch may be called is what any ref may be called.
+        if below.parse::<BranchName>().is_err() {
             return Err(NotARefName);
         }
         Ok(RefName(text.to_string()))
@@ -61,7 +61,8 @@ mod tests {
             (b"HEAD", false),
             (b"main", false),
             (b"refs/", false),
-            (b"refs/stash", false),
+            (b"refs/stash", true),
+            (b"refs/heads", true),
             (b"refs/heads/", false),
             (b"refs/heads//main", false),
             (b"refs/heads/../main", false),

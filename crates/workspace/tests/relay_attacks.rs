@@ -88,7 +88,7 @@ fn refs_that_nobody_allowed() {
         ("HEAD:refs/remotes/origin/main", "push_not_a_branch", "only branches"),
         ("HEAD:refs/pull/1/head", "push_not_a_branch", "only branches"),
         ("HEAD:refs/worktree/x", "push_not_a_branch", "only branches"),
-        ("HEAD:refs/stash", "", ""),
+        ("HEAD:refs/stash", "push_not_a_branch", "only branches"),
     ] {
         refused(&stage, &clone, &[word], code, message);
     }
@@ -103,6 +103,18 @@ fn refs_that_nobody_allowed() {
     assert_eq!(stage.host.git(&["rev-parse", "agent/x"]), clone.git(&["rev-parse", "HEAD"]));
     assert_eq!(stage.host.git(&["rev-parse", "main"]), head);
     assert!(!stage.refs().contains("v1"));
+}
+
+#[test]
+fn where_git_inside_cannot_pack_its_objects_that_is_said_and_not_that_belljar_failed() {
+    let stage = Stage::new();
+    let clone = working(&stage);
+    let blob = clone.git(&["rev-parse", "HEAD:work"]);
+    for (name, id) in [("", blob.as_str()), ("gone", "1212121212121212121212121212121212121212")] {
+        let commit = literal_commit(&clone, &literal_tree(&clone, &[("100644", name, id)]));
+        let word = format!("{commit}:refs/heads/agent/y");
+        refused(&stage, &clone, &[&word], "push_pack", "git in the sandbox ended first");
+    }
 }
 
 #[test]

@@ -87,7 +87,12 @@ impl Quarantine {
             let read =
                 incoming.read_unless(buffer, nothing.as_fd(), QUIET).map_err(QuarantineError::Broken)?;
             match read {
-                None | Some(0) => return Err(QuarantineError::Broken(io::ErrorKind::UnexpectedEof.into())),
+                // Objects that cannot be packed (one is missing, a tree is malformed): git inside has ended, and said why.
+                None | Some(0) => {
+                    return Err(QuarantineError::pack(
+                        "none came: git in the sandbox ended first and says why above",
+                    ));
+                }
                 Some(count) => begin.extend_from_slice(&buffer[..count]),
             }
         }

@@ -433,6 +433,7 @@ fn where_nothing_can_be_cloned_nothing_starts_and_the_reason_has_no_token() {
         let reason = reason.to_string();
         assert!(!reason.contains("s3cret") && !reason.contains("Z2hwX3"), "{url}: {reason}");
         assert!(!reason.contains("and the repository exists"), "git's own words, not its advice: {reason}");
+        assert!(!reason.contains("ls-remote") && !reason.ends_with("..."), "git's words, not ours: {reason}");
         let left: Vec<_> = fs::read_dir(machine.state().join("clones")).unwrap().flatten().collect();
         assert!(left.iter().all(|entry| entry.file_name() == ".lock"), "{url}: {left:?}");
     }

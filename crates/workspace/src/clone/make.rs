@@ -56,7 +56,12 @@ pub fn make(
         return Err(match error {
             CloneError::Git(GitError::Missing | GitError::Start(_)) | CloneError::Io { .. } => error,
             error => {
-                let reason = Printable::from(address.scrub(&error.to_string()).as_str());
+                // The words of the call are ours, and longer than a message may be.
+                let reason = match &error {
+                    CloneError::Git(GitError::Failed { reason, .. }) => reason.clone(),
+                    error => error.to_string(),
+                };
+                let reason = Printable::from(address.scrub(&reason).as_str());
                 CloneError::Failed { url: address.url, reason }
             }
         });

@@ -61,7 +61,7 @@ impl Changes {
                 "branch": branch,
                 "folder": shown(folder),
                 "pushed": left.is_on_host(),
-                "uncommitted": left.uncommitted,
+                "uncommitted": left.unknown.is_none().then_some(&left.uncommitted),
             }),
             Changes::Clone { id, url, collected } => json!({
                 "clone": id,

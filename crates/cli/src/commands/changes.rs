@@ -88,7 +88,7 @@ pub(super) fn say_executed(what: &str, executed: &[Executed]) {
 
 fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnShelf) {
     match left.branch {
-        OnHost::Yes if left.uncommitted.is_empty() => {
+        OnHost::Yes if left.is_on_host() => {
             eprintln!("belljar: branch {branch} is up to date with what was committed inside");
         }
         OnHost::Yes => eprintln!("belljar: branch {branch} has all that was committed inside"),
@@ -101,6 +101,12 @@ fn say_of_shelf(shelf: &str, branch: &BranchName, folder: &Path, left: &LeftOnSh
             eprintln!("  hint: `belljar run --branch {branch} -- git reflog` shows what was committed");
         }
         OnHost::Nothing => eprintln!("belljar: nothing was committed on branch {branch}"),
+    }
+    if let Some(why) = &left.unknown {
+        eprintln!(
+            "belljar: what is not committed cannot be told ({why}); all of it is kept in `{}`",
+            shown(folder)
+        );
     }
     if !left.uncommitted.is_empty() {
         let (files, are) = match left.uncommitted.len() {

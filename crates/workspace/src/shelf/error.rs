@@ -72,9 +72,11 @@ impl From<ShelfError> for SandboxError {
             ShelfError::Damaged(damaged) => damaged.error("shelf_damaged"),
             ShelfError::OfAnother { shelf, directory, .. } => {
                 SandboxError::policy("shelf_of_another_repository", message).hint(format!(
-                    "its branches are in `{}`: save what you need of them (docs/git.md), then `belljar discard {shelf}` \
-                     removes it and the next start makes one for the repository that is there now",
-                    directory.join("trees").display()
+                    "its worktrees are in `{}`, its commits in `{}`: save what you need of them (docs/workspaces.md, \
+                     \"What is damaged\"), then `belljar discard {shelf}` removes it and the next start makes one for the \
+                     repository that is there now",
+                    directory.join("trees").display(),
+                    directory.join("repo").display()
                 ))
             }
             ShelfError::NotAFile { .. } => SandboxError::policy("git_dir_has_odd_files", message)

@@ -55,7 +55,8 @@ pub struct Provisioned {
 }
 
 impl Provisioned {
-    /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended.
+    /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended. Files that cannot be compared (an agent
+    /// broke a commit, or there is more of them than is read) are told as that, and are no error: the branch is kept all the same.
     pub fn left(&self) -> Result<LeftOnShelf, ShelfError> {
         let git = Git::find()?;
         let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
@@ -67,17 +68,11 @@ impl Provisioned {
         let _lock = place.lock()?;
         // A branch that is gone is compared with where it started: everything since is not on any branch.
         let base = tip.as_ref().or(self.commit.as_ref());
-        let (ours, scratch) = (place.ours(), place.fresh("import"));
-        if let Some(base) = base.filter(|_| !on_host) {
-            let limits = PushLimits::default();
-            import(&Import { git: &git, ours: &ours, from: &repo, tip: base, scratch: &scratch, limits })
-                .map_err(ShelfError::Import)?;
-        }
-        let beside = Beside { git: &git, ours: &ours, work: &self.folder, index: &place.fresh("index") };
-        let uncommitted = beside.uncommitted(base, MOST_UNCOMMITTED).map_err(|error| match error {
-            BesideError::Git(error) => ShelfError::Git(error),
-            BesideError::Io(error) => ShelfError::io(&self.folder)(error),
-        })?;
+        let from = (!on_host).then_some(&repo);
+        let (uncommitted, unknown) = match self.uncommitted(&git, &place, base, from) {
+            Ok(names) => (names, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
         place.clear();
         let branch = match (&tip, &self.commit) {
             (Some(_), _) if on_host => OnHost::Yes,
@@ -85,8 +80,30 @@ impl Provisioned {
             (None, Some(_)) => OnHost::Gone,
             (None, None) => OnHost::Nothing,
         };
-        Tree::note_uncommitted(&place, &self.branch, uncommitted.len() as u64)?;
-        Ok(LeftOnShelf { branch, uncommitted })
+        let count = unknown.is_none().then_some(uncommitted.len() as u64);
+        Tree::note_uncommitted(&place, &self.branch, count)?;
+        Ok(LeftOnShelf { branch, uncommitted, unknown })
+    }
+
+    /// Files beside a commit, which is taken over from a repository that the sandbox wrote if the host does not have it.
+    fn uncommitted(
+        &self,
+        git: &Git,
+        place: &Place,
+        base: Option<&ObjectId>,
+        from: Option<&Foreign>,
+    ) -> Result<Vec<Printable>, ShelfError> {
+        let (ours, scratch) = (place.ours(), place.fresh("import"));
+        if let (Some(tip), Some(from)) = (base, from) {
+            let limits = PushLimits::default();
+            import(&Import { git, ours: &ours, from, tip, scratch: &scratch, limits })
+                .map_err(ShelfError::Import)?;
+        }
+        let beside = Beside { git, ours: &ours, work: &self.folder, index: &place.fresh("index") };
+        beside.uncommitted(base, MOST_UNCOMMITTED).map_err(|error| match error {
+            BesideError::Git(error) => ShelfError::Git(error),
+            BesideError::Io(error) => ShelfError::io(&self.folder)(error),
+        })
     }
 }
 
@@ -96,6 +113,8 @@ pub struct LeftOnShelf {
     pub branch: OnHost,
     /// Files that are not committed, up to [`MOST_UNCOMMITTED`]: they are in the worktree and nowhere else.
     pub uncommitted: Vec<Printable>,
+    /// Why it cannot be told which those are; then there may be any.
+    pub unknown: Option<String>,
 }
 
 /// Whether the host has what was committed on a branch.
@@ -112,7 +131,9 @@ pub enum OnHost {
 impl LeftOnShelf {
     /// Does the host have everything? Then nothing would be lost with the worktree.
     pub fn is_on_host(&self) -> bool {
-        matches!(self.branch, OnHost::Yes | OnHost::Nothing) && self.uncommitted.is_empty()
+        matches!(self.branch, OnHost::Yes | OnHost::Nothing)
+            && self.uncommitted.is_empty()
+            && self.unknown.is_none()
     }
 }
 

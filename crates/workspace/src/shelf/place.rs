@@ -23,6 +23,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 /// The directory of one shelf.
 #[derive(Debug, Clone)]
@@ -149,6 +150,11 @@ impl Place {
                 label.map_err(|reason| ShelfError::Damaged(Damaged::new(self.name(), &self.root, reason)))
             }
         }
+    }
+
+    /// When its label was written.
+    pub(super) fn labelled(&self) -> Option<SystemTime> {
+        fs::metadata(self.root.join("shelf.json")).and_then(|found| found.modified()).ok()
     }
 
     pub(super) fn write_label(&self, host: &Path, identity: Identity) -> Result<(), ShelfError> {

@@ -34,15 +34,20 @@ pub(super) fn bring_up_to_date(git: &Git, place: &Place, host: &HostWorktree) ->
     Ok(())
 }
 
-/// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's.
+/// Whether the host has a commit that it had when the shelf last saw it, or the shelf has nothing of anybody's. Where there was no
+/// commit yet, whether its git directory was there before the shelf was: one that came to lie there later was made later.
 pub(super) fn is_related(git: &Git, place: &Place, host: &HostWorktree) -> Result<bool, ShelfError> {
     let seen = match fs::read(place.seen()) {
         Ok(seen) => Tip::read(&seen),
         Err(error) if error.kind() == ErrorKind::NotFound && !place.repo().exists() => return Ok(true),
-        // A shelf of a repository without a commit has nothing in it that could be seen.
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(ShelfError::io(&place.seen())(error)),
     };
+    if seen.is_empty() {
+        let made = fs::metadata(&host.common).and_then(|found| found.created());
+        let labelled = place.labelled();
+        return Ok(made.is_ok_and(|made| labelled.is_some_and(|labelled| made < labelled)));
+    }
     let asked: String = seen.iter().take(MOST_ASKED).map(|tip| format!("{}\n", tip.hash)).collect();
     let check = git.on(&host.common).args(["cat-file", "--batch-check=%(objecttype)"]);
     let lines = check.output_with(asked.as_bytes())?;

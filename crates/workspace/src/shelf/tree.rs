@@ -139,11 +139,11 @@ impl Tree<'_> {
     pub(super) fn note_uncommitted(
         place: &Place,
         branch: &BranchName,
-        uncommitted: u64,
+        uncommitted: Option<u64>,
     ) -> Result<(), ShelfError> {
         let name = tree_name(branch);
         match Tree::read_mark(place, &name) {
-            Ok(Some(mark)) => put_mark(place, &name, &Mark { uncommitted: Some(uncommitted), ..mark }),
+            Ok(Some(mark)) => put_mark(place, &name, &Mark { uncommitted, ..mark }),
             Ok(None) | Err(_) => Ok(()),
         }
     }

@@ -81,6 +81,25 @@ fn a_label_of_an_earlier_version_is_adopted_by_a_related_repository_alone() {
 }
 
 #[test]
+fn a_label_of_an_earlier_version_is_adopted_where_there_was_no_commit_yet_to_know_it_by() {
+    let machine = Machine::new();
+    let folder = machine.base.join("empty");
+    let provision = || shelf::provision(&machine.state(), &folder, Some(&name("work")));
+    Repository::empty(&folder);
+    drop(provision().unwrap());
+    let label = machine.shelf().join("shelf.json");
+    let earlier = serde_json::json!({ "version": 1, "host": folder.join(".git") }).to_string();
+    fs::write(&label, &earlier).unwrap();
+    drop(provision().unwrap());
+    assert_ne!(fs::read_to_string(&label).unwrap(), earlier, "which directory it is, is written down");
+    fs::write(&label, &earlier).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    Repository::empty(&folder);
+    assert!(matches!(provision(), Err(ShelfError::OfAnother { .. })), "it was made after the shelf");
+}
+
+#[test]
 fn a_shelf_or_worktree_that_is_not_understood_is_listed_and_stays() {
     let damages: [(&str, &str); 3] =
         [("empty", ""), ("rubbish", "{]"), ("of a later version", r#"{"version":9}"#)];
@@ -109,6 +128,19 @@ fn a_shelf_or_worktree_that_is_not_understood_is_listed_and_stays() {
         shelf::remove_damaged(&machine.state(), &shelf_name).unwrap();
         assert!(!shelf.exists(), "{name_of}");
     }
+}
+
+#[test]
+fn a_commit_that_cannot_be_read_is_told_and_does_not_fail_the_run() {
+    let machine = Machine::new();
+    let made = machine.provision("work");
+    inside(&made).commit("mine", "mine\n", "mine");
+    let blob = inside(&made).git(&["rev-parse", "HEAD:mine"]);
+    fs::remove_file(made.git.common.join("objects").join(&blob[..2]).join(&blob[2..])).unwrap();
+    let left = made.left().unwrap();
+    assert_eq!((left.branch, left.is_on_host()), (OnHost::No, false));
+    assert!(left.unknown.as_ref().is_some_and(|why| why.contains(&blob)), "{left:?}");
+    assert_eq!(shelf::list(&machine.state()).unwrap().remove(0).unwrap().uncommitted, None);
 }
 
 #[test]

@@ -315,6 +315,10 @@ pub(crate) enum LedgerEvent {
     /// It was as it had been written, and its file was removed because it was old.
     #[serde(rename = "log_pruned")]
     Pruned {},
+    /// There were lines and no head that could be read when the next line was to be written: what was cut off before this one is
+    /// not known.
+    #[serde(rename = "head_missing")]
+    HeadMissing {},
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub(crate) struct Ledger {
     file: File,
     head: File,
     tip: Tip,
+    /// There are lines and no head: said by the next line, before there is a head again.
+    is_head_missing: bool,
     /// The last lines, for the sweep.
     recent: Vec<u8>,
 }
@@ -53,9 +55,10 @@ impl Ledger {
         let recent =
             end_of(&file, WINDOW).map_err(|source| AuditError::Read { path: path.clone(), source })?;
         let recent = without_fragment(&file, &path, recent)?;
-        let (tip, behind) = tip_of(confirmed, &recent, &path)?;
-        let ledger = Ledger { directory: directory.into(), path, file, head, tip, recent };
-        if behind {
+        let (tip, said) = tip_of(confirmed, &recent, &path)?;
+        let is_head_missing = said == Head::Missing;
+        let ledger = Ledger { directory: directory.into(), path, file, head, tip, is_head_missing, recent };
+        if said == Head::Behind {
             // Its writer was killed between the two. Before anything else, so that it never falls two behind.
             ledger.confirm(tip)?;
         }
@@ -98,7 +101,7 @@ impl Ledger {
             match Entry::read(line) {
                 Some((sandbox, Said::Opened)) => open.push(sandbox),
                 Some((sandbox, Said::Closed(_))) => open.retain(|known| *known != sandbox),
-                Some((_, Said::Pruned)) | None => {}
+                Some((_, Said::Pruned | Said::HeadMissing)) | None => {}
             }
         }
         // What cannot be swept now is no reason not to start.
@@ -113,6 +116,14 @@ impl Ledger {
     }
 
     fn add(&mut self, sandbox: SandboxId, event: &LedgerEvent) -> Result<Hash, AuditError> {
+        if self.is_head_missing {
+            self.write(sandbox, &LedgerEvent::HeadMissing {})?;
+            self.is_head_missing = false;
+        }
+        self.write(sandbox, event)
+    }
+
+    fn write(&mut self, sandbox: SandboxId, event: &LedgerEvent) -> Result<Hash, AuditError> {
         let (line, tip) = self.tip.line(sandbox, event);
         append(&self.file, &self.path, &line)?;
         if let Err(error) = self.confirm(tip) {
@@ -143,10 +154,23 @@ impl Drop for Ledger {
 }
 
 /// What a line of the ledger says of a log.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Said {
     Opened,
     Closed(Closing),
     Pruned,
+    HeadMissing,
+}
+
+/// What the head is to the lines of the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// It says where they end, or ended before some were cut off.
+    Confirmed,
+    /// One line behind.
+    Behind,
+    /// There is none, or none that can be read, and more than the first line.
+    Missing,
 }
 
 /// A line of the ledger as it is read. Flat, since a tagged enum would be copied first.
@@ -174,6 +198,7 @@ impl Entry<'_> {
         let said = match (event.kind.as_ref(), event.lines, event.head, event.finished) {
             ("log_opened", ..) => Said::Opened,
             ("log_pruned", ..) => Said::Pruned,
+            ("head_missing", ..) => Said::HeadMissing,
             ("log_closed", Some(lines), Some(head), Some(finished)) => {
                 let torn = event.torn.unwrap_or(0);
                 Said::Closed(Closing { lines, head: head.parse().ok()?, finished, torn })
@@ -192,19 +217,23 @@ pub(crate) fn read_head(file: &File) -> Option<Tip> {
     Some(Tip { next: next.parse().ok()?, head: head.parse().ok()? })
 }
 
-/// Where the ledger goes on, and whether its head is one line behind. A ledger that lacks lines goes on from its head
+/// Where the ledger goes on, and what its head is to it. A ledger that lacks lines goes on from its head
 /// all the same: so the gap stays to be seen.
-fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, bool), AuditError> {
+fn tip_of(confirmed: Option<Tip>, recent: &[u8], path: &Path) -> Result<(Tip, Head), AuditError> {
     let last =
         recent.strip_suffix(b"\n").map(|lines| lines.rsplit(|byte| *byte == b'\n').next().unwrap_or(lines));
     let read = last.and_then(|line| Some((Link::read(line)?, Hash::of(line))));
     match (confirmed, read) {
         (Some(tip), Some(((link, previous), hash))) if link.seq == tip.next && previous == tip.head => {
-            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, true))
+            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, Head::Behind))
         }
-        (Some(tip), _) => Ok((tip, false)),
-        (None, Some(((link, _), hash))) => Ok((Tip { next: link.seq.saturating_add(1), head: hash }, true)),
-        (None, None) if recent.is_empty() => Ok((Tip { next: 0, head: Hash::ZERO }, false)),
+        (Some(tip), _) => Ok((tip, Head::Confirmed)),
+        (None, Some(((link, _), hash))) => {
+            // The very first line, and its writer was killed.
+            let said = if link.seq == 0 { Head::Behind } else { Head::Missing };
+            Ok((Tip { next: link.seq.saturating_add(1), head: hash }, said))
+        }
+        (None, None) if recent.is_empty() => Ok((Tip { next: 0, head: Hash::ZERO }, Head::Confirmed)),
         (None, None) => Err(AuditError::LedgerDamaged { path: path.into() }),
     }
 }

@@ -73,6 +73,8 @@ pub enum Problem {
     NeverBegan,
     /// The writer of the ledger was killed before it wrote its head.
     LedgerHeadBehind,
+    /// The ledger had no head when this line of it was written.
+    LedgerHeadWasMissing,
     /// Whoever pruned it was killed before it removed the file.
     PrunedAndThere,
 }
@@ -103,6 +105,7 @@ impl Problem {
             Problem::EndedWithoutAWord => "ended_without_a_word",
             Problem::NeverBegan => "never_began",
             Problem::LedgerHeadBehind => "ledger_head_behind",
+            Problem::LedgerHeadWasMissing => "ledger_head_was_missing",
             Problem::PrunedAndThere => "pruned_and_there",
         }
     }
@@ -114,6 +117,7 @@ impl Problem {
             | Problem::EndedWithoutAWord
             | Problem::NeverBegan
             | Problem::LedgerHeadBehind
+            | Problem::LedgerHeadWasMissing
             | Problem::PrunedAndThere => Severity::Warning,
             Problem::NotARecord
             | Problem::LineChanged
@@ -186,6 +190,9 @@ impl fmt::Display for Problem {
             Problem::LedgerHeadBehind => {
                 f.write_str("`ledger.head` is one line behind: belljar was killed in between")
             }
+            Problem::LedgerHeadWasMissing => f.write_str(
+                "`ledger.head` was missing or damaged when this line was written; what was cut off before it is not known",
+            ),
             Problem::PrunedAndThere => f.write_str(
                 "the log was pruned, and its file is still there: the next `audit prune` removes it",
             ),

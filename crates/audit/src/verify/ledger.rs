@@ -55,10 +55,12 @@ impl View {
                 at_head = Some(hash);
             }
             view.tip = Tip { next: line, head: hash };
-            if let Some((sandbox, said)) = Entry::read(bytes)
-                && !view.account(sandbox, said, hash)
-            {
-                found.add(Some(line), Problem::LedgerContradiction { sandbox });
+            match Entry::read(bytes) {
+                Some((_, Said::HeadMissing)) => found.add(Some(line), Problem::LedgerHeadWasMissing),
+                Some((sandbox, said)) if !view.account(sandbox, said, hash) => {
+                    found.add(Some(line), Problem::LedgerContradiction { sandbox });
+                }
+                Some(_) | None => {}
             }
         });
         let walked = walked.map_err(failed)?;
@@ -105,6 +107,7 @@ impl View {
                 }
                 Some(_) | None => false,
             },
+            Said::HeadMissing => true,
             Said::Pruned => match self.accounts.get_mut(&sandbox) {
                 Some(Account { closed: Some(_), is_pruned: is_pruned @ false, .. }) => {
                     *is_pruned = true;

@@ -3,6 +3,7 @@
 use rustix::process::geteuid;
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 
 /// Whether we are root and these ids are ours to give. Root in a rootless container is an ordinary user under another name.
 pub fn are_ours(ids: Range<u32>) -> bool {
@@ -10,9 +11,12 @@ pub fn are_ours(ids: Range<u32>) -> bool {
     geteuid().is_root() && has("/proc/self/uid_map") && has("/proc/self/gid_map")
 }
 
-/// Whether our user is root outside of our user namespace as well.
+/// Whether our user is the machine's root under whatever id. The map of our user namespace leads only to the namespace around it,
+/// whose root may be an ordinary user; but `/proc/sys/vm` belongs to the machine's root in all of them.
 pub fn is_root_outside() -> bool {
-    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| leads_to_root(&map, geteuid().as_raw()))
+    let uid = geteuid().as_raw();
+    let is_owner = fs::metadata("/proc/sys/vm").map_or(true, |found| found.uid() == uid);
+    is_owner && fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| leads_to_root(&map, uid))
 }
 
 /// Whether we may mount: we have CAP_SYS_ADMIN, which root in most containers has not.

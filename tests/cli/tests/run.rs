@@ -2,8 +2,9 @@
 
 use belljar_tests_cli::{belljar, run, run_with_input};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
@@ -22,6 +23,24 @@ fn a_sandbox_is_shown_without_being_made() {
     let refused = run(folder.path(), ["show-run", "--backend", "native", "--command-line"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (125, ""));
     assert!(refused.stderr.contains("belljar does it itself"), "{}", refused.stderr);
+}
+
+#[test]
+fn the_command_that_is_shown_for_bwrap_can_be_run() {
+    let folder = folder();
+    let shown = run(folder.path(), ["show-run", "--backend", "bwrap", "--command-line"]);
+    if shown.code == 125 {
+        return; // Bubblewrap does not work here.
+    }
+    let mut shell = Command::new("sh")
+        .args(["-c", &shown.stdout])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    shell.stdin.take().expect("a pipe").write_all(b"id -u\nls -d /bin/sh\n").expect("it listens");
+    let output = shell.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1000\n/bin/sh\n", "{}", shown.stdout);
 }
 
 #[test]

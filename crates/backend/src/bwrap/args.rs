@@ -78,15 +78,18 @@ pub(super) fn args(admin: Admin, layout: &Layout, sources: &mut Sources) -> Vec<
 }
 
 /// The same words for a person: without the descriptors that belljar passes, and with a shell where it starts the guest. What is
-/// left to the guest is not there: its part is in the steps.
-pub(super) fn by_hand(words: &[String]) -> Vec<String> {
+/// left to the guest is not there, but for the links at the top, without which no program starts: its part is in the steps.
+pub(super) fn by_hand(words: &[String], links: &[(String, String)]) -> Vec<String> {
     let mut words = words.to_vec();
     if let Some(at) = words.iter().position(|word| word == "--info-fd") {
         words.drain(at..at + 2);
     }
-    if let Some(program) = words.last_mut() {
-        *program = "/bin/sh".into();
+    // The last is the guest's program.
+    words.pop();
+    for (place, to) in links.iter().filter(|(place, _)| !place.contains('/')) {
+        words.extend(["--symlink".into(), to.clone(), format!("/{place}")]);
     }
+    words.push("/bin/sh".into());
     words
 }
 

@@ -12,6 +12,7 @@ pub mod inert;
 pub mod inside;
 pub mod layer;
 pub mod pack_judge;
+pub mod private_git;
 pub mod protect;
 pub mod quarantine;
 pub mod relay;

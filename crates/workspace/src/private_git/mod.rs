@@ -1,0 +1,33 @@
+//! A git directory of the sandbox's own, shown at `.git` in the place of the host's.
+//!
+//! The sandbox works on the host's files, and on refs, index, config and hooks that are its own; the host's objects are
+//! borrowed, read-only. When a ref inside moves, the new objects go through a quarantine into the host's repository, and the
+//! host's branch, index and HEAD follow, or the commits are kept beside them. Git of the host never runs on the sandbox's
+//! directory, and nothing in it is ever read by the host's git.
+//!
+//! ```text
+//! S/git/ID/label.json     the folder and the host's repository it stands for
+//! S/git/ID/synced.json    the refs and the HEAD that both sides agreed on last
+//! S/git/ID/lock           locked while a sandbox uses it
+//! S/git/ID/dir/           the git directory that the sandbox sees and writes
+//! ```
+//!
+//! Called by the engine: [`PrivateGit::create`] before the start, [`PrivateGit::import`] whenever refs inside moved and at the
+//! end. Files of `dir` are only read and written by the functions of [`crate::foreign`]: below one descriptor, over no link.
+
+mod synced;
+
+pub use synced::{Followed, ImportReport, SetAside, Synced};
+
+use std::path::PathBuf;
+
+/// A repository of the host, as one of its worktrees has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostGit {
+    /// The top of the work tree.
+    pub top: PathBuf,
+    /// The worktree's own git directory: HEAD, index, unfinished merges.
+    pub own: PathBuf,
+    /// Refs, config, objects; the same as `own` unless the worktree is a linked one.
+    pub common: PathBuf,
+}

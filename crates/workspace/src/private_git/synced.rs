@@ -1,0 +1,82 @@
+//! What a sandbox's git directory and the host's repository agreed on last, and what an import did.
+
+use crate::foreign::Head;
+use belljar_git::ObjectId;
+use belljar_spec::egress::Printable;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The refs and the HEAD that both sides had when they were compared last. A ref that differs from this inside was moved by
+/// the agent; one that differs from this on the host was moved by the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synced {
+    /// The text of HEAD, as its file has it: `ref: refs/heads/NAME`, or a commit.
+    pub head: String,
+    /// Branches and tags, by their whole names.
+    #[serde(with = "as_text")]
+    pub refs: BTreeMap<String, ObjectId>,
+    /// Where a branch of the host stood before this sandbox moved it for the first time: history from there on is the
+    /// sandbox's own, and it may rewrite it.
+    #[serde(default, with = "as_text")]
+    pub before: BTreeMap<String, ObjectId>,
+    /// Refs inside whose commits were kept beside the host's branches: not imported again while they stay there.
+    #[serde(default, with = "as_text")]
+    pub set_aside: BTreeMap<String, ObjectId>,
+}
+
+/// What an import did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Refs of the host that moved with the sandbox's.
+    pub followed: Vec<Followed>,
+    /// Commits that the host has, under names of belljar's.
+    pub set_aside: Vec<SetAside>,
+    /// The branch or commit that the host's HEAD went to, if it went along.
+    pub head: Option<Head>,
+}
+
+/// A ref of the host that moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// Its whole name; `HEAD` for a detached one.
+    pub reference: String,
+    /// None: it is new.
+    pub old: Option<ObjectId>,
+    /// None: it is gone.
+    pub new: Option<ObjectId>,
+}
+
+/// Commits that no branch of the host took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// The ref inside.
+    pub reference: Printable,
+    /// The ref of the host that has them, `refs/belljar/ID/...`; none if they were refused and stay inside.
+    pub kept_as: Option<String>,
+    pub commit: ObjectId,
+    /// Why the branch did not follow, for a person.
+    pub reason: String,
+}
+
+/// Object names as text: the crate of git's formats knows nothing of serde.
+mod as_text {
+    use super::{BTreeMap, ObjectId};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        refs: &BTreeMap<String, ObjectId>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text: BTreeMap<&str, &str> = refs.iter().map(|(name, id)| (name.as_str(), id.as_str())).collect();
+        text.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, ObjectId>, D::Error> {
+        let text = BTreeMap::<String, String>::deserialize(deserializer)?;
+        let ids = text.into_iter().map(|(name, id)| Ok((name, id.parse()?)));
+        ids.collect::<Result<_, belljar_git::NotAnObjectId>>().map_err(D::Error::custom)
+    }
+}

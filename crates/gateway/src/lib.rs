@@ -46,6 +46,7 @@ mod stream;
 mod tally;
 mod terminate;
 mod trust;
+mod unresolved;
 pub mod vault;
 
 pub use authority::{Authority, AuthorityError};

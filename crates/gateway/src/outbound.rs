@@ -115,7 +115,7 @@ impl Outbound {
             |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::NotFound, error.to_string());
         let name = self.host.parse::<HostName>().map_err(|error| wrong(&error))?;
         let resolver = self.resolver.get_or_init(Resolver::of_the_host);
-        let found = resolver.addresses(&name).await.map_err(|error| wrong(&error))?;
+        let found = resolver.addresses(&name).await.map_err(|error| wrong(&error.to_string()))?;
         Ok(found.into_iter().map(|address| SocketAddr::new(address, self.port)).collect())
     }
 

@@ -28,8 +28,20 @@ pub fn resolve(policy: &EgressPolicy, name: &HostName) -> Result<Vec<IpAddr>, St
         {
             return Err(format!("/etc/hosts has it as another name of {alias}, which a rule forbids"));
         }
-        resolver.addresses(name).await
+        resolver.addresses(name).await.map_err(|why| why.to_string())
     })
+}
+
+/// Why a name has no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAddress {
+    #[error("there is no such name")]
+    NoSuchName,
+    #[error("the name has no address")]
+    NoRecord,
+    /// No resolver said anything about it.
+    #[error("{0}")]
+    Unanswered(String),
 }
 
 /// What a name without any dot means.
@@ -85,7 +97,7 @@ impl Resolver {
 
     /// Every address of a name, or why there is none. /etc/hosts alone answers where it knows the name, as elsewhere
     /// on this machine.
-    pub(crate) async fn addresses(&self, name: &HostName) -> Result<Vec<IpAddr>, String> {
+    pub(crate) async fn addresses(&self, name: &HostName) -> Result<Vec<IpAddr>, NoAddress> {
         if let Some(known) = self.answers.known(name, Instant::now()) {
             return Ok(known);
         }
@@ -93,17 +105,20 @@ impl Resolver {
         if !known.is_empty() {
             return Ok(known);
         }
-        let question = self.question(name).map_err(|error| error.to_string())?;
-        let Some(servers) = &self.servers else { return Err("this machine has no resolver".into()) };
+        let unanswered = |why: String| NoAddress::Unanswered(why);
+        let question = self.question(name).map_err(|error| unanswered(error.to_string()))?;
+        let Some(servers) = &self.servers else {
+            return Err(unanswered("this machine has no resolver".into()));
+        };
         match servers.lookup_ip(question).await {
             Ok(found) => {
                 let addresses: Vec<IpAddr> = found.iter().collect();
                 self.answers.keep(name, &addresses, found.valid_until());
                 Ok(addresses)
             }
-            Err(error) if error.is_nx_domain() => Err("there is no such name".into()),
-            Err(error) if error.is_no_records_found() => Err("the name has no address".into()),
-            Err(error) => Err(error.to_string()),
+            Err(error) if error.is_nx_domain() => Err(NoAddress::NoSuchName),
+            Err(error) if error.is_no_records_found() => Err(NoAddress::NoRecord),
+            Err(error) => Err(unanswered(error.to_string())),
         }
     }
 

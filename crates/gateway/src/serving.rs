@@ -10,13 +10,14 @@ use crate::pushes::Pushes;
 use crate::record::Recorder;
 use crate::resolve::Resolver;
 use crate::trust::{self, TrustError};
+use crate::unresolved::{MAX_UNRESOLVED_NAMES, UnresolvedNames};
 use belljar_spec::egress::{EgressPolicy, HostName, Protocol, Reason, Refusal, Rule};
 use belljar_sys::rustix::net::sockopt;
 use rustls::ClientConfig;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use tokio::net::TcpStream;
 
 pub(crate) struct Serving {
@@ -28,7 +29,7 @@ pub(crate) struct Serving {
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) pushes: Option<Pushes>,
     resolver: OnceLock<Resolver>,
-    unresolved: Unresolved,
+    unresolved: UnresolvedNames,
     trust: OnceLock<Result<ClientConfig, TrustError>>,
     table: Arc<Table>,
 }
@@ -40,6 +41,7 @@ impl Serving {
         Serving {
             table: places.table(policy.limits.connections, arrival),
             meter: Meter::new(policy.limits.bytes.map(|bytes| bytes.as_u64())),
+            unresolved: UnresolvedNames::new(policy.mode),
             policy,
             names: Names::new(addresses),
             recorder,
@@ -48,7 +50,6 @@ impl Serving {
             pushes,
             trust: OnceLock::new(),
             resolver: OnceLock::new(),
-            unresolved: Unresolved::default(),
         }
     }
 
@@ -76,7 +77,7 @@ impl Serving {
             let detail = format!("/etc/hosts has it as another name of {alias}");
             return Err(refused(Reason::NameDenied).detail(&detail));
         }
-        if !self.unresolved.has_room_for(name) {
+        if !self.unresolved.has_room_for(name, Instant::now()) {
             let detail = format!("{MAX_UNRESOLVED_NAMES} names without an address were asked for");
             return Err(refused(Reason::TooManyNames).detail(&detail));
         }
@@ -86,8 +87,8 @@ impl Serving {
                 decide::addresses(&self.policy, allowed, protocol, &addresses)
             }
             Err(why) => {
-                self.unresolved.remember(name);
-                Err(refused(Reason::NotResolved).detail(&why))
+                self.unresolved.remember(name, &why, Instant::now());
+                Err(refused(Reason::NotResolved).detail(&why.to_string()))
             }
         }
     }
@@ -156,54 +157,9 @@ impl Meter {
     }
 }
 
-/// Names that had no address when they were asked for. Each left the host in a question, and led to no connection.
-#[derive(Default)]
-struct Unresolved(Mutex<HashSet<HostName>>);
-
-impl Unresolved {
-    fn has_room_for(&self, name: &HostName) -> bool {
-        let names = self.lock();
-        names.len() < MAX_UNRESOLVED_NAMES || names.contains(name)
-    }
-
-    fn remember(&self, name: &HostName) {
-        let mut names = self.lock();
-        if names.len() < MAX_UNRESOLVED_NAMES {
-            names.insert(name.clone());
-        }
-    }
-
-    fn forget(&self, name: &HostName) {
-        self.lock().remove(name);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<HostName>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// More than a program has that is only mistaken; far fewer than are needed to carry data out in names.
-const MAX_UNRESOLVED_NAMES: usize = 1000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sandbox_asks_for_only_so_many_names_that_do_not_exist() {
-        let unresolved = Unresolved::default();
-        let name = |number: usize| format!("d{number}.example").parse::<HostName>().expect("a name");
-        for number in 0..MAX_UNRESOLVED_NAMES {
-            assert!(unresolved.has_room_for(&name(number)), "{number}");
-            unresolved.remember(&name(number));
-            unresolved.remember(&name(number));
-        }
-        assert!(!unresolved.has_room_for(&name(MAX_UNRESOLVED_NAMES)));
-        assert!(unresolved.has_room_for(&name(0)), "it may be asked for again");
-        // A name that has an address by now takes no room.
-        unresolved.forget(&name(0));
-        assert!(unresolved.has_room_for(&name(MAX_UNRESOLVED_NAMES)));
-    }
 
     #[test]
     fn bytes_are_spent_until_none_are_left() {

@@ -1,7 +1,8 @@
-//! The host's `/etc/hosts`. Read here and not by the resolver's library, because a line may give one address several names, and
-//! a rule that forbids one of them forbids the address under the others too.
+//! The host's `/etc/hosts`. Read here and not by the resolver's library, because it may give one address several names, on one line
+//! or on several, and a rule that forbids one of them forbids the address under the others too.
 
 use belljar_spec::egress::HostName;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The lines that hold an address and at least one name.
@@ -31,9 +32,12 @@ impl Hosts {
         found
     }
 
-    /// Other names that stand in the lines of a name.
+    /// Other names that any line gives to an address of this one.
     pub(crate) fn aliases(&self, name: &HostName) -> Vec<HostName> {
-        self.lines_of(name).flat_map(|(_, names)| names).filter(|alias| *alias != name).cloned().collect()
+        let addresses = self.addresses(name);
+        let lines = self.0.iter().filter(|(address, _)| addresses.contains(address));
+        let names = lines.flat_map(|(_, names)| names).filter(|alias| *alias != name);
+        names.collect::<BTreeSet<_>>().into_iter().cloned().collect()
     }
 
     fn lines_of(&self, name: &HostName) -> impl Iterator<Item = &(IpAddr, Vec<HostName>)> {
@@ -58,7 +62,12 @@ mod tests {
             ["10.0.0.5", "fd00::5"].iter().map(|text| text.parse().expect("an address")).collect();
         assert_eq!(hosts.addresses(&name("secret.good.example")), addresses);
         assert_eq!(hosts.addresses(&name("secret")), addresses[..1]);
-        assert_eq!(hosts.aliases(&name("secret")), [name("secret.good.example")]);
+        assert_eq!(hosts.aliases(&name("secret")), [name("secret.good.example"), name("third.example")]);
+        // Of another line, also over an address of the other family.
+        let all = [name("secret"), name("third.example")];
+        assert_eq!(hosts.aliases(&name("secret.good.example")), all);
+        assert_eq!(hosts.aliases(&name("third.example")), [name("secret"), name("secret.good.example")]);
+        assert!(hosts.aliases(&name("localhost")).is_empty());
         assert!(hosts.addresses(&name("x.example")).is_empty());
         assert!(hosts.addresses(&name("comment.example")).is_empty());
     }

@@ -25,6 +25,8 @@ mod watch;
 mod wrapped;
 
 pub use forward::{danger_forward, for_the_host};
+#[cfg(test)]
+pub(crate) use redact::MAX_EMPTY_FRAMES;
 pub use redact::Redact;
 pub(crate) use screen::RANGE_HEADERS;
 pub use sought::Known;

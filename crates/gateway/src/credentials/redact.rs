@@ -71,13 +71,18 @@ impl Redact {
         self.give(end)
     }
 
-    /// Takes bytes that stand between letters of the text, as the head of a frame does. They are passed on as they are.
-    pub(crate) fn pass(&mut self, bytes: Bytes) -> Bytes {
+    /// Takes bytes that stand between letters of the text, as the head of a frame does. They are passed on as they are. `None`
+    /// where too much waits already that is no text: a server may send frames without any, and without end.
+    pub(crate) fn pass(&mut self, bytes: &Bytes) -> Option<Bytes> {
         if self.held.is_empty() {
-            return bytes;
+            return Some(bytes.clone());
         }
-        self.between.push_back((self.held.len(), bytes));
-        Bytes::new()
+        // A frame for each letter that waits, and some more.
+        if self.between.len() >= self.held.len() + MAX_EMPTY_FRAMES {
+            return None;
+        }
+        self.between.push_back((self.held.len(), bytes.clone()));
+        Some(Bytes::new())
     }
 
     /// Whether there is something that was not given yet.
@@ -130,6 +135,8 @@ impl Redact {
     }
 }
 
+/// Frames without text, and what is said between frames, while a text waits for what follows.
+pub(crate) const MAX_EMPTY_FRAMES: usize = 1024;
 /// What the heads of a few frames need.
 const FRAME: usize = 64;
 

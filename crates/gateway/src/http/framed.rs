@@ -109,7 +109,8 @@ impl<H: Head> Frames<H> {
                 self.head.push(piece.split_to(1)[0]);
                 self.left = H::read(&self.head)?;
                 if self.left.is_some() {
-                    out.extend_from_slice(&redact.pass(std::mem::take(&mut self.head).into()));
+                    let head = std::mem::take(&mut self.head).into();
+                    Self::pass(redact, head, &mut out)?;
                 }
             }
             if let Some(frame) = &mut self.left {
@@ -131,13 +132,27 @@ impl<H: Head> Frames<H> {
                         let mut one = redact.another();
                         let said = std::mem::take(&mut self.aside);
                         let said = [one.feed(said.into()), one.finish()].concat();
-                        out.extend_from_slice(&redact.pass(said.into()));
+                        Self::pass(redact, said.into(), &mut out)?;
                     }
                 }
                 self.left = None;
             }
         }
         Ok(out.into())
+    }
+
+    /// Passes on what is no text. Behind very many frames without any, a message that is searched alone is none, and what waits of
+    /// others waits no longer: a call may well say nothing over and over.
+    fn pass(redact: &mut Redact, bytes: Bytes, out: &mut Vec<u8>) -> Result<(), Unreadable> {
+        match redact.pass(&bytes) {
+            Some(passed) => out.extend_from_slice(&passed),
+            None if H::IS_SEARCHED_ALONE => return Err(Unreadable),
+            None => {
+                out.extend_from_slice(&redact.finish());
+                out.extend_from_slice(&bytes);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -200,7 +215,7 @@ const LONGEST_CONTROL: u64 = 125;
 mod tests {
     use super::*;
     use crate::Secret;
-    use crate::credentials::Known;
+    use crate::credentials::{Known, MAX_EMPTY_FRAMES};
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -293,6 +308,24 @@ mod tests {
         let expected =
             [frame(0x01, &stars(one)), frame(0x89, &stars(VALUE)), frame(0x80, &stars(two))].concat();
         assert_eq!(through(Framing::web_socket(), &[&text]).concat(), expected);
+    }
+
+    #[test]
+    fn frames_without_text_do_not_fill_the_memory() {
+        let feed = |framing: &mut Framing, redact: &mut Redact, bytes: &[u8]| {
+            framing.feed(redact, Bytes::copy_from_slice(bytes))
+        };
+        let (mut framing, mut redact) = (Framing::web_socket(), redact());
+        feed(&mut framing, &mut redact, &frame(0x01, "ghp_R3")).expect("a frame");
+        let ended = (0..=MAX_EMPTY_FRAMES + 10).find(|_| feed(&mut framing, &mut redact, &[0, 0]).is_err());
+        assert!(ended.is_some(), "pieces of a message without end");
+        // What a call says over and over passes.
+        let (mut framing, mut redact, mut passed) = (Framing::grpc(), self::redact(), 0);
+        passed += feed(&mut framing, &mut redact, b"\0\0\0\0\x06ghp_R3").expect("a message").len();
+        for _ in 0..3 * MAX_EMPTY_FRAMES {
+            passed += feed(&mut framing, &mut redact, &[0; 5]).expect("a message").len();
+        }
+        assert_eq!(passed, 11 + 3 * MAX_EMPTY_FRAMES * 5, "nothing waits");
     }
 
     #[test]

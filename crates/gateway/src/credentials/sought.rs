@@ -172,6 +172,15 @@ impl Windows {
 
     /// Calls for each window that is a form, with where it begins and which it is.
     fn find(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
+        self.suspects(text, |at, form, find| {
+            if text[at..at + find.len()] == *find {
+                found(at, form);
+            }
+        });
+    }
+
+    /// Calls for each window that has the number of a form: all that is ever compared letter by letter.
+    fn suspects(&self, text: &[u8], mut suspect: impl FnMut(usize, usize, &[u8])) {
         for Length { length, power, forms } in &self.lengths {
             if text.len() < *length {
                 break;
@@ -187,9 +196,7 @@ impl Windows {
                 }
                 // All of the number, so that chance or a likeness makes no difference.
                 for (_, form, find) in forms.iter().filter(|(wanted, ..)| *wanted == number) {
-                    if text[at..at + length] == find[..] {
-                        found(at, *form);
-                    }
+                    suspect(at, *form, find);
                 }
             }
         }
@@ -230,6 +237,30 @@ mod tests {
         for (one, two) in [("zzz~~~zz", "aaa~~~aa"), ("sk-abcdefgh", "sk-zyxwvuts"), ("a+b/c=de", "z+y/x=wv")]
         {
             assert_eq!(count(one), count(two), "{one} {two}");
+        }
+    }
+
+    /// The work for a text is a step for each window and form, and one comparison for each whole form: a guess of all but a letter
+    /// costs as much as a guess of nothing.
+    #[test]
+    fn no_letter_of_a_guess_is_compared_until_all_of_it_is_right() {
+        let sought = sought(&["ghp_R34lS3cretV4lueQ7zx9PmK2bT5", "a+b/c=de:fgh\"ij"]);
+        for windows in [&sought.everywhere, &sought.in_base64, &sought.in_names] {
+            let compared = |text: &[u8]| {
+                let mut count = 0;
+                windows.suspects(text, |_, _, _| count += 1);
+                count
+            };
+            for (_, _, find) in windows.lengths.iter().flat_map(|length| &length.forms) {
+                assert!(compared(find) > 0);
+                for end in 0..find.len() {
+                    let mut almost = find.to_vec();
+                    almost[end] ^= 1;
+                    assert_eq!(compared(&almost), 0, "all but letter {end}");
+                    let begun = [&find[..end], b" "].concat().repeat(20);
+                    assert_eq!(compared(&begun), 0, "{end} letters, over and over");
+                }
+            }
         }
     }
 

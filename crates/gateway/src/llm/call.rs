@@ -210,8 +210,9 @@ impl Call {
     }
 
     /// Nobody counted, or not to the end: no less than what bytes usually come to. Events are mostly wrapping, so that
-    /// this is more than it was. A model that is no stream, or that thinks, works without a word: who went away pays for that
-    /// time, each second that began. Where tokens or money are limited, nothing is gained by hanging up: an answer that was cut
+    /// this is more than it was. A model that is no stream, or that thinks, works without a word: that time counts, each second
+    /// that began, for a program that went away and for an upstream that did, which may bill it all the same; for the latter no more
+    /// than was ordered. Where tokens or money are limited, nothing is gained by hanging up: an answer that was cut
     /// short from inside counts as the most that it could come to, since upstreams may go on with it.
     fn estimated(&self, usage: &Usage, received: u64, end: End) -> (Spent, Option<CostSource>) {
         let is_cut = match end {
@@ -225,7 +226,8 @@ impl Call {
         };
         let unheard = match end {
             End::HungUp => unheard(self.since.elapsed(), self.longest.filter(|_| !self.streamed)),
-            End::Finished | End::BrokenOff | End::Unreachable | End::TooSlow | End::ByteLimit => 0,
+            End::BrokenOff => unheard(self.since.elapsed(), None).min(self.longest.unwrap_or(LARGEST_ANSWER)),
+            End::Finished | End::Unreachable | End::TooSlow | End::ByteLimit => 0,
         };
         let most = self.most.filter(|_| is_cut).map_or(0, |most| most.output);
         let output = usage.output.max(received.div_ceil(route::BYTES_OF_A_TOKEN)).max(unheard).max(most);
@@ -304,10 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_breaks_off_costs_what_it_usually_comes_to() {
-        let mut call = call("tokens=4300", Some(4_000), 1, true, &Kept::Nothing);
-        call.end(End::BrokenOff);
-        assert_eq!((call.ledger.totals().input_tokens, call.ledger.totals().output_tokens), (100, 0));
+    fn an_upstream_that_breaks_off_costs_the_time_that_it_took() {
+        for (seconds, expected) in [(0, 100), (10, 1_100), (100, 4_000)] {
+            let mut call = call("tokens=4300", Some(4_000), 1, true, &Kept::Nothing);
+            call.since -= Duration::from_secs(seconds);
+            call.end(End::BrokenOff);
+            let totals = call.ledger.totals();
+            assert_eq!((totals.input_tokens, totals.output_tokens), (100, expected), "{seconds} s");
+        }
     }
 
     #[test]

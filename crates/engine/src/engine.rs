@@ -306,8 +306,7 @@ impl Engine {
         };
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
         let state = self.state().ok();
-        let neighbours =
-            state.and_then(|state| Neighbours::join(&state, id, spec, policy.as_ref(), &recorder));
+        let neighbours = state.map(|state| Neighbours::join(&state, id, spec, policy.as_ref(), &recorder));
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(

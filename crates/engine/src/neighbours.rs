@@ -12,6 +12,8 @@
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::llm::ModelGlob;
+use belljar_spec::secret::CredentialPlace;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Permission, SandboxId, SandboxSpec};
 use belljar_sys::rustix::fs::{FlockOperation, flock};
@@ -25,10 +27,16 @@ use std::sync::Arc;
 
 /// One sandbox among those of its user. Dropped, it is no longer there.
 pub(crate) struct Neighbours {
+    warning: Option<String>,
+    /// None where it shares no folder, or could not be noted.
+    _present: Option<Present>,
+}
+
+/// The file of a sandbox that lives.
+struct Present {
     directory: PathBuf,
     id: SandboxId,
     recorder: Arc<Recorder>,
-    warning: Option<String>,
     /// Its lock says that the sandbox lives.
     _file: File,
 }
@@ -49,28 +57,55 @@ struct Met {
 }
 
 impl Neighbours {
-    /// Says that this sandbox lives, and records who lives beside it. `None` where it shares no folder, or nothing can be kept.
+    /// Says that this sandbox lives, and records who lives beside it. Where that cannot be, its warning says so: others that come to
+    /// the folder will not know of it.
     pub(crate) fn join(
         state: &Path,
         id: SandboxId,
         spec: &SandboxSpec,
         policy: Option<&EgressPolicy>,
         recorder: &Arc<Recorder>,
-    ) -> Option<Neighbours> {
-        let presence = Presence { folders: folders(spec), egress: egress(policy) };
+    ) -> Neighbours {
+        let presence = Presence { folders: folders(spec), egress: egress(policy, spec) };
         if presence.folders.is_empty() {
-            return None;
+            return Neighbours { warning: None, _present: None };
         }
         let directory = state.join("neighbours");
-        Neighbours::enter(directory, id, &presence, recorder).ok()
+        match Present::enter(directory.clone(), id, &presence, recorder) {
+            Ok((present, differing)) => {
+                let warning = (!differing.is_empty()).then(|| {
+                    format!(
+                        "sandbox {} can write to the same folder and may reach other hosts, models or secrets: each can hand the \
+                         other its connections",
+                        differing.join(", ")
+                    )
+                });
+                Neighbours { warning, _present: Some(present) }
+            }
+            Err(error) => {
+                let warning = format!(
+                    "sandboxes that can write to the same folder will not be told of this one: `{}`: {error}",
+                    directory.display()
+                );
+                Neighbours { warning: Some(warning), _present: None }
+            }
+        }
     }
 
+    /// What a person should know before anything runs.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.warning.clone()
+    }
+}
+
+impl Present {
+    /// Also gives those of the sandboxes beside it that may reach something else.
     fn enter(
         directory: PathBuf,
         id: SandboxId,
         presence: &Presence,
         recorder: &Arc<Recorder>,
-    ) -> io::Result<Neighbours> {
+    ) -> io::Result<(Present, Vec<String>)> {
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let turn = lock_directory(&directory)?;
         let path = directory.join(id.to_string());
@@ -89,22 +124,11 @@ impl Neighbours {
             record(recorder, &Met { id: other, ..met });
         }
         drop(turn);
-        let warning = (!differing.is_empty()).then(|| {
-            format!(
-                "sandbox {} can write to the same folder and has another egress policy: each can hand the other its connections",
-                differing.join(", ")
-            )
-        });
-        Ok(Neighbours { directory, id, recorder: Arc::clone(recorder), warning, _file: file })
-    }
-
-    /// What a person should know before anything runs.
-    pub(crate) fn warning(&self) -> Option<String> {
-        self.warning.clone()
+        Ok((Present { directory, id, recorder: Arc::clone(recorder), _file: file }, differing))
     }
 }
 
-impl Drop for Neighbours {
+impl Drop for Present {
     /// Records who came in the meantime. Must happen before the record ends.
     fn drop(&mut self) {
         let _turn = lock_directory(&self.directory);
@@ -186,8 +210,34 @@ fn folders(spec: &SandboxSpec) -> Vec<PathBuf> {
     all.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// All of a policy that says what can be reached, so that two that say the same are the same text.
-fn egress(policy: Option<&EgressPolicy>) -> String {
+/// All that says what can be reached and with which secrets, so that two that say the same are the same text.
+fn egress(policy: Option<&EgressPolicy>, spec: &SandboxSpec) -> String {
+    let llm = spec.llm.as_ref().map(|route| {
+        let key = route.key.as_ref().map(ToString::to_string).unwrap_or_default();
+        let models = route.models.iter().map(|list| list.iter().map(ModelGlob::as_str).collect::<Vec<_>>());
+        format!(
+            "{} key {key} models {:?} budget {}",
+            route.upstream,
+            models.collect::<Vec<_>>(),
+            route.budget
+        )
+    });
+    let mut credentials: Vec<String> = spec
+        .credentials
+        .iter()
+        .map(|credential| {
+            let place =
+                |place: &CredentialPlace| format!("{}:{} {}", place.host, place.ports, place.requests);
+            let places: Vec<String> = credential.places.iter().map(place).collect();
+            format!("{} at {}", credential.source, places.join(" "))
+        })
+        .collect();
+    credentials.sort();
+    let github = spec.github.as_ref().map(|grant| format!("{grant:?}"));
+    format!("{} llm {llm:?} credentials {credentials:?} github {github:?}", hosts(policy))
+}
+
+fn hosts(policy: Option<&EgressPolicy>) -> String {
     let Some(policy) = policy.filter(|policy| policy.mode != Mode::None) else { return "none".into() };
     let sorted = |rules: &[belljar_spec::egress::Rule]| {
         let mut texts: Vec<String> = rules.iter().map(|rule| rule.to_string()).collect();
@@ -203,6 +253,9 @@ fn egress(policy: Option<&EgressPolicy>) -> String {
 mod tests {
     use super::*;
     use belljar_audit::Log;
+    use belljar_spec::egress::{PortRange, RequestFilter};
+    use belljar_spec::llm::LlmRoute;
+    use belljar_spec::secret::{Bodies, Carrier, Credential, Inject, SecretSource};
 
     struct Sandbox {
         log: PathBuf,
@@ -217,7 +270,7 @@ mod tests {
         let recorder = Arc::new(Recorder::new(Some(log)));
         let spec = SandboxSpec { workspace: Some(folder.into()), ..SandboxSpec::default() };
         let policy = EgressPolicy::strict().allow(allow.parse().unwrap());
-        let neighbours = Neighbours::join(state, id, &spec, Some(&policy), &recorder);
+        let neighbours = Some(Neighbours::join(state, id, &spec, Some(&policy), &recorder));
         Sandbox { log: path, neighbours, recorder }
     }
 
@@ -255,6 +308,54 @@ mod tests {
         assert!(!texts[2].contains("folder_shared"), "{}", texts[2]);
         assert!(met(&texts[3], "0101010101010101", false));
         assert_eq!(fs::read_dir(state.join("neighbours")).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_model_and_a_secret_are_something_to_hand_over_too() {
+        let spec = SandboxSpec::default();
+        let with_model = |url: &str, budget: &str| {
+            let mut route = LlmRoute::to(url.parse().unwrap());
+            route.budget = budget.parse().unwrap();
+            SandboxSpec { llm: Some(route), ..spec.clone() }
+        };
+        let secret = |name: &str| {
+            let credential = Credential {
+                name: name.parse().unwrap(),
+                source: SecretSource::Kept(format!("secret:{name}").parse().unwrap()),
+                places: vec![CredentialPlace {
+                    host: "=x.example.com".parse().unwrap(),
+                    ports: PortRange::only(443).unwrap(),
+                    requests: RequestFilter::ANY,
+                    carriers: vec![Carrier::Bearer],
+                    inject: Inject::Placeholder,
+                }],
+                variables: Vec::new(),
+                bodies: Bodies::Watched,
+            };
+            SandboxSpec { credentials: vec![credential], ..spec.clone() }
+        };
+        let url = "https://api.example.com";
+        let all = [
+            spec.clone(),
+            with_model(url, "calls=5"),
+            with_model(url, "calls=6"),
+            with_model("https://b.example.com", "calls=5"),
+            secret("a"),
+            secret("b"),
+        ];
+        let told: Vec<String> = all.iter().map(|spec| egress(None, spec)).collect();
+        for (number, one) in told.iter().enumerate() {
+            assert_eq!(told.iter().position(|other| other == one), Some(number), "{one}");
+        }
+        assert_eq!(egress(None, &secret("a")), told[4]);
+    }
+
+    #[test]
+    fn a_sandbox_that_cannot_be_noted_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("neighbours"), "in the way").unwrap();
+        let unnoted = sandbox(place.path(), 6, place.path(), "a.example");
+        assert!(unnoted.warning().unwrap().contains("will not be told of this one"));
     }
 
     #[test]

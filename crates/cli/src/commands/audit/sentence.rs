@@ -53,7 +53,7 @@ impl Event<'_> {
             "sandbox_started" => ("started", self.started(), self.rules()),
             "folder_shared" => {
                 let differs =
-                    if self.0["egress_differs"] == true { ", which has another egress policy" } else { "" };
+                    if self.0["egress_differs"] == true { ", which may reach something else" } else { "" };
                 let sentence = format!("{} with sandbox {}{differs}", self.text("folder"), self.text("with"));
                 ("shared", sentence, vec![])
             }

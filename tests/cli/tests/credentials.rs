@@ -75,7 +75,8 @@ fn a_variable_that_a_secret_has_is_not_set_beside_it() {
 #[test]
 fn what_files_bind_is_shown() {
     let home = Home::new(
-        "[credential.build]\nsecret = \"env:BUILD_KEY\"\nhost = \"=build.example.com\"\nport = 8443\n\n[github]\napp = 1\n\
+        "[credential.build]\nsecret = \"env:BUILD_KEY\"\nhost = \"=build.example.com\"\nport = 8443\n\n\
+         [credential.deploy]\nhost = \"=deploy.example.com\"\ninject = \"always\"\n\n[github]\napp = 1\n\
          installation = 2\nkey = \"secret:app\"\n",
     );
     insta::assert_snapshot!("shown", home.said(&["config", "show"]));

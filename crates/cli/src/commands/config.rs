@@ -6,7 +6,7 @@ use crate::failure::say_notes;
 use belljar_engine::config::{self, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
-use belljar_spec::secret::Credential;
+use belljar_spec::secret::{Credential, Inject};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ fn as_text(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> S
         line("llm budget", &route.budget.to_string(), &"");
     }
     for binding in loaded.bindings() {
-        let value = format!("{} {}", binding.value.name, places(&binding.value));
+        let value = format!("{} {}{}", binding.value.name, places(&binding.value), injected(&binding.value));
         line("credential", &value, &binding.place);
     }
     if let Some(app) = loaded.github_app() {
@@ -129,6 +129,7 @@ fn as_json(policy: &EgressPolicy, loaded: &Loaded, llm: Option<&LlmLoaded>) -> V
             "name": binding.value.name,
             "secret": binding.value.source.to_string(),
             "hosts": binding.value.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect::<Vec<_>>(),
+            "inject": inject(&binding.value).as_str(),
             "variables": binding.value.variables.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
             "from": binding.place.to_string(),
         })).collect::<Vec<_>>(),
@@ -160,6 +161,19 @@ fn places(credential: &Credential) -> String {
     let places: Vec<String> =
         credential.places.iter().map(|place| format!("{}:{}", place.host, place.ports)).collect();
     format!("{} -> {}", credential.source, places.join(", "))
+}
+
+/// Which requests get the value. All places of a credential have the same.
+fn inject(credential: &Credential) -> Inject {
+    credential.places.first().map(|place| place.inject).unwrap_or_default()
+}
+
+/// Nothing, where it is as usual.
+fn injected(credential: &Credential) -> String {
+    match inject(credential) {
+        Inject::Placeholder => String::new(),
+        always @ Inject::Always => format!(", inject {}", always.as_str()),
+    }
 }
 
 /// `example.com 443 (tls), 80 (http)`, and which requests there.

@@ -62,6 +62,16 @@ pub enum Inject {
     Always,
 }
 
+impl Inject {
+    /// As in a file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Inject::Placeholder => "placeholder",
+            Inject::Always => "always",
+        }
+    }
+}
+
 /// A real value that goes into the environment of one sandbox, because the run said so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarded {

@@ -258,6 +258,19 @@ fn a_damaged_layer_is_listed_and_can_be_discarded() {
 }
 
 #[test]
+fn what_cannot_be_read_of_clones_hides_no_layer() {
+    let home = Home::new();
+    home.layer();
+    // No directory, which nobody can list, root neither.
+    home.write(&home.path("state/belljar/clones"), "");
+    for words in [&["layers"][..], &["layers", "--json"]] {
+        let listed = home.run(words);
+        assert!(listed.stdout.contains("[layer number 0]"), "{words:?}: {} {}", listed.stdout, listed.stderr);
+        assert!(listed.code != 0 && listed.stderr.contains("clones"), "{words:?}: {}", listed.stderr);
+    }
+}
+
+#[test]
 fn an_apply_that_was_cut_short_is_mended_by_the_next_one() {
     let home = Home::new();
     let layer = home.layer();

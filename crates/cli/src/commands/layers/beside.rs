@@ -19,12 +19,21 @@ pub(super) enum Beside {
 impl Beside {
     /// All of them. Without git there are none that could be told.
     pub(super) fn all() -> Result<Vec<Beside>, SandboxError> {
+        Ok([Beside::shelves()?, Beside::clones()?].into_iter().flatten().collect())
+    }
+
+    pub(super) fn shelves() -> Result<Vec<Beside>, SandboxError> {
         let state = belljar_audit::state_directory()?;
         let shelves = if state.join("shelf").exists() { shelf::list(&state)? } else { Vec::new() };
+        let understood = |shelf: Result<_, _>| shelf.map_or_else(Beside::DamagedShelf, Beside::Shelf);
+        Ok(shelves.into_iter().map(understood).collect())
+    }
+
+    pub(super) fn clones() -> Result<Vec<Beside>, SandboxError> {
+        let state = belljar_audit::state_directory()?;
         let clones = if state.join("clones").exists() { clone::list(&state)? } else { Vec::new() };
-        let shelves = shelves.into_iter().map(|shelf| shelf.map_or_else(Beside::DamagedShelf, Beside::Shelf));
-        let clones = clones.into_iter().map(|clone| clone.map_or_else(Beside::DamagedClone, Beside::Clone));
-        Ok(shelves.chain(clones).collect())
+        let understood = |clone: Result<_, _>| clone.map_or_else(Beside::DamagedClone, Beside::Clone);
+        Ok(clones.into_iter().map(understood).collect())
     }
 
     /// The one that is named: a clone by its id or the beginning of it, a worktree as `SHELF:BRANCH`.

@@ -13,11 +13,34 @@ use std::path::Path;
 use std::time::SystemTime;
 
 pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
-    let mut rows: Vec<Row> = layers()?.list()?.iter().filter_map(Row::of).collect();
-    rows.extend(Beside::all()?.iter().map(Row::beside));
-    if options.json {
-        let text = serde_json::to_string_pretty(&rows).expect("plain data can be written as JSON");
+    // What of them cannot be read hides nothing of the others.
+    let (mut rows, mut unread) = (Vec::new(), Vec::new());
+    match layers().and_then(|layers| Ok(layers.list()?)) {
+        Ok(layers) => rows.extend(layers.iter().filter_map(Row::of)),
+        Err(error) => unread.push(error),
+    }
+    for beside in [Beside::shelves(), Beside::clones()] {
+        match beside {
+            Ok(beside) => rows.extend(beside.iter().map(Row::beside)),
+            Err(error) => unread.push(error),
+        }
+    }
+    let said = say(&rows, options.json, unread.is_empty())?;
+    let mut unread = unread.into_iter();
+    let first = unread.next();
+    for other in unread {
+        eprintln!("belljar: {}", other.message);
+    }
+    first.map_or(Ok(said), Err)
+}
+
+fn say(rows: &[Row], json: bool, is_all: bool) -> Result<u8, SandboxError> {
+    if json {
+        let text = serde_json::to_string_pretty(rows).expect("plain data can be written as JSON");
         return print(format!("{text}\n").as_bytes());
+    }
+    if rows.is_empty() && !is_all {
+        return Ok(0);
     }
     if rows.is_empty() {
         eprintln!("belljar: nothing is kept");
@@ -26,8 +49,8 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
         );
         return Ok(0);
     }
-    let printed = print(as_table(&rows).as_bytes())?;
-    for row in &rows {
+    let printed = print(as_table(rows).as_bytes())?;
+    for row in rows {
         if let (Some(why), Some(path)) = (&row.damage, &row.path) {
             eprintln!("belljar: the {} {} is damaged: {why}", row.kind, row.id);
             eprintln!(
@@ -42,7 +65,8 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
 /// How many there are; what cannot be read is for `belljar layers` to say.
 pub(crate) fn count() -> usize {
     let layers = layers().and_then(|layers| Ok(layers.list()?.len())).unwrap_or(0);
-    layers + Beside::all().map_or(0, |beside| beside.len())
+    let beside = [Beside::shelves(), Beside::clones()];
+    layers + beside.iter().flatten().map(Vec::len).sum::<usize>()
 }
 
 /// One thing that is kept.

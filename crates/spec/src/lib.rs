@@ -12,6 +12,7 @@ pub mod git;
 mod glob;
 mod id;
 mod kept;
+mod language;
 mod limits;
 pub mod llm;
 mod quantity;
@@ -32,6 +33,7 @@ pub use egress::{
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
+pub use language::{LANGUAGE_VARIABLES, is_language_variable};
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use root::{ImageName, ImageNameError, Root, RootError};

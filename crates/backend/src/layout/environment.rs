@@ -1,6 +1,6 @@
 //! The environment of commands: it starts empty, and holds what is listed here and what the caller names.
 
-use super::{HOME, USER, etc};
+use super::{HOME, USER, etc, language};
 use belljar_spec::Admin;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +32,7 @@ pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
     let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir(), Some(shell()));
     let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     variables.push(("PATH".into(), path));
-    override_with(variables, asked)
+    override_with(override_with(variables, &language::of_the_caller()), asked)
 }
 
 fn common(home: &OsStr, user: &str, temporary: &Path, shell: Option<&str>) -> Variables {

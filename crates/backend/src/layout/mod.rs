@@ -10,6 +10,7 @@ mod etc;
 mod git;
 mod home;
 mod java;
+mod language;
 mod marker;
 mod mounts;
 mod nested;
@@ -157,7 +158,7 @@ struct System {
     links: Vec<(String, String)>,
     /// The search path.
     path: Vec<PathBuf>,
-    /// Variables that name where a tool's programs are.
+    /// Variables that name where a tool's programs are, and the caller's language.
     variables: Vec<(OsString, OsString)>,
     /// Variables that it brings, below ours.
     under: Vec<(OsString, OsString)>,
@@ -177,7 +178,7 @@ impl System {
             binds,
             links,
             path: home.path,
-            variables: home.variables,
+            variables: [home.variables, language::of_the_caller()].concat(),
             under: Vec::new(),
             shell: Some(shell().into()),
             private: Vec::new(),

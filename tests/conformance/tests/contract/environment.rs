@@ -27,7 +27,7 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     if std::env::var_os("BELLJAR_AGAIN").is_none() {
         let name = "environment::nothing_of_the_callers_environment_gets_in";
         let preparation = "export ANTHROPIC_API_KEY=sk-secret AWS_SECRET_ACCESS_KEY=secret SSH_AUTH_SOCK=/x \
-             http_proxy=secret LD_LIBRARY_PATH=/x TERM=x LC_ALL=C";
+             http_proxy=secret LD_LIBRARY_PATH=/x TERM=x LC_ALL=C LC_TIME=secret";
         let output = again(backend, name, "rich", preparation).output().unwrap();
         let said = text(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}{}", text(&output.stderr));
@@ -36,6 +36,8 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     let place = Place::new(backend).await;
     let documented =
         ["HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PS1", "BELLJAR", "PATH", "GIT_CONFIG_SYSTEM"];
+    // The language alone is the caller's.
+    let documented = documented.into_iter().chain(["LC_ALL"]).collect::<Vec<_>>();
     // Only where such a tool is on the PATH; they name a folder, nothing more.
     let tools = ["ASDF_DIR", "RUSTUP_HOME", "PYENV_ROOT", "RBENV_ROOT", "VOLTA_HOME"];
     for (name, value) in environment(&place).await {
@@ -43,6 +45,7 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
         assert!(tool || documented.contains(&name.as_str()), "{name}={value}");
         assert!(!value.contains("secret"), "{name}={value}");
     }
+    assert_eq!(place.answer("echo $LC_ALL $LC_TIME").await, "C", "and only what the system knows");
 }
 
 async fn what_programs_expect_is_there(backend: BackendName) {

@@ -57,3 +57,24 @@ fn reads(doing: &str) -> bool {
 pub(crate) fn disposed() -> SandboxError {
     SandboxError::runtime("disposed", "the sandbox was disposed of").hint("make a new one")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_not_be_read_is_told_from_what_may_not_be_written() {
+        for (doing, errno, code) in [
+            ("read /x", Errno::ACCESS, "not_readable"),
+            ("list /x", Errno::PERM, "not_readable"),
+            ("write /x", Errno::ACCESS, "read_only"),
+            ("write /x", Errno::ROFS, "read_only"),
+            ("remove /x", Errno::PERM, "read_only"),
+        ] {
+            let error = file(&Fault { doing: doing.into(), errno: errno.raw_os_error() });
+            assert_eq!(error.code, code, "{doing}: {errno}");
+            let hint = error.hint.unwrap_or_default();
+            assert_eq!(hint.contains("--rw"), code == "read_only", "{doing}: {hint}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// An error on its way to the caller.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    error: SandboxError,
+    pub(crate) error: SandboxError,
     status: StatusCode,
     /// In seconds.
     retry_after: Option<u64>,

@@ -122,6 +122,16 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_names_the_host_that_is_not_ours() {
+        let doors = Doors { names: Vec::new(), origins: Vec::new() };
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        let uri = "http://evil.example.com/v1".parse().unwrap();
+        let refusal = doors.judge_host(&headers, &uri, None).unwrap_err();
+        let message = refusal.error.message;
+        assert!(message.contains("evil.example.com") && !message.contains("localhost"), "{message}");
+    }
+
+    #[test]
     fn pages_ask_only_where_somebody_allowed_it() {
         let doors = Doors { names: Vec::new(), origins: vec!["https://app.example.com".into()] };
         let judged = |origin: &str| {

@@ -287,6 +287,25 @@ mod tests {
         assert_eq!(left, ["accept", "content-length", "x-belljar-on-hangup"]);
     }
 
+    #[tokio::test]
+    async fn an_error_of_a_keeper_has_the_id_of_the_request() {
+        let body =
+            r#"{"error":{"code":"port_closed","kind":"unavailable","message":"nobody listens there"}}"#;
+        for (status, kind, is_signed) in [
+            (StatusCode::BAD_GATEWAY, "application/json", true),
+            (StatusCode::BAD_GATEWAY, "text/html", false),
+            (StatusCode::OK, "application/json", false),
+        ] {
+            let response =
+                Response::builder().status(status).header(CONTENT_TYPE, kind).body(Body::from(body)).unwrap();
+            let response = REQUEST.scope("r-1".into(), signed(response)).await;
+            let said = response.into_body().collect().await.unwrap().to_bytes();
+            let said = String::from_utf8(said.to_vec()).unwrap();
+            assert_eq!(said.contains(r#""request_id":"r-1""#), is_signed, "{status} {kind}: {said}");
+            assert!(said.contains("port_closed"), "{said}");
+        }
+    }
+
     #[test]
     fn ports_are_told_from_the_rest() {
         assert!(is_port("/v1/sandboxes/x/ports/8080/a"));

@@ -172,6 +172,18 @@ const LONGEST: u64 = 1 << 20;
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_disk_that_cannot_be_written_is_no_fault_of_a_sandbox() {
+        for (kind, expected) in [
+            (ErrorKind::ReadOnlyFilesystem, "read-only disk"),
+            (ErrorKind::StorageFull, "the disk is full"),
+            (ErrorKind::NotADirectory, "a sandbox may have put something else there"),
+        ] {
+            let hint = broken("make", Path::new("/x"), kind.into()).hint.unwrap();
+            assert!(hint.contains(expected), "{kind}: {hint}");
+        }
+    }
+
     fn volume() -> (tempfile::TempDir, Volume) {
         let place = tempfile::tempdir().unwrap();
         let volume = Volume::at(place.path().join("volumes/v"), "/volumes/v");

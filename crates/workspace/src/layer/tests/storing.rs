@@ -86,6 +86,43 @@ fn a_run_that_changed_nothing_leaves_nothing() {
     );
 }
 
+/// A full disk, for one: the run was what it was, and its layer stays.
+#[test]
+fn a_layer_beside_which_nothing_can_be_written_is_kept() {
+    let mut bench = Bench::with(&[("a", "a")]);
+    bench.put("a", "other");
+    fs::create_dir_all(bench.layer().directory.join("found.json/in the way")).unwrap();
+    let outcome = bench.layer.take().unwrap().finish().unwrap();
+    let summary = Summary { modified: 1, ..Summary::default() };
+    assert!(
+        matches!(&outcome, Outcome::Changed { summary: found, unnoted: Some(_) } if *found == summary),
+        "{outcome:?}"
+    );
+    assert_eq!(bench.layers().list().unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_left_out_is_all_that_stays_of_a_layer_that_was_applied() {
+    let mut bench = Bench::with(&[("a", "a")]);
+    bench.copied("a", "A");
+    bench.put("n/1", "1");
+    for path in ["b/HEAD", "b/config", "b/objects/x", "b/refs/x"] {
+        bench.put(path, "evil");
+    }
+    assert!(bench.apply(&[]).unwrap().kept);
+    assert_eq!(content(&bench.tree(), "a"), Some("A"));
+    let layer = bench.layers().of(&bench.folder()).unwrap().remove(0);
+    // What its owner writes later is no change of the layer, and in nobody's way.
+    bench.host("a", "mine");
+    bench.host("n/1", "mine");
+    let changes = layer.changes().unwrap();
+    let rest: Vec<String> = changes.list.iter().map(|change| change.path.to_string()).collect();
+    assert!(!rest.iter().any(|path| path == "a" || path.starts_with("n/")), "{rest:?}");
+    assert!(changes.left_out.iter().any(|out| out.path.to_string() == "b/HEAD"));
+    assert!(bench.apply(&[]).unwrap().kept);
+    assert_eq!(content(&bench.tree(), "a"), Some("mine"));
+}
+
 #[test]
 fn a_run_that_changed_something_is_summed_up() {
     let mut bench = Bench::with(&[("a", "a"), ("b", "b"), ("c", "c")]);

@@ -40,6 +40,8 @@ impl TlsServer {
         let wanted = Arc::new(Mutex::new(Vec::new()));
         let names = Arc::clone(&wanted);
         let server = Server::at(at, move |mut stream| {
+            // A head and a body in two segments would wait for an acknowledgement, 40 ms each time.
+            let _ = stream.set_nodelay(true);
             let mut tls = ServerConnection::new(Arc::clone(&config)).expect("the settings are fine");
             while tls.is_handshaking() {
                 if tls.complete_io(&mut stream).is_err() {

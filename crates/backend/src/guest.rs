@@ -6,7 +6,8 @@ pub(crate) use crate::door::Door;
 use crate::door::not_opened;
 use crate::layout::Layout;
 use crate::stubs::{Stubs, Turn};
-use belljar_spec::{Limits, SandboxError};
+use belljar_spec::{Limits, SandboxError, SandboxId};
+use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,6 +26,8 @@ pub struct Guest {
     door: Door,
     process: Process,
     cgroup: Option<Cgroup>,
+    /// A cgroup for the host's programs that work for it, where its own is the Docker daemon's.
+    helpers: Option<Cgroup>,
     sealed: Sealed,
     first: Option<UnixStream>,
     way_out: Vec<OwnedFd>,
@@ -61,6 +64,7 @@ impl Guest {
             door,
             process,
             cgroup,
+            helpers: None,
             sealed: Sealed { landlock_abi: 0, intake: None },
             first: None,
             way_out: Vec::new(),
@@ -194,6 +198,20 @@ impl Guest {
         wait_for_end(self.process.handle(), Duration::ZERO) || self.door.is_closed()
     }
 
+    /// How a program of the host that works for the sandbox enters its cgroup, which is taken away with the guest; `None` where no
+    /// cgroup is ours to use. A container's cgroup is the Docker daemon's, who removes it while such a program may still run: they
+    /// have another one with the same limits.
+    pub fn cgroup_entry(
+        &mut self,
+        limits: &Limits,
+        id: SandboxId,
+    ) -> Result<Option<CgroupEntry>, SandboxError> {
+        if self.cgroup.is_none() && self.helpers.is_none() && self.behind.is_some() {
+            self.helpers = Cgroup::create(id, limits)?;
+        }
+        self.cgroup.as_ref().or(self.helpers.as_ref()).map(Cgroup::entry).transpose()
+    }
+
     /// What the kernel counted of this sandbox's limits; zeros where it counts none.
     pub fn counters(&self) -> Counters {
         match (&self.cgroup, &self.behind) {
@@ -232,7 +250,11 @@ impl Guest {
     /// Kills the guest and everything it started, and waits only where something has to be taken away after them. For
     /// a process that is about to exit, and so leaves nobody unreaped.
     pub fn abandon(mut self) {
-        if self.cgroup.is_none() && self.stubs.is_none() && self.process.end == End::Killed {
+        if self.cgroup.is_none()
+            && self.helpers.is_none()
+            && self.stubs.is_none()
+            && self.process.end == End::Killed
+        {
             self.process.kill();
             self.process.end = End::Over;
         }
@@ -248,6 +270,7 @@ impl Drop for Guest {
         self.process.end();
         // Only now can they be removed.
         self.cgroup = None;
+        self.helpers = None;
         self.stubs = None;
         self.behind = None;
     }

@@ -20,6 +20,7 @@ use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_workspace::inert::Leash;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -282,6 +283,11 @@ impl Engine {
             Some(secrets) => llm::open(spec, id, secrets, &recorder)?,
             None => None,
         };
+        // Of every git that works for it on the host, whoever starts that git.
+        let leash = match policy.is_some() || repository.is_some() {
+            true => Leash::of_sandbox(guest.cgroup_entry(&limits, id)?),
+            false => Leash::of_sandbox(None),
+        };
         // The first command is running by now. What it dials waits until somebody serves it.
         let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {
@@ -291,7 +297,7 @@ impl Engine {
                     llm: route.clone(),
                     credentials: Arc::clone(&prepared.credentials),
                     authority,
-                    pushes: Some(pushes::pushes(spec, directory)),
+                    pushes: Some(pushes::pushes(spec, directory, &leash)),
                 };
                 way_out::serve(&self.gateway, &mut guest, terms)?
             }
@@ -300,7 +306,7 @@ impl Engine {
         let relay = match repository {
             Some(repository) => {
                 let policy = spec.pushes.to_host(&repository.branch);
-                Some(relay::serve(listeners, repository, policy, self.state()?, &recorder)?)
+                Some(relay::serve(listeners, repository, policy, self.state()?, leash, &recorder)?)
             }
             None => None,
         };

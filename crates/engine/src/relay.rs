@@ -7,7 +7,7 @@ use belljar_spec::{Printable, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
-use belljar_workspace::inert::Git;
+use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::quarantine::HostRepository;
 use belljar_workspace::relay::{LANDING, Relay, RelayEvent, RelayTerms};
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -49,6 +49,7 @@ pub(crate) fn serve(
     repository: &Repository,
     policy: RefPolicy,
     state: PathBuf,
+    leash: Leash,
     recorder: &Arc<Recorder>,
 ) -> Result<Serving, SandboxError> {
     let failed = |error: std::io::Error| {
@@ -66,7 +67,7 @@ pub(crate) fn serve(
             Box::new(move |event: RelayEvent| record(&recorder, event))
         };
         match open(&directory).and_then(|repository| {
-            let terms = RelayTerms { repository, policy, state, landing: LANDING, note };
+            let terms = RelayTerms { repository, policy, state, landing: LANDING, leash, note };
             Relay::serve(listeners, terms).map_err(|error| error.to_string())
         }) {
             Ok(relay) => {

@@ -2,6 +2,7 @@
 //! going in and out; what rustix already offers safely is re-exported as it is. Knows nothing of sandboxes.
 
 pub mod arrivals;
+pub mod before_exec;
 pub mod caps;
 mod clone3;
 pub mod core_dump;

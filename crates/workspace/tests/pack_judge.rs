@@ -6,12 +6,15 @@ use belljar_git::judge::{Facts, Seen};
 use belljar_git::push::Update;
 use belljar_git::{ObjectFormat, ObjectId, PushRefusal, RefName};
 use belljar_spec::git::PushLimits;
+use belljar_sys::before_exec::CgroupEntry;
+use belljar_workspace::inert::Leash;
 use belljar_workspace::pack_judge::{PackJudge, Quarantine};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A repository with a history, and a judge that knows nothing of it.
@@ -27,7 +30,7 @@ impl World {
 
     fn with(format: ObjectFormat) -> World {
         let directory = TempDir::new().unwrap();
-        let judge = PackJudge::new(directory.path().join("quarantines"));
+        let judge = PackJudge::new(directory.path().join("quarantines"), &Leash::of_sandbox(None));
         let world = World { directory, judge };
         fs::create_dir(world.repository()).unwrap();
         world.git(&["init", "-q", "-b", "main", &format!("--object-format={}", format.name())]);
@@ -349,8 +352,41 @@ fn what_a_kill_left_is_removed() {
     fs::write(quarantines.join("1-0/lock"), "").unwrap();
     let kept = world.take(world.pack(&world.head(), &[], &[])).unwrap();
     assert_eq!(world.quarantines(), 2);
-    let _again = PackJudge::new(quarantines);
+    let _again = PackJudge::new(quarantines, &Leash::of_sandbox(None));
     assert_eq!(world.quarantines(), 1, "the one in use stays");
     drop(kept);
     assert_eq!(world.quarantines(), 0);
+}
+
+#[test]
+fn every_git_that_looks_at_a_pack_enters_the_cgroup_of_its_sandbox() {
+    let world = World::new();
+    // What a cgroup's file is written to by a process that enters.
+    let tasks = world.directory.path().join("tasks");
+    let entry = CgroupEntry::new(vec![File::create(&tasks).unwrap()]);
+    let judge = PackJudge::new(world.directory.path().join("quarantines"), &Leash::of_sandbox(Some(entry)));
+    let pack = world.pack(&world.head(), &[], &[]);
+    judge.take(pack, ObjectFormat::Sha1, PushLimits::default()).unwrap();
+    // One that indexes, and those that list and read.
+    let entered = fs::read_to_string(tasks).unwrap();
+    assert!(entered.len() >= 3 && entered.bytes().all(|byte| byte == b'0'), "{entered:?}");
+}
+
+#[test]
+fn a_pack_is_not_looked_at_where_the_cgroup_cannot_be_entered() {
+    let world = World::new();
+    let closed = CgroupEntry::new(vec![File::open("/dev/null").unwrap()]);
+    let judge = PackJudge::new(world.directory.path().join("quarantines"), &Leash::of_sandbox(Some(closed)));
+    let refused = judge.take(world.pack(&world.head(), &[], &[]), ObjectFormat::Sha1, PushLimits::default());
+    assert!(matches!(refused, Err(PushRefusal::Failed { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_judge_has_no_more_processor_time_than_is_left_to_its_sandbox() {
+    let world = World::new();
+    let spent = Leash::with_allowance(Duration::ZERO);
+    let judge = PackJudge::new(world.directory.path().join("quarantines"), &spent);
+    let refused = judge.take(world.pack(&world.head(), &[], &[]), ObjectFormat::Sha1, PushLimits::default());
+    let refusal = refused.unwrap_err().to_string();
+    assert!(refusal.contains("has used the processor time"), "{refusal}");
 }

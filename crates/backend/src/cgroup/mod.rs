@@ -11,6 +11,7 @@ mod v1;
 mod v2;
 
 use belljar_spec::{Limits, Origin, SandboxError, SandboxId};
+use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use directory::Directory;
 pub(crate) use foreign::Foreign;
@@ -85,6 +86,16 @@ impl Cgroup {
             Version::One => self.directories.iter().map(|directory| directory.open("tasks")).collect(),
             Version::Two => Ok(Vec::new()),
         }
+    }
+
+    /// How a program of the host that works for the sandbox enters it.
+    pub(crate) fn entry(&self) -> Result<CgroupEntry, SandboxError> {
+        let file = match self.version {
+            Version::One => "tasks",
+            Version::Two => "cgroup.procs",
+        };
+        let files = self.directories.iter().map(|directory| directory.open(file));
+        Ok(CgroupEntry::new(files.collect::<Result<_, _>>()?))
     }
 
     pub(crate) fn counters(&self) -> Counters {

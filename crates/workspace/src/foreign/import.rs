@@ -7,7 +7,7 @@
 
 use super::directory::Directory;
 use super::{Foreign, ForeignError};
-use crate::inert::{Git, GitError};
+use crate::inert::{Git, GitError, pack_limits};
 use belljar_git::ObjectId;
 use belljar_spec::git::PushLimits;
 use std::fs::{self, File};
@@ -64,8 +64,10 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
         let call = git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
         call.env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
     };
+    // The sandbox's cgroup is gone by now, or somebody else's.
+    let limits = || pack_limits(import.limits.bytes.as_u64());
     for pack in packs {
-        on_scratch().arg("index-pack").arg(pack).limit(1 << 20).output()?;
+        on_scratch().arg("index-pack").arg(pack).limit(1 << 20).limited(limits()).output()?;
     }
     let refused = |reason: String| ImportError::Refused { tip: (*tip).clone(), reason };
     let shallow = import.from.read("shallow", MOST_OF_SHALLOW)?;
@@ -83,7 +85,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     let name = String::from_utf8_lossy(&packed.stdout).trim_end().to_string();
     let pack = File::open(scratch.join(format!("new-{name}.pack")))?;
     let reading = git.on(ours).args(["index-pack", "--stdin", "--strict", "--fix-thin"]);
-    let read = reading.env("GIT_ALLOC_LIMIT", LARGEST_PIECE).input(pack).run()?;
+    let read = reading.env("GIT_ALLOC_LIMIT", LARGEST_PIECE).limited(limits()).input(pack).run()?;
     if read.code != Some(0) {
         return Err(refused(read.reason()));
     }

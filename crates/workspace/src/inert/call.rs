@@ -4,7 +4,9 @@ use super::leash::Leash;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, SETTINGS};
 use belljar_spec::egress::Printable;
+use belljar_sys::before_exec;
 use belljar_sys::orphan::{self, Farewell};
+use belljar_sys::rustix::process::Resource;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -21,6 +23,8 @@ pub struct Call {
     patience: Duration,
     input: Option<Stdio>,
     leash: Option<Leash>,
+    /// Resource limits, beside those of the leash.
+    limits: Vec<(Resource, u64)>,
     /// Whether it may be ended in the middle.
     ends: Ends,
     /// What it gets when we die.
@@ -83,6 +87,7 @@ impl Call {
             patience: PATIENCE,
             input: None,
             leash,
+            limits: Vec::new(),
             ends: Ends::WithLeash,
             farewell: Farewell::Terminate,
         };
@@ -151,6 +156,12 @@ impl Call {
         self
     }
 
+    /// What the kernel lets it use, from its first instruction on; of processor time also no more than is left on the leash.
+    pub fn limited(mut self, limits: impl IntoIterator<Item = (Resource, u64)>) -> Call {
+        self.limits.extend(limits);
+        self
+    }
+
     /// How long it may take; without this, ten minutes. Not for `spawn`.
     pub fn patience(mut self, patience: Duration) -> Call {
         self.patience = patience;
@@ -178,7 +189,17 @@ impl Call {
         }
         if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {
             leash.refuse_if_spent()?;
+            if let Some(entry) = leash.cgroup() {
+                before_exec::enter_cgroup(&mut self.command, entry);
+            }
+            if let Some(left) = leash.seconds_left() {
+                match self.limits.iter_mut().find(|(resource, _)| *resource == Resource::Cpu) {
+                    Some((_, most)) => *most = left.min(*most),
+                    None => self.limits.push((Resource::Cpu, left)),
+                }
+            }
         }
+        before_exec::set_limits(&mut self.command, self.limits);
         orphan::end_with_thread(&mut self.command, self.farewell);
         let mut running = Running::new(self.command.spawn().map_err(GitError::Start)?);
         if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {

@@ -1,6 +1,7 @@
 //! A hold on every git that works for somebody, for when that one cannot wait any longer.
 
 use super::call::GitError;
+use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Default)]
 pub struct Leash {
     held: Arc<Mutex<Held>>,
+    /// The cgroup that they all run in, where there is one.
+    cgroup: Option<CgroupEntry>,
 }
 
 #[derive(Debug, Default)]
@@ -36,11 +39,21 @@ pub(super) struct Tie {
 }
 
 impl Leash {
-    /// One on which all together may use so much processor time: what works for a sandbox does so outside of its limits.
+    /// The leash of one sandbox: every git that works for it runs in its cgroup, and all of them together have 30 minutes of processor
+    /// time over its life, cgroup or not.
+    pub fn of_sandbox(cgroup: Option<CgroupEntry>) -> Leash {
+        Leash { cgroup, ..Leash::with_allowance(PROCESSOR_TIME) }
+    }
+
+    /// One on which all together may use so much processor time.
     pub fn with_allowance(allowance: Duration) -> Leash {
         let leash = Leash::default();
         leash.held().allowance = Some(allowance);
         leash
+    }
+
+    pub(super) fn cgroup(&self) -> Option<&CgroupEntry> {
+        self.cgroup.as_ref()
     }
 
     /// Refuses another one when that is used up.
@@ -54,7 +67,7 @@ impl Leash {
         }
     }
 
-    /// What one that has just been started may use of it, in whole seconds.
+    /// What one that is about to be started may use of it, in whole seconds.
     pub(super) fn seconds_left(&self) -> Option<u64> {
         let held = self.held();
         held.allowance.map(|allowance| allowance.saturating_sub(held.spent).as_secs() + 1)
@@ -124,3 +137,5 @@ fn has_ended(process: &OwnedFd, until: Instant) -> bool {
 
 /// To remove a few files.
 const MOMENT: Duration = Duration::from_secs(1);
+/// Pushes and fetches follow each other as long as a sandbox lives. The largest push that is allowed takes half a minute.
+const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);

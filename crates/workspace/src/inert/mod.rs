@@ -7,18 +7,20 @@
 //! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
 //! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
 //!
-//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it. Those of
-//! one purpose can be ended together, by a [`Leash`].
+//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it. Those of one sandbox are on its [`Leash`]: they run in its cgroup, share one sum of processor time, and can be ended
+//! together.
 
 mod call;
 mod leash;
 mod odd;
+mod pack_limits;
 mod running;
 mod settings;
 
 pub use call::{Call, Finished, GitError, PLAIN_DIFF};
 pub use leash::Leash;
 pub use odd::odd_file;
+pub(crate) use pack_limits::pack_limits;
 pub use running::Running;
 pub use settings::other_side;
 
@@ -42,11 +44,6 @@ impl Git {
     /// The same, on a leash: every call of it.
     pub fn on_leash(&self, leash: &Leash) -> Git {
         Git { program: self.program.clone(), leash: Some(leash.clone()) }
-    }
-
-    /// Processor time that is left for its calls, where there is an end of it.
-    pub(crate) fn seconds_left(&self) -> Option<u64> {
-        self.leash.as_ref().and_then(Leash::seconds_left)
     }
 
     /// A call on a repository: `directory` is its git directory, and a repository of the host's or of ours. Never one whose

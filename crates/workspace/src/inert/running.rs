@@ -3,9 +3,7 @@
 use super::call::{Finished, GitError};
 use super::leash::{Leash, Tie};
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, kill_process_group, prlimit, waitid,
-};
+use belljar_sys::rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, ExitStatus, Output};
@@ -24,14 +22,9 @@ impl Running {
         Running { child, tie: None }
     }
 
-    /// Puts it on a leash: it uses no more processor time than is left on it.
+    /// Puts it on a leash, which counts what it uses.
     pub(super) fn tie(&mut self, leash: &Leash) -> Result<(), GitError> {
         self.tie = Some(leash.hold(&self.child)?);
-        if let Some(most) = leash.seconds_left() {
-            let limit = Rlimit { current: Some(most), maximum: Some(most) };
-            // One that has ended already needs none.
-            let _ = prlimit(self.pid(), Resource::Cpu, limit);
-        }
         Ok(())
     }
 

@@ -13,7 +13,8 @@ mod objects;
 mod place;
 mod workflows;
 
-use crate::inert::{Git, GitError};
+use crate::inert::{Git, GitError, Leash, pack_limits};
+use crate::quarantine::SPENT;
 use belljar_git::judge::{Facts, Seen};
 use belljar_git::push::Update;
 use belljar_git::{ObjectFormat, ObjectId, PushRefusal, TakenPack};
@@ -25,7 +26,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 use workflows::Workflows;
 
 /// Looks at packs.
@@ -37,10 +37,11 @@ pub struct PackJudge {
 }
 
 impl PackJudge {
-    /// With the host's git; quarantines are made in this directory, and those that somebody left behind are removed.
-    pub fn new(directory: PathBuf) -> PackJudge {
+    /// With the host's git, on the sandbox's leash; quarantines are made in this directory, and those that a killed belljar left behind
+    /// are removed.
+    pub fn new(directory: PathBuf, leash: &Leash) -> PackJudge {
         place::sweep(&directory);
-        PackJudge { git: Git::find().ok(), directory }
+        PackJudge { git: Git::find().ok().map(|git| git.on_leash(leash)), directory }
     }
 
     /// Takes a pack, from where the file stands to its end.
@@ -215,6 +216,7 @@ enum Trust {
 }
 
 fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushRefusal> {
+    let bytes = pack.metadata().map_err(|error| refusal(&GitError::Start(error)))?.len();
     let call = git.on(place.path()).args(["index-pack", "--stdin", "--threads=1"]);
     let call = match trust {
         // Objects that git itself doubts could be read in two ways. Links to what the server has lead nowhere here.
@@ -224,7 +226,7 @@ fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushR
     let call = call
         .env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
         .config("core.bigFileThreshold", BIG)
-        .patience(PATIENCE)
+        .limited(pack_limits(bytes))
         .with_thread()
         .input(pack);
     let finished = call.run().map_err(|error| refusal(&error))?;
@@ -233,6 +235,7 @@ fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushR
     let reason = first.map_or_else(|| finished.reason(), |line| Printable::new(line).to_string());
     match finished.code {
         Some(0) => Ok(()),
+        None => Err(PushRefusal::Pack { detail: "it takes too much to unpack".to_string() }),
         _ if reason.contains("unresolved delta") => {
             let detail = "it leaves out what it builds on; use `git push --no-thin`".to_string();
             Err(PushRefusal::Pack { detail })
@@ -247,11 +250,10 @@ fn refusal(error: &GitError) -> PushRefusal {
         GitError::TooMuch { .. } => {
             PushRefusal::Pack { detail: "there is too much in it to look at".to_string() }
         }
-        GitError::Missing
-        | GitError::Start(_)
-        | GitError::Failed { .. }
-        | GitError::Ended
-        | GitError::Spent { .. } => PushRefusal::Failed { detail: error.to_string() },
+        GitError::Spent { .. } => PushRefusal::Failed { detail: SPENT.to_string() },
+        GitError::Missing | GitError::Start(_) | GitError::Failed { .. } | GitError::Ended => {
+            PushRefusal::Failed { detail: error.to_string() }
+        }
     }
 }
 
@@ -259,7 +261,5 @@ fn refusal(error: &GitError) -> PushRefusal {
 /// larger than the limit is ever held at once.
 const BIG: &str = "8m";
 const LARGEST_PIECE: &str = "256m";
-/// An honest pack of the largest size is done in a fraction of it.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Trees of some commits of a large repository.
 const MOST_ADDED: u64 = 2_000_000;

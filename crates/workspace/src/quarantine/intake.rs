@@ -1,10 +1,9 @@
 //! A pack, from who sends it into the quarantine.
 
 use super::{Quarantine, QuarantineError};
-use crate::inert::Running;
+use crate::inert::{Running, pack_limits};
 use belljar_git::{ObjectId, PushRefusal};
 use belljar_spec::git::PushLimits;
-use belljar_sys::rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -147,11 +146,8 @@ impl Indexer {
     fn start(quarantine: &Quarantine, limits: PushLimits) -> Result<Indexer, QuarantineError> {
         let most = format!("--max-input-size={}", limits.bytes.as_u64());
         let call = quarantine.call().args(["index-pack", "--stdin", "--strict", "--threads=1"]).arg(most);
-        let mut running = call.with_thread().spawn()?;
+        let mut running = call.limited(pack_limits(limits.bytes.as_u64())).with_thread().spawn()?;
         quarantine.note_indexer(running.id())?;
-        // Before it has read a byte of what an agent made.
-        hold_down(&running, limits, quarantine.git.seconds_left())
-            .map_err(QuarantineError::file("limit git on", &quarantine.directory))?;
         let complaints = running.stderr.take().map(|stderr| thread::spawn(move || beginning(stderr)));
         Ok(Indexer { running, complaints })
     }
@@ -184,24 +180,6 @@ impl Indexer {
     }
 }
 
-/// What a pack can cost: limits of the kernel's, since a pack is small where its content is not.
-fn hold_down(running: &Running, limits: PushLimits, left: Option<u64>) -> io::Result<()> {
-    // What is left of the sandbox's allowance may be less.
-    let seconds = left.map_or(MOST_SECONDS, |left| left.min(MOST_SECONDS));
-    let process = Pid::from_raw(running.id().cast_signed());
-    let written = limits.bytes.as_u64().saturating_add(BESIDE_PACK);
-    let mapped = MOST_DATA.saturating_add(written.saturating_mul(2));
-    for (resource, most) in [
-        (Resource::Cpu, seconds),
-        (Resource::Data, MOST_DATA),
-        (Resource::As, mapped),
-        (Resource::Fsize, written),
-    ] {
-        prlimit(process, resource, Rlimit { current: Some(most), maximum: Some(most) })?;
-    }
-    Ok(())
-}
-
 /// The beginning of what it complains of; the rest is read too, so that it does not wait for a reader.
 fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
@@ -224,12 +202,7 @@ const HEADER: usize = 12;
 /// How many times a push's limit its objects may be together: histories of text unfold to fifty times their pack.
 const UNFOLDS: u64 = 100;
 const PIECE: usize = 64 * 1024;
-/// Longer than git may compute: a sender that waits for it must not look like one that sleeps.
-const QUIET: Duration = Duration::from_secs(MOST_SECONDS + 60);
-/// The largest push that is allowed by default takes a tenth of it.
-const MOST_SECONDS: u64 = 120;
-/// A few objects of the largest size that is held in memory (a delta, what it builds on, what it gives).
-const MOST_DATA: u64 = 1 << 30;
-/// The index beside the pack.
-const BESIDE_PACK: u64 = 64 << 20;
+/// A sender that has sent all waits for git, which computes for minutes where the sandbox's share of a processor is small, and must
+/// not look like one that sleeps.
+const QUIET: Duration = Duration::from_secs(600);
 const COMPLAINTS: u64 = 16 * 1024;

@@ -29,6 +29,8 @@ pub struct RelayTerms {
     pub state: PathBuf,
     /// How long a push that has come whole may take to land when the relay ends; usually [`LANDING`].
     pub landing: Duration,
+    /// What every git for the sandbox is held by; shared with all else that works for the same one.
+    pub leash: Leash,
     /// Told what happens, from several threads.
     pub note: Box<dyn Fn(RelayEvent) + Send + Sync>,
 }
@@ -50,7 +52,7 @@ impl Relay {
     /// Serves these sockets, which listen already; or connections arrive there that somebody else accepted. Sweeps first what an earlier relay left that was killed.
     pub fn serve(listeners: Vec<OwnedFd>, mut terms: RelayTerms) -> Result<Relay, QuarantineError> {
         sweep(&terms.state)?;
-        let (landing, leash) = (terms.landing, Leash::with_allowance(PROCESSOR_TIME));
+        let (landing, leash) = (terms.landing, terms.leash.clone());
         terms.repository = terms.repository.on_leash(&leash);
         let state = terms.state.clone();
         let failed = || QuarantineError::file("serve a repository with quarantines in", &state);
@@ -60,7 +62,7 @@ impl Relay {
         let stopped = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
             listeners,
-            terms: Arc::new(Terms { terms, turn: Mutex::new(0), leash: leash.clone() }),
+            terms: Arc::new(Terms { terms, turn: Mutex::new(0) }),
             stop: Arc::new(OwnedFd::from(stopping)),
             stopped: stopped.clone(),
             places: Arc::default(),
@@ -95,13 +97,12 @@ pub(super) struct Terms {
     terms: RelayTerms,
     /// One push at a time: what unpacking may cost, it costs once. And what all of them so far have cost the host's disk.
     turn: Mutex<u64>,
-    leash: Leash,
 }
 
 impl Terms {
     /// Whether it has taken too long, and the sandbox is gone.
     pub(super) fn is_too_late(&self) -> bool {
-        self.leash.is_cut()
+        self.terms.leash.is_cut()
     }
 
     pub(super) fn turn(&self) -> MutexGuard<'_, u64> {
@@ -237,9 +238,6 @@ fn one(line: &Line, terms: &Terms) {
 /// What a push that has come whole may take to land after its sandbox has ended. An honest one of the largest size takes
 /// less; somebody waits for it at a prompt.
 pub const LANDING: Duration = Duration::from_secs(30);
-/// Processor time of every git that works for one sandbox, over its life: pushes and fetches follow each other as long as it
-/// lives. The largest push that is allowed takes half a minute.
-const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
 /// The repository's name: there is only one.
 const PATH: &str = "/repo";
 /// The whole of a connection: a clone of a large repository onto a slow disk.

@@ -7,7 +7,7 @@ use crate::repository::{Repository, directory, git};
 use belljar_git::pkt;
 use belljar_spec::git::RefPolicy;
 use belljar_sys::rustix::process::Pid;
-use belljar_workspace::inert::Git;
+use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::quarantine::HostRepository;
 use belljar_workspace::relay::{LANDING, Relay, RelayEvent, RelayTerms};
 use std::collections::BTreeMap;
@@ -143,7 +143,14 @@ fn serve_with(
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let note = Box::new(move |event| events.lock().unwrap().push(event));
-    let terms = RelayTerms { repository, policy, state: state.to_path_buf(), landing, note };
+    let terms = RelayTerms {
+        repository,
+        policy,
+        state: state.to_path_buf(),
+        landing,
+        leash: Leash::of_sandbox(None),
+        note,
+    };
     (address, Relay::serve(vec![listener.into()], terms).unwrap())
 }
 

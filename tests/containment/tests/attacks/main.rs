@@ -28,6 +28,7 @@ mod path_races;
 mod privileges;
 mod processes;
 mod protected_paths;
+mod push_limits;
 mod push_rules;
 mod secrets;
 mod secrets_home;

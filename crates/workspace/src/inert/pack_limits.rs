@@ -1,0 +1,23 @@
+//! What `git index-pack` may use for one pack, cgroup or not.
+
+use belljar_sys::rustix::process::Resource;
+
+/// The kernel's limits for a pack of so many bytes. Deltas unfold a pack of kilobytes to gigabytes: index-pack keeps none of that,
+/// on disk or in memory, but computes all of it, so that what bounds the unfolded size while it is computed is processor time.
+pub(crate) fn pack_limits(bytes: u64) -> [(Resource, u64); 4] {
+    let written = bytes.saturating_add(BESIDE_PACK);
+    let mapped = MOST_DATA.saturating_add(written.saturating_mul(2));
+    [
+        (Resource::Cpu, MOST_SECONDS),
+        (Resource::Data, MOST_DATA),
+        (Resource::As, mapped),
+        (Resource::Fsize, written),
+    ]
+}
+
+/// The largest push that is allowed by default takes a tenth of it.
+pub(super) const MOST_SECONDS: u64 = 120;
+/// A few objects of the largest size that is held in memory (a delta, what it builds on, what it gives).
+const MOST_DATA: u64 = 1 << 30;
+/// The index beside the pack.
+const BESIDE_PACK: u64 = 64 << 20;

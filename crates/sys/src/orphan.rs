@@ -1,7 +1,9 @@
 //! Programs that must not outlive who started them. Every program that belljar starts and waits for is started so.
 
 use crate::caps::prctl;
-use std::io;
+use rustix::process::getpid;
+use std::io::{self, PipeWriter, pipe};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, id};
 
@@ -14,14 +16,63 @@ pub enum Farewell {
     Kill,
 }
 
+impl Farewell {
+    fn signal(self) -> libc::c_int {
+        match self {
+            Farewell::Terminate => libc::SIGTERM,
+            Farewell::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+/// Our end of a pipe: when it is closed, and so when this process ends, the kernel signals the group at the other end.
+#[derive(Debug)]
+pub struct Lifeline {
+    _writer: PipeWriter,
+}
+
+/// Has the kernel signal the program's whole process group when the [`Lifeline`] is closed, however this process ends: unlike the
+/// signal of [`end_with_thread`], it also reaches programs that the program has started and that stayed in its group. The program
+/// has to lead a group of its own (`process_group(0)`).
+///
+/// The program and all that it starts inherit the pipe's reading end, whose owner is the group: the kernel signals the owner when
+/// the last writing end is closed (fcntl(2), `F_SETOWN`, `F_SETSIG` and `O_ASYNC`; `pipe_release`, fs/pipe.c). No process watches,
+/// so that none can be killed first, and the kernel holds the group itself, not its number.
+pub fn end_group_with_us(command: &mut Command, farewell: Farewell) -> io::Result<Lifeline> {
+    let (reader, writer) = pipe()?;
+    let signal = farewell.signal();
+    let hold = move || {
+        let reader = reader.as_raw_fd();
+        let group = getpid().as_raw_nonzero().get();
+        fcntl(reader, libc::F_SETOWN, -group)?;
+        fcntl(reader, F_SETSIG, signal)?;
+        let flags = fcntl(reader, libc::F_GETFL, 0)?;
+        fcntl(reader, libc::F_SETFL, flags | libc::O_ASYNC)?;
+        // Not closed by exec: the kernel forgets the owner with the last copy of it.
+        fcntl(reader, libc::F_SETFD, 0)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec some system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(hold) };
+    Ok(Lifeline { _writer: writer })
+}
+
+fn fcntl(file: RawFd, operation: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
+    // SAFETY: none of the operations used here takes a pointer, and a descriptor that is not open is an error.
+    match unsafe { libc::fcntl(file, operation, argument) } {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
+    }
+}
+
+/// asm-generic/fcntl.h.
+const F_SETSIG: libc::c_int = 10;
+
 /// Has the kernel end the program when the thread that started it has ended, however it ended (prctl(2),
 /// PR_SET_PDEATHSIG): whoever starts it waits for it, on the same thread. Costs a fork where there would have been none.
 pub fn end_with_thread(command: &mut Command, farewell: Farewell) -> &mut Command {
     let parent = id();
-    let signal = match farewell {
-        Farewell::Terminate => libc::SIGTERM,
-        Farewell::Kill => libc::SIGKILL,
-    };
+    let signal = farewell.signal();
     let promise = move || {
         prctl(libc::PR_SET_PDEATHSIG, signal as u64, 0)?;
         // Who ended before that sends no signal.

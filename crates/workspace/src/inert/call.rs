@@ -180,8 +180,8 @@ impl Call {
         self
     }
 
-    /// Starts it; streams are pipes, but for a given input. It ends when what is returned is dropped, and when this thread or
-    /// the whole process ends, however that ends.
+    /// Starts it; streams are pipes, but for a given input. It ends with all that it started when what is returned is dropped, and
+    /// when the whole process ends, however that ends; git itself also when this thread ends.
     pub fn spawn(mut self) -> Result<Running, GitError> {
         self.command.stdin(self.input.take().unwrap_or_else(Stdio::piped));
         if self.leash.as_ref().is_some_and(Leash::is_cut) {
@@ -201,7 +201,9 @@ impl Call {
         }
         before_exec::set_limits(&mut self.command, self.limits);
         orphan::end_with_thread(&mut self.command, self.farewell);
-        let mut running = Running::new(self.command.spawn().map_err(GitError::Start)?);
+        let lifeline =
+            orphan::end_group_with_us(&mut self.command, self.farewell).map_err(GitError::Start)?;
+        let mut running = Running::new(self.command.spawn().map_err(GitError::Start)?, lifeline);
         if let (Some(leash), Ends::WithLeash) = (&self.leash, self.ends) {
             running.tie(leash)?;
         }

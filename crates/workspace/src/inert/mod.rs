@@ -7,7 +7,8 @@
 //! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
 //! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
 //!
-//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it. Those of one sandbox are on its [`Leash`]: they run in its cgroup, share one sum of processor time, and can be ended
+//! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it and with this
+//! process. Those of one sandbox are on its [`Leash`]: they run in its cgroup, share one sum of processor time, and can be ended
 //! together.
 
 mod call;

@@ -2,6 +2,7 @@
 
 use super::call::{Finished, GitError};
 use super::leash::{Leash, Tie};
+use belljar_sys::orphan::Lifeline;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::Read;
@@ -15,11 +16,13 @@ use std::time::{Duration, Instant};
 pub struct Running {
     child: Child,
     tie: Option<Tie>,
+    /// What the kernel ends its group by when we are gone.
+    _lifeline: Lifeline,
 }
 
 impl Running {
-    pub(super) fn new(child: Child) -> Running {
-        Running { child, tie: None }
+    pub(super) fn new(child: Child, lifeline: Lifeline) -> Running {
+        Running { child, tie: None, _lifeline: lifeline }
     }
 
     /// Puts it on a leash, which counts what it uses.

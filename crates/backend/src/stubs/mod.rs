@@ -25,6 +25,7 @@
 
 mod hold;
 mod note;
+mod turn;
 
 use crate::layout::{Layout, Missing};
 use crate::{Plan, embedded};
@@ -41,11 +42,10 @@ use belljar_sys::standby::{StandBy, stand_by};
 use belljar_wire::message::{Stub, StubKind};
 use note::Note;
 use std::ffi::CString;
-use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+pub(crate) use turn::Turn;
 
 /// The stubs of one sandbox. Dropped, they are gone; the sandbox must be dead by then.
 pub(crate) struct Stubs {
@@ -148,35 +148,6 @@ impl Drop for Stubs {
         let became = self.notes.iter().map(|note| note.take_away(&self.directory)).max();
         if became == Some(Removal::Held) {
             self.stand_by.take().into_iter().for_each(StandBy::let_go);
-        }
-    }
-}
-
-/// The right to make stubs, of one sandbox at a time.
-pub(crate) struct Turn {
-    _directory: Option<OwnedFd>,
-}
-
-impl Turn {
-    /// Waits for those who are making theirs, which takes a moment. The kernel ends the turn of who is killed.
-    pub(crate) fn take(plan: &Plan, layout: &Layout) -> Result<Turn, SandboxError> {
-        let is_needed = layout.missing.iter().any(|missing| !missing.shields.is_empty());
-        let Some(directory) = plan.stubs().filter(|_| is_needed) else {
-            return Ok(Turn { _directory: None });
-        };
-        if DirBuilder::new().recursive(true).mode(0o700).create(directory).is_err() {
-            // Then there are no notes, and nobody can make stubs.
-            return Ok(Turn { _directory: None });
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat(CWD, directory, flags, Mode::empty());
-        let directory = directory.map_err(|errno| no_place(&errno.to_string()))?;
-        loop {
-            match flock(&directory, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Turn { _directory: Some(directory) }),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(no_place(&errno.to_string())),
-            }
         }
     }
 }

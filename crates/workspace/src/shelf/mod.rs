@@ -6,6 +6,7 @@
 
 mod error;
 mod host;
+mod look;
 mod place;
 mod store;
 mod tree;
@@ -65,7 +66,6 @@ impl Provisioned {
         let on_host = on_host(&git, &self.host, tip.as_ref());
         let place = Place::named(&self.state, &self.shelf);
         let place = place.ok_or_else(|| ShelfError::Unknown(Printable::from(self.shelf.as_str())))?;
-        let _lock = place.lock()?;
         // A branch that is gone is compared with where it started: everything since is not on any branch.
         let base = tip.as_ref().or(self.commit.as_ref());
         let from = (!on_host).then_some(&repo);
@@ -73,7 +73,7 @@ impl Provisioned {
             Ok(names) => (names, None),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        place.clear();
+        let _lock = place.lock()?;
         let branch = match (&tip, &self.commit) {
             (Some(_), _) if on_host => OnHost::Yes,
             (Some(_), _) => OnHost::No,
@@ -85,7 +85,8 @@ impl Provisioned {
         Ok(LeftOnShelf { branch, uncommitted, unknown })
     }
 
-    /// Files beside a commit, which is taken over from a repository that the sandbox wrote if the host does not have it.
+    /// Files beside a commit, which is taken over from a repository that the sandbox wrote if the host does not have it. Comparing takes
+    /// as long as the sandbox's files make it take: other sandboxes of the shelf are not kept waiting for that.
     fn uncommitted(
         &self,
         git: &Git,
@@ -93,13 +94,17 @@ impl Provisioned {
         base: Option<&ObjectId>,
         from: Option<&Foreign>,
     ) -> Result<Vec<Printable>, ShelfError> {
+        let lock = place.lock()?;
         let (ours, scratch) = (place.ours(), place.fresh("import"));
         if let (Some(tip), Some(from)) = (base, from) {
             let limits = PushLimits::default();
             import(&Import { git, ours: &ours, from, tip, scratch: &scratch, limits })
                 .map_err(ShelfError::Import)?;
         }
-        let beside = Beside { git, ours: &ours, work: &self.folder, index: &place.fresh("index") };
+        place.clear();
+        let look = place.look(&lock)?;
+        drop(lock);
+        let beside = Beside { git, ours: &ours, work: &self.folder, index: &look.index() };
         beside.uncommitted(base, MOST_UNCOMMITTED).map_err(|error| match error {
             BesideError::Git(error) => ShelfError::Git(error),
             BesideError::Io(error) => ShelfError::io(&self.folder)(error),

@@ -4,6 +4,7 @@
 //! STATE/shelf/NAME/shelf.json   whose it is
 //!                  lock         held while something of it is made, moved or removed
 //!                  new/*/       what is being made, a directory a maker; the git of a maker that was killed may still write
+//!                  looks/*/     an index of ours for each worktree that is being compared, held by the process that compares
 //!                  seen         the host's branches and tags, as the shelf has them
 //!                  ours.git/    a repository that no sandbox sees, with the host's objects as alternates
 //!                  repo/        the git directory that sandboxes see, without a worktree of its own
@@ -18,6 +19,7 @@ use crate::layer::Identity;
 use belljar_spec::git::BranchName;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
@@ -114,6 +116,7 @@ impl Place {
             // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
             if hold.is_at(&path) {
                 self.clear();
+                self.sweep_looks();
                 if let Some(all) = self.root.parent() {
                     hold::sweep_gone(all);
                 }
@@ -138,6 +141,11 @@ impl Place {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let fresh = root.join("new").join(format!("{}-{number}", std::process::id()));
         Place { root, fresh }
+    }
+
+    /// A name that no other `Place` has.
+    pub(super) fn unique(&self) -> &OsStr {
+        self.fresh.file_name().unwrap_or_default()
     }
 
     /// Whose it is; nothing if that was never written down, since nothing else is made before.

@@ -7,6 +7,14 @@ pub(crate) fn not_found(name: &str) -> SandboxError {
         .hint("`belljar list` shows those that are there")
 }
 
+pub(crate) fn deleted(name: &str) -> SandboxError {
+    SandboxError::unavailable(
+        "sandbox_deleted",
+        format!("the sandbox `{name}` was deleted while it was started"),
+    )
+    .hint("start it again")
+}
+
 pub(crate) fn not_alive(name: &str) -> SandboxError {
     SandboxError::policy("sandbox_not_alive", format!("the sandbox `{name}` is not alive"))
         .hint("ask for it by its key, as its owner: that wakes it up")

@@ -19,6 +19,9 @@ use tokio::sync::OwnedSemaphorePermit;
 impl Task {
     pub(super) async fn change(&mut self, change: Change, answer: Answer<SandboxInfo>) {
         if self.work.is_some() {
+            if change == Change::Delete && self.is_starting() && self.cancel_at.is_none() {
+                self.cancel_at = Some(self.now() + time::START_GRACE_MS);
+            }
             return self.later.push_back(Command::Change(change, answer));
         }
         match (step(self.phase, change.event(), self.nature()), self.keeper.clone()) {
@@ -40,6 +43,7 @@ impl Task {
     }
 
     pub(super) async fn done(&mut self, done: Done) {
+        self.cancel_at = None;
         match done {
             Done::Turn(turn) => self.start(turn).await,
             Done::Started(Ok(keeper)) => self.ready(keeper, false),
@@ -160,6 +164,13 @@ impl Task {
             }
         }
         self.act_on(Event::Failed).await;
+    }
+
+    /// Ends a start that hangs: a keeper that nobody waits for any more is killed, and all that it started dies with it.
+    pub(super) async fn cancel_start(&mut self) {
+        self.cancel_at = None;
+        self.work = None;
+        self.failed(refusal::deleted(&self.record.name)).await;
     }
 
     /// Looks whether its keeper lives. Until that is known everybody waits.

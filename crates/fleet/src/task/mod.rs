@@ -78,6 +78,8 @@ pub(crate) struct Task {
     write_at: Option<i64>,
     /// When what failed is tried again.
     retry_at: Option<i64>,
+    /// When a start ends that a deletion waits for.
+    cancel_at: Option<i64>,
     closing: Vec<Answer<()>>,
     /// Whether it was looked for use since the daemon began to end.
     looked: bool,
@@ -108,6 +110,7 @@ impl Task {
             not_before: 0,
             write_at: None,
             retry_at: None,
+            cancel_at: None,
             closing: Vec::new(),
             looked: false,
             world,
@@ -252,6 +255,11 @@ impl Task {
     fn is_settled(&self) -> bool {
         self.work.is_none()
             && matches!(self.phase, Phase::Live | Phase::Paused | Phase::Stopped | Phase::Gone)
+    }
+
+    /// A keeper is being started, or waits for its turn.
+    fn is_starting(&self) -> bool {
+        self.phase == Phase::Starting && self.work.is_some() && !self.searching
     }
 
     fn nature(&self) -> Nature {

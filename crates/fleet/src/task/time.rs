@@ -14,7 +14,8 @@ impl Task {
         let now = self.now();
         let idle = if self.work.is_none() { self.look_at() } else { None };
         let retry = if self.work.is_none() { self.retry_at } else { None };
-        let next = [self.record.leases.next_end(), idle, self.write_at, retry].into_iter().flatten().min();
+        let next = [self.record.leases.next_end(), idle, self.write_at, retry, self.cancel_at];
+        let next = next.into_iter().flatten().min();
         let pause = next.map_or(LONGEST_MS, |at| at.saturating_sub(now).clamp(0, LONGEST_MS));
         Duration::from_millis(u64::try_from(pause).unwrap_or_default())
     }
@@ -25,6 +26,9 @@ impl Task {
         if self.write_at.is_some_and(|at| at <= now) {
             // It is tried again.
             let _ = self.write().await;
+        }
+        if self.cancel_at.is_some_and(|at| at <= now) {
+            return self.cancel_start().await;
         }
         if self.work.is_some() {
             return;
@@ -108,6 +112,8 @@ impl Change {
 pub(crate) const LAZY_MS: i64 = 10_000;
 /// When something that failed is tried again.
 pub(super) const RETRY_MS: i64 = 5_000;
+/// How long a deletion waits for a start that is under way: most are done by then, and whoever asked for one has it.
+pub(super) const START_GRACE_MS: i64 = 10_000;
 /// A sandbox that is in use is not looked at more often.
 const LEAST_MS: i64 = 1_000;
 /// The wall clock may be set: nothing sleeps longer without looking at it.

@@ -155,6 +155,24 @@ fn a_deletion_during_a_start_ends() {
 }
 
 #[test]
+fn a_deletion_ends_a_start_that_hangs() {
+    let world = World::new();
+    world.set(|world| *world.start_takes = Duration::from_secs(500));
+    world.run(async |fleet| {
+        let name = name_of("k");
+        let (made, deleted) = tokio::join!(create(&fleet, keyed("k")), async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            // In stopped time.
+            timeout(Duration::from_secs(60), fleet.delete(&name, &owner())).await
+        });
+        assert!(deleted.is_ok_and(|deleted| deleted.is_ok()));
+        assert_eq!(refused(made), "sandbox_deleted");
+        assert_eq!((world.living(), world.on_disk().len()), (0, 0));
+    });
+    world.must_be_right();
+}
+
+#[test]
 fn an_ended_daemon_leaves_what_is_held_and_ends_what_is_not() {
     let world = World::new();
     let held = world.run(async |fleet| {

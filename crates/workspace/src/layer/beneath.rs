@@ -82,6 +82,26 @@ impl Beneath {
     }
 }
 
+/// A directory at a name of another, to be read.
+pub(super) fn directory_at(directory: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open_at(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// A file at a name of a directory, to be read. What is no file is not waited for.
+pub(super) fn file_at(directory: impl AsFd, name: &[u8]) -> io::Result<File> {
+    Ok(open_at(directory, name, OFlags::RDONLY | OFlags::NONBLOCK)?.into())
+}
+
+/// Where a link at a name of a directory leads.
+pub(super) fn link_at(directory: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(fs::readlinkat(directory, name, Vec::new())?.into_bytes())
+}
+
+fn open_at(directory: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    retried(|| fs::openat2(directory.as_fd(), name, flags, Mode::empty(), CONFINED))
+}
+
 /// What is at a name of a directory, if something is. A link is itself.
 pub(crate) fn stat_at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -124,6 +144,23 @@ pub(crate) fn some_names(directory: impl AsFd, most: usize) -> io::Result<Option
     }
     names.sort_unstable();
     Ok(Some(names))
+}
+
+/// The first so many names in a directory, in order, and whether they are all.
+pub(super) fn first_names(directory: impl AsFd, most: usize) -> io::Result<(Vec<Vec<u8>>, bool)> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if matches!(name.as_slice(), b"." | b"..") {
+            continue;
+        }
+        if names.len() == most {
+            return Ok((names, false));
+        }
+        names.push(name);
+    }
+    names.sort_unstable();
+    Ok((names, true))
 }
 
 /// Whether there is nothing in a directory.

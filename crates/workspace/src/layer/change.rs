@@ -72,6 +72,8 @@ pub enum LeftOutWhy {
     Unreadable,
     /// It lies in more directories in one another than are looked at.
     TooDeep,
+    /// The layer has more entries than are looked at; this is the first one that was not.
+    TooMany,
 }
 
 impl Change {
@@ -114,6 +116,9 @@ impl LeftOutWhy {
             LeftOutWhy::Device => "a device",
             LeftOutWhy::SetId => "its set-id bit; the file itself is applied without it",
             LeftOutWhy::TooDeep => "too deep: it lies in more than 1000 folders in one another",
+            LeftOutWhy::TooMany => {
+                "the layer has more than 2,000,000 entries: from here on they were not looked at, and stay in the layer"
+            }
             LeftOutWhy::Unreadable => "unreadable: its permissions shut out its owner",
         }
     }
@@ -121,7 +126,7 @@ impl LeftOutWhy {
     /// Whether something is lost with it that somebody may want.
     pub(super) fn is_loss(self) -> bool {
         match self {
-            LeftOutWhy::Unreadable | LeftOutWhy::TooDeep => true,
+            LeftOutWhy::Unreadable | LeftOutWhy::TooDeep | LeftOutWhy::TooMany => true,
             // It may be a test's repository, and then nothing was wrong with it.
             LeftOutWhy::Repository => true,
             LeftOutWhy::Protected

@@ -14,6 +14,7 @@ mod apply;
 pub(crate) mod beneath;
 mod change;
 mod compare;
+mod descent;
 mod error;
 mod git_names;
 mod guard;

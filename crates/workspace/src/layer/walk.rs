@@ -1,11 +1,13 @@
 //! Finds what a layer would do to its folder: walks the upper directory beside the folder.
 //!
 //! Both are read as hostile: no link is followed, nothing is taken from a name but the name. What is equal in content,
-//! mode and attributes is no change, whatever its times say. Depth costs no stack and no descriptors.
+//! mode and attributes is no change, whatever its times say. Depth costs no stack and no descriptors: each entry is opened from its
+//! directory, and that from its parent. What is too deep, and what is more than is looked at, is left out.
 
 use super::beneath::{self, Beneath};
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
 use super::compare::{Budget, Same, same_content};
+use super::descent::Descent;
 use super::error::LayerError;
 use super::guard::{self, Guard};
 use super::path::RelPath;
@@ -19,10 +21,21 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Finds what a layer would do to its folder.
 pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<Changes, LayerError> {
+    changes_up_to(upper, host, guard, MAX_ENTRIES)
+}
+
+/// The same, of the first so many entries of the layer.
+pub(super) fn changes_up_to(
+    upper: &Beneath,
+    host: &Beneath,
+    guard: &Guard,
+    entries: usize,
+) -> Result<Changes, LayerError> {
     let mut walk = Walk {
-        upper,
-        host,
+        uppers: Descent::new(upper),
+        hosts: Descent::new(host),
         guard,
+        entries,
         found: Changes::default(),
         kept: HashSet::new(),
         todo: Vec::new(),
@@ -40,16 +53,37 @@ pub(super) fn changes(upper: &Beneath, host: &Beneath, guard: &Guard) -> Result<
 }
 
 struct Walk<'a> {
-    upper: &'a Beneath,
-    host: &'a Beneath,
+    uppers: Descent<'a>,
+    hosts: Descent<'a>,
     guard: &'a Guard,
     found: Changes,
     /// Directories of the host that cannot go, because something in them stays.
     kept: HashSet<RelPath>,
+    /// How many entries of the layer are still looked at.
+    entries: usize,
     /// How much may still be read to compare.
     budget: Budget,
     /// Directories of the layer that are still to be read.
     todo: Vec<(Vec<u8>, HostSide)>,
+}
+
+/// An entry's directories, and its name in both.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    upper: &'a OwnedFd,
+    host: Option<&'a OwnedFd>,
+    name: &'a [u8],
+}
+
+impl At<'_> {
+    fn file(&self) -> io::Result<File> {
+        beneath::file_at(self.upper, self.name)
+    }
+
+    /// What opens it on the host, where there is a directory.
+    fn on_host<T>(&self, open: impl FnOnce(&OwnedFd, &[u8]) -> io::Result<T>) -> io::Result<T> {
+        open(self.host.ok_or(io::ErrorKind::NotFound)?, self.name)
+    }
 }
 
 /// What a directory of the layer has beside it.
@@ -66,7 +100,7 @@ enum HostSide {
 impl Walk<'_> {
     fn directory(&mut self, path: &[u8], side: HostSide) -> Result<(), LayerError> {
         let failed = |source| LayerError::read(path, source);
-        let upper = match self.upper.directory(path) {
+        let upper = match self.uppers.directory(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !path.is_empty() => {
                 self.leave_out(RelPath::child(b"", path), LeftOutWhy::Unreadable);
                 return Ok(());
@@ -74,22 +108,31 @@ impl Walk<'_> {
             opened => opened.map_err(failed)?,
         };
         let host = match side {
-            HostSide::Merged | HostSide::Hidden => Some(self.host.directory(path).map_err(failed)?),
+            HostSide::Merged | HostSide::Hidden => Some(self.hosts.directory(path).map_err(failed)?),
             HostSide::Absent => None,
         };
         let mark = xattrs::mark(&upper, Mark::Opaque).map_err(failed)?;
         let hidden = side == HostSide::Hidden || mark.as_deref() == Some(b"y");
-        let names = beneath::names(&upper).map_err(failed)?;
+        let (names, are_all) =
+            beneath::first_names(&upper, self.entries.saturating_add(1)).map_err(failed)?;
         for name in &names {
             let child = RelPath::child(path, name);
+            if self.entries == 0 {
+                self.leave_out(child, LeftOutWhy::TooMany);
+                self.todo.clear();
+                return Ok(());
+            }
+            self.entries -= 1;
             let failed = |source| LayerError::read(child.as_bytes(), source);
             let Some(new) = beneath::stat_at(&upper, name).map_err(failed)? else { continue };
             let old = match &host {
                 Some(host) => beneath::stat_at(host, name).map_err(failed)?,
                 None => None,
             };
-            self.entry(child, old, new, hidden)?;
+            let at = At { upper: &upper, host: host.as_deref(), name };
+            self.entry(at, child, old, new, hidden)?;
         }
+        debug_assert!(are_all, "one entry more than is looked at was read, and ended the walk");
         if let Some(host) = host.filter(|_| hidden) {
             let names: HashSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
             for name in beneath::names(&host).map_err(failed)? {
@@ -103,13 +146,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, path: RelPath, old: Option<Stat>, new: Stat, hidden: bool) -> Result<(), LayerError> {
+    fn entry(
+        &mut self,
+        at: At<'_>,
+        path: RelPath,
+        old: Option<Stat>,
+        new: Stat,
+        hidden: bool,
+    ) -> Result<(), LayerError> {
         let failed = |source| LayerError::read(path.as_bytes(), source);
-        if new.is_whiteout() || self.is_marked_whiteout(&path, &new).map_err(failed)? {
+        if new.is_whiteout() || is_marked_whiteout(at, &new).map_err(failed)? {
             return old.map_or(Ok(()), |old| self.gone(path, old));
         }
         let left_out = match new.kind {
-            Kind::Directory => return self.subdirectory(path, old, new, hidden),
+            Kind::Directory => return self.subdirectory(at, path, old, new, hidden),
             Kind::File | Kind::Link => None,
             Kind::Fifo => Some(LeftOutWhy::Fifo),
             Kind::Socket => Some(LeftOutWhy::Socket),
@@ -138,17 +188,16 @@ impl Walk<'_> {
         };
         match (new.kind, old.map(|old| old.kind)) {
             (Kind::Link, Some(Kind::Link)) => {
-                let target = |side: &Beneath| side.link(&change.path);
-                change.content = target(self.upper)
-                    .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
-                    != target(self.host).map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
+                let failed = |e| LayerError::read(change.path.as_bytes(), e);
+                change.content = beneath::link_at(at.upper, at.name).map_err(failed)?
+                    != at.on_host(|host, name| beneath::link_at(host, name)).map_err(failed)?;
                 if !change.content {
                     return Ok(());
                 }
             }
             (Kind::File, _) => {
-                let Some(file) = readable(self.upper.file(&change.path))
-                    .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
+                let Some(file) =
+                    readable(at.file()).map_err(|e| LayerError::read(change.path.as_bytes(), e))?
                 else {
                     self.leave_out(change.path, LeftOutWhy::Unreadable);
                     return Ok(());
@@ -163,7 +212,7 @@ impl Walk<'_> {
                     return Ok(());
                 }
                 if let Some(old) = old.filter(|old| old.kind == Kind::File)
-                    && let Some(host) = readable(self.host.file(&change.path))
+                    && let Some(host) = readable(at.on_host(|host, name| beneath::file_at(host, name)))
                         .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
                 {
                     let failed = |e| LayerError::read(change.path.as_bytes(), e);
@@ -197,6 +246,7 @@ impl Walk<'_> {
 
     fn subdirectory(
         &mut self,
+        at: At<'_>,
         path: RelPath,
         old: Option<Stat>,
         new: Stat,
@@ -219,7 +269,7 @@ impl Walk<'_> {
             attributes: false,
             copied: false,
         };
-        let Some(opened) = readable(self.upper.directory(path.as_bytes())).map_err(failed)? else {
+        let Some(opened) = readable(beneath::directory_at(at.upper, at.name)).map_err(failed)? else {
             // Nor can it be made: its attributes are not known, and what is in it would be missing.
             self.leave_out(path, LeftOutWhy::Unreadable);
             return Ok(());
@@ -230,7 +280,7 @@ impl Walk<'_> {
         }
         change.copied = has_origin(&opened).map_err(failed)?;
         if merged.is_some() {
-            let host = self.host.directory(path.as_bytes()).map_err(failed)?;
+            let host = at.on_host(|host, name| beneath::directory_at(host, name)).map_err(failed)?;
             let own = |directory: &OwnedFd| xattrs::own(directory).map_err(failed);
             change.attributes = own(&opened)? != own(&host)?;
         }
@@ -269,7 +319,7 @@ impl Walk<'_> {
         let mut todo = vec![path.clone()];
         while let Some(at) = todo.pop() {
             let failed = |source| LayerError::read(at.as_bytes(), source);
-            let directory = self.host.directory(at.as_bytes()).map_err(failed)?;
+            let directory = self.hosts.directory(at.as_bytes()).map_err(failed)?;
             for name in beneath::names(&directory).map_err(failed)? {
                 let child = RelPath::child(at.as_bytes(), &name);
                 let Some(old) = beneath::stat_at(&directory, &name).map_err(failed)? else { continue };
@@ -338,16 +388,16 @@ impl Walk<'_> {
             self.found.left_out.push(LeftOut { path: change.path.clone(), why: LeftOutWhy::SetId });
         }
     }
+}
 
-    /// The other form of a whiteout: an empty file with a mark.
-    fn is_marked_whiteout(&self, path: &RelPath, new: &Stat) -> io::Result<bool> {
-        if new.kind != Kind::File || new.size != 0 {
-            return Ok(false);
-        }
-        match readable(self.upper.file(path))? {
-            Some(file) => Ok(xattrs::mark(file, Mark::Whiteout)?.is_some()),
-            None => Ok(false),
-        }
+/// The other form of a whiteout: an empty file with a mark.
+fn is_marked_whiteout(at: At<'_>, new: &Stat) -> io::Result<bool> {
+    if new.kind != Kind::File || new.size != 0 {
+        return Ok(false);
+    }
+    match readable(at.file())? {
+        Some(file) => Ok(xattrs::mark(file, Mark::Whiteout)?.is_some()),
+        None => Ok(false),
     }
 }
 
@@ -364,8 +414,10 @@ fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Directories in one another. Each is opened from the top, so that twice as many cost four times as much; nobody's project
+/// Directories in one another. Each change has its whole path, so that twice as many cost four times as much; nobody's project
 /// has a tenth of it.
 pub(super) const DEEPEST: usize = 1000;
+/// Entries of a layer. The largest projects have a tenth of it that is changed; it takes some minutes and 1 GiB of memory.
+const MAX_ENTRIES: usize = 2_000_000;
 /// `packed-refs` of the largest repositories is a tenth of it.
 const MOST_LOOKED_INTO: u64 = 64 << 20;

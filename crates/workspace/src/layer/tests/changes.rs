@@ -1,7 +1,7 @@
 //! What a layer would do to its folder.
 
 use super::*;
-use crate::layer::LeftOutWhy;
+use crate::layer::{LeftOutWhy, walk};
 use belljar_sys::rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -370,6 +370,32 @@ fn what_is_too_deep_is_left_out_and_kept() {
         changes.left_out
     );
     assert!(changes.list.iter().any(|change| change.path.as_bytes() == b"plain"));
+}
+
+#[test]
+fn what_is_more_than_is_looked_at_is_left_out_and_deletes_nothing() {
+    let bench = Bench::with(&[("kept/old", "o")]);
+    bench.opaque("kept");
+    for name in ["a", "b", "kept/1", "kept/2", "z/3"] {
+        bench.put(name, "x");
+    }
+    let layer = bench.layer();
+    let (upper, host) = layer.sides().unwrap();
+    let of_first = |entries: usize| {
+        let found = walk::changes_up_to(&upper, &host, &layer.guard(), entries).unwrap();
+        (found.list.len(), found.left_out.iter().map(|out| out.why).collect::<Vec<_>>())
+    };
+    // Which ones come first is for the filesystem to say.
+    for entries in [0, 2, 4, 6] {
+        assert_eq!(of_first(entries).1, [LeftOutWhy::TooMany], "{entries}");
+    }
+    assert_eq!((of_first(0).0, of_first(7).1), (0, Vec::new()));
+    // What is replaced in a directory that is not looked at to its end is not taken for deleted.
+    let deleted = |entries: usize| {
+        let found = walk::changes_up_to(&upper, &host, &layer.guard(), entries).unwrap();
+        found.list.iter().filter(|change| change.new.is_none()).count()
+    };
+    assert_eq!((deleted(6), deleted(7)), (0, 1));
 }
 
 #[test]

@@ -4,12 +4,13 @@ use super::super::print;
 use super::beside::Beside;
 use super::layers;
 use crate::args::LayersArgs;
+use crate::failure::FAILED;
 use belljar_engine::Damaged;
 use belljar_engine::layer::{Layer, LayerError, quote};
 use belljar_spec::SandboxError;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
@@ -17,31 +18,33 @@ pub(crate) fn list(options: LayersArgs) -> Result<u8, SandboxError> {
     let (mut rows, mut unread) = (Vec::new(), Vec::new());
     match layers().and_then(|layers| Ok(layers.list()?)) {
         Ok(layers) => rows.extend(layers.iter().filter_map(Row::of)),
-        Err(error) => unread.push(error),
+        Err(error) => unread.push(("layer", error)),
     }
-    for beside in [Beside::shelves(), Beside::clones()] {
+    for (kind, beside) in [("shelf", Beside::shelves()), ("clone", Beside::clones())] {
         match beside {
             Ok(beside) => rows.extend(beside.iter().map(Row::beside)),
-            Err(error) => unread.push(error),
+            Err(error) => unread.push((kind, error)),
         }
     }
-    let said = say(&rows, options.json, unread.is_empty())?;
+    if options.json {
+        // One document, whatever cannot be read.
+        rows.extend(unread.iter().map(|(kind, error)| Row::unread(kind, error)));
+        let text = serde_json::to_string_pretty(&rows).expect("plain data can be written as JSON");
+        let printed = print(format!("{text}\n").as_bytes())?;
+        return Ok(if unread.is_empty() { printed } else { FAILED });
+    }
+    if unread.is_empty() || !rows.is_empty() {
+        say(&rows)?;
+    }
     let mut unread = unread.into_iter();
     let first = unread.next();
-    for other in unread {
+    for (_, other) in unread {
         eprintln!("belljar: {}", other.message);
     }
-    first.map_or(Ok(said), Err)
+    first.map_or(Ok(0), |(_, error)| Err(error))
 }
 
-fn say(rows: &[Row], json: bool, is_all: bool) -> Result<u8, SandboxError> {
-    if json {
-        let text = serde_json::to_string_pretty(rows).expect("plain data can be written as JSON");
-        return print(format!("{text}\n").as_bytes());
-    }
-    if rows.is_empty() && !is_all {
-        return Ok(0);
-    }
+fn say(rows: &[Row]) -> Result<u8, SandboxError> {
     if rows.is_empty() {
         eprintln!("belljar: nothing is kept");
         eprintln!(
@@ -139,6 +142,15 @@ impl Row {
             path: Some(shown(one.files())),
             damage: None,
             state: if one.is_in_use() { State::Running } else { State::Kept },
+        }
+    }
+
+    /// All of a kind, which cannot be listed.
+    fn unread(kind: &'static str, error: &SandboxError) -> Row {
+        let reason = error.message.clone();
+        Row {
+            path: None,
+            ..Row::damaged(kind, &Damaged { id: String::new(), directory: PathBuf::new(), reason })
         }
     }
 

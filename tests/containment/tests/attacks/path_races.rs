@@ -43,7 +43,7 @@ fn what_is_shown_is_what_was_judged() {
             let left = forbidden.strangers();
             assert!(left.is_empty(), "{wall}: start {start} ({way:?}) wrote to what is refused: {left:?}");
         }
-        println!("{wall}: {outcomes:#?}");
+        eprintln!("{wall}: {outcomes:#?}");
         // Some are refused, since the path leads to what is forbidden or has just moved; of every way some start.
         let won: Vec<_> = outcomes.keys().filter(|outcome| outcome.ends_with(WON)).collect();
         assert!(won.is_empty(), "{wall}: {outcomes:?}");

@@ -1,7 +1,5 @@
 //! kill -9 of belljar while git waits for a remote: nothing that git has started is left.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use belljar_workspace::inert::Git;
 use std::fs;
 use std::net::TcpListener;

@@ -70,7 +70,7 @@ mod tests {
             let opened = descent.directory(path.as_bytes()).unwrap();
             let same = beneath::identity_of(&*opened)
                 .unwrap()
-                .is(&beneath::identity_of(&top.directory(path.as_bytes()).unwrap()).unwrap());
+                .is(&beneath::identity_of(top.directory(path.as_bytes()).unwrap()).unwrap());
             assert!(same && descent.opened.len() <= MAX_OPEN, "{path}");
         }
         assert!(descent.directory(b"d/none").is_err());

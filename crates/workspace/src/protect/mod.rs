@@ -9,6 +9,7 @@ mod enclosing;
 mod executed;
 mod fingerprint;
 mod git_dir;
+mod glob;
 mod hooks;
 mod index;
 mod left;

@@ -3,7 +3,7 @@
 
 use super::git_dir::no_text;
 use super::shields::Missing;
-use super::words::{readings, spelled_out};
+use super::words::{self, Scene, readings, spelled_out};
 use crate::settings::{HostFiles, Setting, path_of, too_many};
 use belljar_git::config::Variable;
 use belljar_spec::SandboxError;
@@ -65,11 +65,11 @@ fn named(host: &HostFiles, setting: &Setting, folder: &Path) -> Vec<(PathBuf, Mi
     if !is_command(variable) {
         return Vec::new();
     }
-    words(host, text, folder)
+    words_of(host, text, folder)
 }
 
 /// What a line for a shell names in the folder: any word of it, as in `python3 tools/clean.py %f`.
-fn words(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)> {
+fn words_of(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)> {
     let separates = |character: char| character.is_whitespace() || "'\"`;|&()<>{}$!=".contains(character);
     let line = spelled_out(line, folder, folder);
     let mut found = Vec::new();
@@ -86,6 +86,12 @@ fn words(host: &HostFiles, line: &str, folder: &Path) -> Vec<(PathBuf, Missing)>
             }
         }
     }
+    // Read as a script, it also shows which words are run: those may be patterns, or have neither a slash nor a dot.
+    let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|kind| kind.is_file());
+    let run = words::of_script(&line, &Scene { host, top: folder, script_dir: folder }).into_iter();
+    found.extend(
+        run.filter(|word| word.is_run && is_file(&word.path)).map(|word| (word.path, Missing::Nothing)),
+    );
     found
 }
 

@@ -1,6 +1,7 @@
 //! Words of lines for a shell that name files: what a command of config or a hook runs. Guessed, not parsed: a shell can spell a
 //! path in any number of ways. What is found is held; what is not is told at the end, if it is known to run at all.
 
+use super::glob;
 use crate::settings::HostFiles;
 use std::path::{Path, PathBuf};
 
@@ -89,9 +90,12 @@ fn command(part: &str, scene: &Scene<'_>, bases: &mut Vec<PathBuf>, found: &mut 
             let path = scene.host.resolve(value, base).filter(|path| *path != *scene.top);
             if let Some(path) = path.filter(|path| is_path && path.starts_with(scene.top)) {
                 let is_run = may_run && !is_set && (word.contains('/') || is_given);
-                let word = Word { path, is_run };
-                if !found.contains(&word) {
-                    found.push(word);
+                let fitting = if is_run { glob::files(&path, scene.top) } else { Vec::new() };
+                for path in std::iter::once(path).chain(fitting) {
+                    let word = Word { path, is_run };
+                    if !found.contains(&word) {
+                        found.push(word);
+                    }
                 }
             }
         }

@@ -54,6 +54,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         "scripts/by-variable",
         "scripts/by-pwd",
         "scripts/quoted",
+        "scripts/lib/sourced.sh",
         "tools/here",
         "package.json",
         ".pre-commit-config.yaml",
@@ -68,7 +69,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         \"$(git rev-parse --show-toplevel)\"/scripts/top.sh && . scripts/sourced\npython3 -I scripts/run.py\n\
         sh \"$TOP\"/scripts/by-variable\n\
         DIR=\"$(cd \"$(dirname \"$0\")/../..\" 2>/dev/null && pwd)\"\nsh \"$DIR/scripts/by-pwd\"\n\
-        sh -c 'scripts/quoted now'\ncd tools && ./here\n\
+        sh -c 'scripts/quoted now'\n. scripts/lib/s*.sh\ncd tools && ./here\n\
         ARGS=(hook-impl --config=.pre-commit-config.yaml)\n[ -x ./local ] && ./local\ncat ./conf\n";
     fs::write(place.path("w/.git/hooks/pre-commit"), hook).unwrap();
     let shields = place.view("w").unwrap().shields;
@@ -81,6 +82,7 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
         "scripts/by-variable",
         "scripts/by-pwd",
         "scripts/quoted",
+        "scripts/lib/sourced.sh",
         "tools/here",
         ".pre-commit-config.yaml",
     ] {
@@ -100,15 +102,19 @@ fn scripts_that_a_hook_calls_are_held_and_files_that_it_names_are_watched() {
 #[test]
 fn commands_of_config_are_read_in_many_spellings() {
     let place = with_hooks();
-    for name in ["one", "two", "three", "four", "five", "six", "seven"] {
+    let names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+    for name in names.iter().chain(&["read.md"]) {
         fs::write(place.path("w/tools").join(name), "").unwrap();
     }
     let config = "[filter \"x\"]\nclean = \"\\\"$(git rev-parse --show-toplevel)\\\"/tools/one\"\nsmudge = $PWD/tools/two\n\
         process = \"cd tools && ./three\"\n[diff \"x\"]\ncommand = \"${GIT_DIR:-.git}/../tools/four\"\n\
-        textconv = \"python3 -c 'open(\\\"tools/five\\\")'\"\n[lfs \"customtransfer.x\"]\npath = tools/six\n[svn]\nauthorsProg = tools/seven\n";
+        textconv = \"python3 -c 'open(\\\"tools/five\\\")'\"\n[lfs \"customtransfer.x\"]\npath = tools/six\n[svn]\nauthorsProg = tools/seven\n\
+        [alias]\ne = \"!cd .; ./too?s/[!a-d]ight tools/*.md\"\nn = \"!cat x | sh tools/nin*\"\n";
     fs::write(place.path("w/.git/config"), config).unwrap();
     let shields = place.view("w").unwrap().shields;
-    for name in ["one", "two", "three", "four", "five", "six", "seven"] {
+    for name in names {
         assert_eq!(what(&shields, &format!("tools/{name}")), Some(Existing), "{name}");
     }
+    // What a command works on is not held.
+    assert_eq!(what(&shields, "tools/read.md"), None);
 }

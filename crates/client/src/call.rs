@@ -14,6 +14,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// A request that is being put together.
 pub(crate) struct Call<'a> {
@@ -93,15 +95,22 @@ impl Call<'_> {
         self
     }
 
-    /// The answer as data. A question that changes nothing is asked once more where the daemon went away before it answered: another one is
-    /// started then, as for a first question.
+    /// The answer as data. A question that changes nothing is asked again where the daemon went away before it answered: another one is
+    /// started then, as for a first question. More than once, because a daemon that was killed accepts connections, and keeps its lock,
+    /// until the kernel has taken it down.
     pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, ClientError> {
-        let again = (self.method == Method::GET).then(|| self.again());
-        let bytes = match (self.bytes().await, again) {
-            (Err(error), Some(again)) if error.is_passing() => again.bytes().await?,
-            (outcome, _) => outcome?,
-        };
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Protocol(error.to_string()))
+        let mut again = (self.method == Method::GET).then(|| self.again());
+        let mut outcome = self.bytes().await;
+        for pause in PAUSES_BEFORE_ASKING_AGAIN {
+            let Some(call) = again.take().filter(|_| outcome.as_ref().is_err_and(ClientError::is_passing))
+            else {
+                break;
+            };
+            sleep(pause).await;
+            again = Some(call.again());
+            outcome = call.bytes().await;
+        }
+        serde_json::from_slice(&outcome?).map_err(|error| ClientError::Protocol(error.to_string()))
     }
 
     async fn bytes(self) -> Result<Vec<u8>, ClientError> {
@@ -226,3 +235,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A command's output is in an answer, twice where it is no text.
 const LONGEST_ANSWER: usize = 1 << 30;
+
+/// The kernel takes a large process down in some tens of milliseconds, on a busy machine in some hundreds.
+const PAUSES_BEFORE_ASKING_AGAIN: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(30), Duration::from_millis(150), Duration::from_millis(600)];

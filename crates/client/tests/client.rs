@@ -44,8 +44,8 @@ async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let heard = asked.clone();
     tokio::spawn(async move {
-        // The daemon dies with the first question in its hands, and with every order.
-        for answers in [false, true, false] {
+        // The daemon is killed with the first question in its hands, still accepts the second, and dies with every order.
+        for answers in [false, false, true, false] {
             let mut stream = accept(&listener).await;
             let request = match answers {
                 true => answer(&mut stream, "200 OK", "application/json", r#"{"items":[]}"#).await,
@@ -58,7 +58,7 @@ async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
     assert_eq!(client.sandboxes(&SandboxFilter::default()).await.unwrap(), []);
     let error = client.sandbox("x").stop().await.unwrap_err();
     assert_eq!(error.code(), "daemon_gone");
-    assert_eq!(*asked.lock().unwrap(), ["GET", "GET", "POST"]);
+    assert_eq!(*asked.lock().unwrap(), ["GET", "GET", "GET", "POST"]);
 }
 
 #[tokio::test]

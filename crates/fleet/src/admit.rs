@@ -347,18 +347,7 @@ pub(crate) fn check(rules: &GrantRules) -> Result<(), SandboxError> {
 
 /// Whether the limits can be held on this machine: a grant whose every request fails is not made. Docker holds them by itself.
 pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
-    if limits.memory.is_none() && limits.cpus.is_none() {
-        return Ok(());
-    }
-    let spec = LimitsSpec {
-        memory: limits.memory.as_ref().map(|size| understood("limits.memory", size)).transpose()?,
-        cpus: limits.cpus.as_ref().map(|cpus| understood("limits.cpus", cpus)).transpose()?,
-        ..LimitsSpec::default()
-    };
-    let held = belljar_engine::held_by_cgroup(&Limits::understand(&spec, belljar_engine::machine()));
-    let unheld =
-        [("memory", limits.memory.is_some() && !held.memory), ("cpus", limits.cpus.is_some() && !held.cpus)];
-    let unheld: Vec<&str> = unheld.into_iter().filter(|(_, unheld)| *unheld).map(|(name, _)| name).collect();
+    let unheld = not_held(limits)?;
     let by_docker = || {
         let mut walls = belljar_engine::Engine::new().walls().into_iter();
         walls.any(|wall| matches!(wall.backend, BackendName::Docker(_)) && wall.outcome.is_ok())
@@ -372,6 +361,22 @@ pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
     );
     Err(SandboxError::unavailable("limit_unavailable", message)
         .hint("make the grant without it, or see `belljar doctor` for how a cgroup becomes available"))
+}
+
+/// Which of the limits that need a cgroup have none here.
+pub(crate) fn not_held(limits: &LimitsRequest) -> Result<Vec<&'static str>, SandboxError> {
+    if limits.memory.is_none() && limits.cpus.is_none() {
+        return Ok(Vec::new());
+    }
+    let spec = LimitsSpec {
+        memory: limits.memory.as_ref().map(|size| understood("limits.memory", size)).transpose()?,
+        cpus: limits.cpus.as_ref().map(|cpus| understood("limits.cpus", cpus)).transpose()?,
+        ..LimitsSpec::default()
+    };
+    let held = belljar_engine::held_by_cgroup(&Limits::understand(&spec, belljar_engine::machine()));
+    let unheld =
+        [("memory", limits.memory.is_some() && !held.memory), ("cpus", limits.cpus.is_some() && !held.cpus)];
+    Ok(unheld.into_iter().filter(|(_, unheld)| *unheld).map(|(name, _)| name).collect())
 }
 
 fn understood<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, SandboxError> {

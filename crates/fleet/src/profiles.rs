@@ -4,6 +4,7 @@
 //! the root that a profile names, the weakest wall that it takes, and the width of its egress can be made stricter and never wider; and
 //! what it says of `nested` and `inspect` is not the request's to undo. Lists are joined.
 
+use crate::admit;
 use belljar_api::{EgressRequest, LimitsRequest, ProfileInfo, SandboxRequest, WorkspaceRequest};
 use belljar_engine::WallReport;
 use belljar_engine::config::{self, nearest};
@@ -59,7 +60,7 @@ impl Profiles {
                 );
             }
             is_name(&profile)?;
-            let works = works(&profile, walls)?;
+            let works = works(&profile, walls, &admit::not_held(&profile.base.limits)?)?;
             all.push((profile, works));
         }
         let default = default.unwrap_or_else(|| DEFAULT.into());
@@ -315,8 +316,8 @@ fn joined<T: PartialEq>(mut base: Vec<T>, asked: Vec<T>) -> Vec<T> {
     base
 }
 
-/// The wall that a profile has on a machine with these.
-fn works(profile: &Profile, walls: &[WallReport]) -> Result<Works, SandboxError> {
+/// The wall that a profile has on a machine with these, where only Docker holds the limits `unheld`.
+fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Result<Works, SandboxError> {
     let choice = match &profile.base.backend {
         Some(backend) => understood::<BackendChoice>("backend", backend)?,
         None => BackendChoice::Auto,
@@ -343,6 +344,9 @@ fn works(profile: &Profile, walls: &[WallReport]) -> Result<Works, SandboxError>
                 reasons.push(format!(
                     "{name} does not isolate the network, so nothing holds what it says of egress"
                 ));
+            }
+            Some(Ok(())) if !unheld.is_empty() && !matches!(name, BackendName::Docker(_)) => {
+                reasons.push(format!("{name} cannot hold its limit on {} here", unheld.join(" and ")));
             }
             Some(Ok(())) => return Ok(Ok(name)),
             Some(Err(error)) => reasons.push(format!("{name}: {error}")),

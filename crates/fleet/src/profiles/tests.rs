@@ -142,3 +142,20 @@ fn what_can_never_start_is_not_offered() {
         assert!(error.message.contains("does not isolate the network"), "{error}");
     }
 }
+
+#[test]
+fn a_profile_whose_limits_nothing_holds_does_not_work() {
+    let docker = BackendName::Docker(belljar_spec::Runtime::Runc);
+    let walls = walls(&[BackendName::Native, BackendName::Bwrap, docker]);
+    let of = |backend: Option<&str>, unheld: &[&str]| {
+        let profile = configured("mine", |base| {
+            base.backend = backend.map(Into::into);
+            base.limits.memory = Some("1g".into());
+        });
+        works(&profile, &walls, unheld).unwrap()
+    };
+    assert_eq!(of(None, &[]), Ok(BackendName::Native));
+    let reason = of(None, &["memory"]).unwrap_err();
+    assert!(reason.contains("native cannot hold its limit on memory here"), "{reason}");
+    assert_eq!(of(Some("docker"), &["memory"]), Ok(docker));
+}

@@ -157,6 +157,9 @@ fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
         ErrorKind::ReadOnlyFilesystem => {
             "the state directory is on a read-only disk; `XDG_STATE_HOME` names another"
         }
+        ErrorKind::PermissionDenied => {
+            "its mode, or that of a folder above it, does not allow that to you; `XDG_STATE_HOME` names another place"
+        }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full: free some space",
         _ => "a sandbox may have put something else there: look, and take it away",
     };
@@ -176,6 +179,7 @@ mod tests {
     fn a_disk_that_cannot_be_written_is_no_fault_of_a_sandbox() {
         for (kind, expected) in [
             (ErrorKind::ReadOnlyFilesystem, "read-only disk"),
+            (ErrorKind::PermissionDenied, "does not allow that to you"),
             (ErrorKind::StorageFull, "the disk is full"),
             (ErrorKind::NotADirectory, "a sandbox may have put something else there"),
         ] {

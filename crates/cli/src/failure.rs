@@ -2,15 +2,16 @@
 
 use belljar_client::ClientError;
 use belljar_engine::config::Note;
+use belljar_engine::layer::quote::visible;
 use belljar_spec::{ErrorKind, SandboxError};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 /// Says it, and gives the exit code.
 pub(crate) fn say(error: &SandboxError) -> ExitCode {
-    eprintln!("belljar: {error}");
+    eprintln!("belljar: {}", shown(&error.to_string()));
     if let Some(hint) = &error.hint {
-        eprintln!("  hint: {hint}");
+        eprintln!("  hint: {}", shown(hint));
     }
     ExitCode::from(exit_code(error))
 }
@@ -28,11 +29,16 @@ pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
 /// What is no error, and has to be known.
 pub(crate) fn say_notes(notes: &[Note]) {
     for note in notes {
-        eprintln!("belljar: {}", note.message);
+        eprintln!("belljar: {}", shown(&note.message));
         if let Some(hint) = &note.hint {
-            eprintln!("  hint: {hint}");
+            eprintln!("  hint: {}", shown(hint));
         }
     }
+}
+
+/// A text without what a terminal would obey: names of files and words of programs may be anybody's.
+fn shown(text: &str) -> String {
+    text.split('\n').map(|line| visible(line.as_bytes())).collect::<Vec<_>>().join("\n")
 }
 
 /// Words that belljar does not understand; also where help and version come from.

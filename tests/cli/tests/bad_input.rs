@@ -98,6 +98,12 @@ fn paths_that_cannot_be_shared() {
             126,
             &["the workspace `/no/such/folder` does not exist", "hint"],
         ),
+        // Nothing in a name moves the cursor.
+        (
+            &["run", "--workspace", "/no\u{1b}[31m", "--", "true"],
+            126,
+            &["the workspace `/no^[[31m` does not exist"],
+        ),
         (&["run", "--workspace", "/etc/passwd", "--", "true"], 126, &["is a file", "--workspace DIR"]),
         (&["run", "--workspace", "/", "--", "true"], 126, &["holds a whole home"]),
         (&["run", "--workspace", "/home", "--", "true"], 126, &["holds a whole home"]),

@@ -13,6 +13,14 @@ use std::path::Path;
 /// A directory, and what is reached from it without any link.
 pub(super) struct Directory(OwnedFd);
 
+/// What a name in a directory leads to.
+pub(super) enum Entry {
+    File(File),
+    Directory(Directory),
+    /// A link, a pipe, a socket, a device, or gone by now.
+    Other,
+}
+
 /// Why a file of somebody else's cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignError {
@@ -86,6 +94,21 @@ impl Directory {
             FileType::RegularFile => Ok(Some(File::from(opened))),
             _ => Err(ForeignError::spoiled(path, "it is not a file")),
         }
+    }
+
+    /// What is below, opened once: a file with bytes, a directory, or neither.
+    pub(super) fn entry(&self, name: &str) -> Result<Entry, ForeignError> {
+        let opened = match self.reach(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(Some(opened)) => opened,
+            Ok(None) | Err(ForeignError::Spoiled { .. }) => return Ok(Entry::Other),
+            Err(error) => return Err(error),
+        };
+        let stat = fstat(&opened).map_err(|error| ForeignError::io(name, error))?;
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Entry::File(File::from(opened)),
+            FileType::Directory => Entry::Directory(Directory(opened)),
+            _ => Entry::Other,
+        })
     }
 
     pub(super) fn read(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, ForeignError> {

@@ -5,13 +5,13 @@
 //! goes through `git index-pack --strict`, which reads it as it reads a stranger's push: every object is checked and has
 //! the name of its content, or nothing is taken.
 
-use super::directory::Directory;
+use super::objects::Copied;
 use super::{Foreign, ForeignError};
 use crate::inert::{Git, GitError, pack_limits};
 use belljar_git::ObjectId;
 use belljar_spec::git::PushLimits;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// What is taken from where to where.
@@ -58,8 +58,8 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     let format = git.on(ours).args(["rev-parse", "--show-object-format"]).line()?;
     let init = git.anywhere().args(["init", "-q", "--bare", "--template="]);
     init.arg(format!("--object-format={format}")).arg(scratch).output()?;
-    let mut copied = Copied { bytes: 0, files: 0, limits: import.limits };
-    let packs = copied.objects(&import.from.directory, ours, scratch)?;
+    let mut copied = Copied::new(import.limits);
+    let packs = copied.everything(import.from, Some(&ours.join("objects")), &scratch.join("objects"))?;
     let on_scratch = || {
         let call = git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
         call.env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
@@ -106,70 +106,6 @@ fn complete(import: &Import<'_>) -> Result<bool, GitError> {
     Ok(walk.run()?.code == Some(0))
 }
 
-/// What has come so far.
-struct Copied {
-    bytes: u64,
-    files: u64,
-    limits: PushLimits,
-}
-
-impl Copied {
-    /// Copies objects that ours does not have; gives the packs among them.
-    fn objects(
-        &mut self,
-        from: &Directory,
-        ours: &Path,
-        to: &Path,
-    ) -> Result<Vec<std::path::PathBuf>, ImportError> {
-        let Some(objects) = from.below("objects")? else { return Ok(Vec::new()) };
-        let mut packs = Vec::new();
-        for folder in objects.names()? {
-            let loose = folder.len() == 2 && is_hex(&folder);
-            if !loose && folder != "pack" {
-                continue;
-            }
-            let Some(files) = objects.below(&folder)? else { continue };
-            let target = to.join("objects").join(&folder);
-            for name in files.names()? {
-                let pack = !loose
-                    && name
-                        .strip_prefix("pack-")
-                        .and_then(|name| name.strip_suffix(".pack"))
-                        .is_some_and(is_hex);
-                let wanted = pack || loose && matches!(name.len(), 38 | 62) && is_hex(&name);
-                if !wanted || ours.join("objects").join(&folder).join(&name).exists() {
-                    continue;
-                }
-                let Some(file) = files.file(&name)? else { continue };
-                fs::create_dir_all(&target)?;
-                self.file(file, &target.join(&name))?;
-                if pack {
-                    packs.push(target.join(&name));
-                }
-            }
-        }
-        Ok(packs)
-    }
-
-    fn file(&mut self, from: File, to: &Path) -> Result<(), ImportError> {
-        let most = self.limits.bytes.as_u64();
-        let mut limited = from.take(most.saturating_sub(self.bytes) + 1);
-        self.bytes += io::copy(&mut limited, &mut File::create(to)?)?;
-        self.files += 1;
-        if self.bytes > most {
-            return Err(ForeignError::TooMuch { what: "more bytes of new objects", most }.into());
-        }
-        if self.files > self.limits.objects {
-            return Err(ForeignError::TooMuch { what: "more new objects", most: self.limits.objects }.into());
-        }
-        Ok(())
-    }
-}
-
-fn is_hex(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -177,7 +113,6 @@ fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// As many lines as anybody's.
 /// A few bytes can say that they unpack to many: git gives up where one piece of memory would be larger.
 const LARGEST_PIECE: &str = "512m";
 const MOST_OF_SHALLOW: u64 = 16 << 20;

@@ -2,14 +2,18 @@
 //! and waiting for no pipe. git itself is never started on it.
 //!
 //! [`Foreign`] reads refs and writes single files; [`import`] takes commits over into a repository of ours. Called by
-//! [`crate::shelf`] and [`crate::clone`].
+//! [`crate::shelf`], [`crate::clone`] and [`crate::private_git`].
 
+mod all_refs;
 mod directory;
 mod import;
+mod objects;
 mod refs;
 
+pub use all_refs::AllRefs;
 pub use directory::ForeignError;
 pub use import::{Import, ImportError, import};
+pub(crate) use objects::Copied;
 pub use refs::Head;
 pub(crate) use refs::excludes;
 

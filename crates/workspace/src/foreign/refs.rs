@@ -117,10 +117,10 @@ fn without(packed: &[u8], name: &str) -> Vec<u8> {
     packed.split_inclusive(|byte| *byte == b'\n').filter(is_other).collect::<Vec<_>>().concat()
 }
 
-const MOST_OF_A_REF: u64 = 4096;
-const MOST_LOOSE_REFS: usize = 100_000;
+pub(super) const MOST_OF_A_REF: u64 = 4096;
+pub(super) const MOST_LOOSE_REFS: usize = 100_000;
 /// A million refs.
-const MOST_OF_PACKED_REFS: u64 = 128 << 20;
+pub(super) const MOST_OF_PACKED_REFS: u64 = 128 << 20;
 
 #[cfg(test)]
 mod tests {

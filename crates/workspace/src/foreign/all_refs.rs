@@ -1,0 +1,174 @@
+//! All branches and tags of a repository that an agent writes to, and the logs beside them.
+
+use super::directory::{Directory, Entry};
+use super::refs::{MOST_LOOSE_REFS, MOST_OF_A_REF, MOST_OF_PACKED_REFS};
+use super::{Foreign, ForeignError, object};
+use belljar_git::{ObjectId, RefName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+/// Branches and tags, by their whole names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct AllRefs {
+    pub refs: BTreeMap<String, ObjectId>,
+    /// Names with something there that is no ref: a link, a pipe, a symbolic ref, text. They say nothing, not even that
+    /// the ref is gone.
+    pub unreadable: BTreeSet<String>,
+}
+
+impl Foreign {
+    /// All branches and tags. Names that git itself would not accept are left out.
+    pub fn refs(&self) -> Result<AllRefs, ForeignError> {
+        // Its HEAD then names a branch that cannot be, so that older gits do not take it for empty.
+        if self.has("reftable") {
+            return Err(ForeignError::spoiled("reftable", "refs kept as a reftable are not read"));
+        }
+        let mut all = AllRefs::default();
+        // Loose refs first: git packs them by writing `packed-refs` and removing the files afterwards, so that a ref is in
+        // one of both at every moment only in this order.
+        self.below_each(&["refs/heads", "refs/tags"], |name, entry| {
+            if RefName::parse(name.as_bytes()).is_err() {
+                return;
+            }
+            match entry.and_then(|text| object(text.trim_end())) {
+                Some(id) => drop(all.refs.insert(name, id)),
+                None => drop(all.unreadable.insert(name)),
+            }
+        })?;
+        let packed = self.read("packed-refs", MOST_OF_PACKED_REFS)?.unwrap_or_default();
+        for line in packed.split(|byte| *byte == b'\n') {
+            let Some((hash, name)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once(' '))
+            else {
+                continue;
+            };
+            let is_wanted = name.starts_with("refs/heads/") || name.starts_with("refs/tags/");
+            let is_loose = || all.refs.contains_key(name) || all.unreadable.contains(name);
+            if is_wanted
+                && !is_loose()
+                && RefName::parse(name.as_bytes()).is_ok()
+                && let Some(id) = object(hash)
+            {
+                all.refs.insert(name.to_string(), id);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Where a ref stood over time, oldest first, as its log has it. None if there is no log; lines that are none of git's are
+    /// left out.
+    pub fn log(&self, reference: &str) -> Result<Vec<ObjectId>, ForeignError> {
+        let bytes = self.read(&format!("logs/{reference}"), MOST_OF_A_LOG)?.unwrap_or_default();
+        let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
+            let new = line.split(|byte| *byte == b' ').nth(1)?;
+            ObjectId::parse(new).ok().filter(|id| !id.is_zero())
+        });
+        Ok(lines.collect())
+    }
+
+    /// The names of the branches that have a log, those of branches that are gone too where git kept it.
+    pub fn logged_branches(&self) -> Result<Vec<String>, ForeignError> {
+        let mut names = Vec::new();
+        self.below_each(&["logs/refs/heads"], |path, _| {
+            names.extend(path.strip_prefix("logs/").map(str::to_string));
+        })?;
+        Ok(names)
+    }
+
+    /// Every name below some folders, with the beginning of its text if it is a file.
+    fn below_each(
+        &self,
+        folders: &[&str],
+        mut found: impl FnMut(String, Option<String>),
+    ) -> Result<(), ForeignError> {
+        let mut waiting: Vec<(String, Directory)> = Vec::new();
+        for folder in folders {
+            // A link in the place of the folder: there are no refs that could be read.
+            if let Entry::Directory(directory) = self.directory.entry(folder)? {
+                waiting.push((folder.to_string(), directory));
+            }
+        }
+        let mut seen = 0;
+        while let Some((path, directory)) = waiting.pop() {
+            let names = directory.names()?;
+            seen += names.len();
+            if seen > MOST_LOOSE_REFS {
+                return Err(ForeignError::TooMuch { what: "more refs", most: MOST_LOOSE_REFS as u64 });
+            }
+            for name in names {
+                let whole = format!("{path}/{name}");
+                match directory.entry(&name)? {
+                    Entry::Directory(below) if whole.matches('/').count() < DEEPEST => {
+                        waiting.push((whole, below));
+                    }
+                    Entry::Directory(_) | Entry::Other => found(whole, None),
+                    Entry::File(file) => {
+                        let mut text = Vec::new();
+                        let read = file.take(MOST_OF_A_REF).read_to_end(&mut text);
+                        found(whole, read.ok().and_then(|_| String::from_utf8(text).ok()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each level costs a descriptor while it is looked at, and a name of git's has fewer.
+const DEEPEST: usize = 64;
+/// A hundred thousand moves of one ref.
+const MOST_OF_A_LOG: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    #[test]
+    fn only_plain_files_and_lines_are_refs() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let (one, two) = ("1".repeat(40), "2".repeat(40));
+        for folder in ["refs/heads/a", "refs/tags", "logs/refs/heads"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for (name, content) in [
+            ("refs/heads/a/b", format!("{one}\n")),
+            ("refs/heads/symbolic", "ref: refs/heads/a/b\n".to_string()),
+            ("refs/heads/a/b.lock", format!("{two}\n")),
+            ("refs/heads/text", "x".repeat(10_000)),
+            ("refs/stash", format!("{two}\n")),
+            ("secret", format!("{two}\n")),
+        ] {
+            fs::write(at(name), content).unwrap();
+        }
+        symlink("../../secret", at("refs/heads/link")).unwrap();
+        assert!(Command::new("mkfifo").arg(at("refs/heads/pipe")).status().unwrap().success());
+        let packed = format!(
+            "# pack-refs with: peeled\n{two} refs/heads/a/b\n{two} refs/heads/packed\n^{one}\n{two} refs/heads/link\n\
+             {two} refs/remotes/origin/x\n{two} refs/heads/../x\n{two} refs/tags/v1\nx refs/tags/v2\n"
+        );
+        fs::write(at("packed-refs"), packed).unwrap();
+        fs::write(
+            at("logs/HEAD"),
+            format!("{one} {two} A <a> 1 +0\tx\nnothing\n{two} {} A\n", "0".repeat(40)),
+        )
+        .unwrap();
+        let foreign = Foreign::open(place.path()).unwrap();
+        let all = foreign.refs().unwrap();
+        let refs = all.refs.iter().map(|(name, id)| (name.as_str(), id.as_str())).collect::<Vec<_>>();
+        let expected = [
+            ("refs/heads/a/b", one.as_str()),
+            ("refs/heads/packed", two.as_str()),
+            ("refs/tags/v1", two.as_str()),
+        ];
+        assert_eq!(refs, expected);
+        let unreadable = all.unreadable.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(
+            unreadable,
+            ["refs/heads/link", "refs/heads/pipe", "refs/heads/symbolic", "refs/heads/text"]
+        );
+        assert_eq!(foreign.log("HEAD").unwrap(), [two.parse().unwrap()]);
+    }
+}

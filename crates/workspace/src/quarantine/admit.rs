@@ -1,7 +1,7 @@
 //! Out of the quarantine, into the host's objects.
 
 use super::host::Owner;
-use super::journal::{Journal, Lock, MOVED, Moving, keep_content};
+use super::journal::{IndexFiles, Journal, Lock, MOVED, Moving, keep_content};
 use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File};
@@ -26,13 +26,82 @@ impl Quarantine {
     ) -> Result<Admitted, QuarantineError> {
         let directory = host.objects.join("pack");
         let pack = taken.and_then(|taken| taken.name.clone()).map(|name| Moving { directory, name });
-        Journal { pack: pack.clone(), locks: locks(host, landings) }.write(self)?;
-        let Some(pack) = pack else { return Ok(Admitted { keep: None }) };
-        match fs::create_dir(&pack.directory) {
-            Ok(()) => host.owner.take(&pack.directory)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(QuarantineError::file("make", &pack.directory)(error)),
+        Journal { pack: pack.clone(), locks: locks(host, landings), index: None, loose: None }.write(self)?;
+        self.move_pack(pack, host)
+    }
+
+    /// The same for what comes bit by bit while somebody works: few objects become loose ones, as git itself writes them, so
+    /// that not every commit is a pack. The files that are about to be made beside a worktree's index are written down too.
+    pub(crate) fn admit_import(
+        &self,
+        taken: Option<&Taken>,
+        host: &HostRepository,
+        landings: &[Landing],
+        index: &IndexFiles,
+    ) -> Result<Admitted, QuarantineError> {
+        let name = taken.and_then(|taken| taken.name.clone());
+        let is_few = taken.is_some_and(|taken| taken.objects.len() <= MOST_LOOSE);
+        let pack = name.clone().filter(|_| !is_few);
+        let pack = pack.map(|name| Moving { directory: host.objects.join("pack"), name });
+        // git's own cleaning takes names like this too.
+        let passing = host.objects.join(format!("tmp_belljar_{}_object", self.id));
+        Journal {
+            pack: pack.clone(),
+            locks: locks(host, landings),
+            index: Some(index.clone()),
+            loose: is_few.then(|| passing.clone()),
         }
+        .write(self)?;
+        match name.filter(|_| is_few) {
+            Some(name) => self.move_objects(&name, host, &passing)?,
+            None => return self.move_pack(pack, host),
+        }
+        Ok(Admitted { keep: None })
+    }
+
+    /// Unpacks here, and gives the objects to the host one by one: none is ever half there, and nothing else is left if we
+    /// are killed.
+    fn move_objects(&self, name: &str, host: &HostRepository, passing: &Path) -> Result<(), QuarantineError> {
+        let path = self.packs().join(format!("{name}.pack"));
+        let pack = File::open(&path).map_err(QuarantineError::file("open", &path))?;
+        let loose = self.directory.join("loose");
+        fs::create_dir_all(&loose).map_err(QuarantineError::file("make", &loose))?;
+        // Checked when it was taken. With directories of its own git finds none of them there already.
+        let call = self.call().args(["unpack-objects", "-q"]).env("GIT_OBJECT_DIRECTORY", &loose).input(pack);
+        call.config("core.fsync", "all").config("core.fsyncMethod", "batch").output()?;
+        let list = |path: &Path| {
+            let entries = fs::read_dir(path).map_err(QuarantineError::file("list", path))?;
+            Ok::<_, QuarantineError>(entries.flatten().map(|entry| (entry.path(), entry.file_name())))
+        };
+        for (folder, prefix) in list(&loose)? {
+            let to = host.objects.join(&prefix);
+            if prefix.len() != 2 {
+                continue;
+            }
+            make_folder(&to, host.owner)?;
+            for (from, rest) in list(&folder)? {
+                host.owner.take(&from)?;
+                let to = to.join(rest);
+                move_in(&from, &to, passing, host.owner).map_err(QuarantineError::file("add", &to))?;
+            }
+            let synced = File::open(&to).and_then(|directory| directory.sync_all());
+            synced.map_err(QuarantineError::file("write", &to))?;
+        }
+        Ok(())
+    }
+
+    /// What an import makes beside the index in this git directory.
+    pub(crate) fn index_files(&self, own: &Path) -> IndexFiles {
+        IndexFiles {
+            copy: own.join(format!("belljar-index-{}", self.id)),
+            lock: own.join("index.lock"),
+            content: keep_content(&self.id),
+        }
+    }
+
+    fn move_pack(&self, pack: Option<Moving>, host: &HostRepository) -> Result<Admitted, QuarantineError> {
+        let Some(pack) = pack else { return Ok(Admitted { keep: None }) };
+        make_folder(&pack.directory, host.owner)?;
         let admitted = Admitted { keep: self.keep(&pack, host.owner)? };
         for extension in MOVED {
             let from = self.packs().join(format!("{}.{extension}", pack.name));
@@ -85,7 +154,7 @@ impl Drop for Admitted {
 
 impl Owner {
     /// Gives a file to them, if we are somebody else who can.
-    pub(super) fn take(self, path: &Path) -> Result<(), QuarantineError> {
+    pub(crate) fn take(self, path: &Path) -> Result<(), QuarantineError> {
         match self.is_another() {
             true => chown(path, Some(self.user), Some(self.group))
                 .map_err(QuarantineError::file("give away", path)),
@@ -94,13 +163,23 @@ impl Owner {
     }
 
     /// Are we root, and they are not?
-    pub(super) fn is_another(self) -> bool {
+    pub(crate) fn is_another(self) -> bool {
         geteuid().is_root() && self.user != 0
     }
 }
 
+/// As many as git's own receive-pack unpacks (receive.unpackLimit).
+const MOST_LOOSE: usize = 100;
 /// A ref is a file and has a log, however short they are.
 const REF: u64 = 8 << 10;
+
+fn make_folder(path: &Path, owner: Owner) -> Result<(), QuarantineError> {
+    match fs::create_dir(path) {
+        Ok(()) => owner.take(path),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(QuarantineError::file("make", path)(error)),
+    }
+}
 
 /// Under its last name a file is always whole.
 fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<()> {

@@ -21,7 +21,7 @@ pub struct HostRepository {
 
 /// Whose it is: files that we add as root become theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     pub(super) user: u32,
     pub(super) group: u32,
 }
@@ -75,6 +75,41 @@ impl HostRepository {
     pub(crate) fn call(&self) -> Call {
         // Owned by somebody else if we are root, which is what we are here for.
         self.git.on(&self.directory).config("safe.directory", "*")
+    }
+
+    /// A call of git on one of its worktrees, by that one's own git directory.
+    pub(crate) fn call_in(&self, own: &Path) -> Call {
+        self.git.on(own).config("safe.directory", "*")
+    }
+
+    /// A call that writes: what it makes is the repository's owner's.
+    pub(crate) fn as_owner(&self, call: Call) -> Call {
+        match self.owner.is_another() {
+            true => call.as_user(self.owner.user, self.owner.group),
+            false => call,
+        }
+    }
+
+    /// The git that is called for it.
+    pub(crate) fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// A call that moves refs, and writes that into their logs.
+    pub(crate) fn moving_refs(&self, call: Call, message: &str) -> Call {
+        let call = call
+            .args(["update-ref", "--create-reflog", "--no-deref", "-m", message, "--stdin"])
+            .env("GIT_COMMITTER_NAME", "belljar")
+            .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
+            .config("core.fsync", "all")
+            // Ended in the middle, it would leave locks behind, or some refs moved that we say did not.
+            .to_its_end();
+        self.as_owner(call)
     }
 
     /// Its git directory.

@@ -5,7 +5,7 @@ use crate::inert::{Running, pack_limits};
 use belljar_git::{ObjectId, PushRefusal};
 use belljar_spec::git::PushLimits;
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ChildStderr;
@@ -31,6 +31,8 @@ pub struct Taken {
     pub(super) name: Option<String>,
     /// Every object that was in it.
     pub(super) objects: HashSet<ObjectId>,
+    /// The commits among them.
+    pub(super) commits: HashSet<ObjectId>,
 }
 
 impl Quarantine {
@@ -68,8 +70,8 @@ impl Quarantine {
             }
         }
         let name = indexer.finish().map_err(|error| over.map_or(error, QuarantineError::Broken))?;
-        let objects = self.objects_of(&name, limits)?;
-        Ok(Taken { name: (!objects.is_empty()).then_some(name), objects })
+        let (objects, commits) = self.objects_of(&name, limits)?;
+        Ok(Taken { name: (!objects.is_empty()).then_some(name), objects, commits })
     }
 
     /// The header says how many objects there are: before git reserves room for them.
@@ -106,34 +108,58 @@ impl Quarantine {
     }
 
     /// What is in the pack, none of it larger than a whole push may be: a few bytes can unfold into very many.
-    fn objects_of(&self, name: &str, limits: PushLimits) -> Result<HashSet<ObjectId>, QuarantineError> {
+    fn objects_of(
+        &self,
+        name: &str,
+        limits: PushLimits,
+    ) -> Result<(HashSet<ObjectId>, HashSet<ObjectId>), QuarantineError> {
         let path = self.packs().join(format!("{name}.idx"));
-        let index = File::open(&path).map_err(QuarantineError::file("open", &path))?;
-        let list = self.call().arg("show-index").input(index).output()?;
-        let mut names = Vec::with_capacity(list.len());
-        for line in list.split(|byte| *byte == b'\n') {
-            names.extend_from_slice(line.split(|byte| *byte == b' ').nth(1).unwrap_or_default());
-            names.push(b'\n');
-        }
-        let names = names.trim_ascii_end();
-        let question = ["cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer"];
-        let sizes = self.call().args(question).output_with(names)?;
+        let index = fs::read(&path).map_err(QuarantineError::file("open", &path))?;
+        let raw = self.format.digits() / 2;
+        let names = names_in(&index, raw).ok_or_else(|| QuarantineError::pack("its index cannot be read"))?;
         let mut objects = HashSet::new();
+        let mut commits = HashSet::new();
+        if names.is_empty() {
+            return Ok((objects, commits));
+        }
+        let question = ["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer"];
+        let sizes = self.call().args(question).output_with(names.trim_ascii_end())?;
         let mut unfolded: u64 = 0;
         for line in sizes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let text = String::from_utf8_lossy(line);
-            let (id, size) = text.split_once(' ').unwrap_or_default();
+            let words = text.split(' ').collect::<Vec<_>>();
+            let unreadable = || QuarantineError::pack("an object of it cannot be read");
+            let [id, kind, size] = words[..] else { return Err(unreadable()) };
             let (Ok(id), Ok(size)) = (ObjectId::parse(id.as_bytes()), size.parse::<u64>()) else {
-                return Err(QuarantineError::pack("an object of it cannot be read"));
+                return Err(unreadable());
             };
+            if kind == "commit" {
+                commits.insert(id.clone());
+            }
             unfolded = unfolded.saturating_add(size);
             if size > limits.bytes.as_u64() || unfolded > limits.bytes.as_u64().saturating_mul(UNFOLDS) {
                 return Err(QuarantineError::Refused(PushRefusal::Bytes { most: limits.bytes }));
             }
             objects.insert(id);
         }
-        Ok(objects)
+        Ok((objects, commits))
     }
+}
+
+/// The names in a pack's index as lines (gitformat-pack(5), version 2, which index-pack writes).
+fn names_in(index: &[u8], raw: usize) -> Option<Vec<u8>> {
+    let rest = index.strip_prefix(b"\xfftOc\0\0\0\x02")?;
+    let (fan_out, rest) = rest.split_at_checked(256 * 4)?;
+    let count = u32::from_be_bytes(*fan_out.last_chunk()?) as usize;
+    let names = rest.get(..count.checked_mul(raw)?)?;
+    let mut lines = Vec::with_capacity(count * (2 * raw + 1));
+    for name in names.chunks_exact(raw) {
+        lines.extend(
+            name.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]),
+        );
+        lines.push(b'\n');
+    }
+    Some(lines)
 }
 
 /// `git index-pack` at work: it reads every object, names it by its content and looks at its form.
@@ -181,7 +207,7 @@ impl Indexer {
 }
 
 /// The beginning of what it complains of; the rest is read too, so that it does not wait for a reader.
-fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
+pub(super) fn beginning(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
     let _ = stderr.by_ref().take(COMPLAINTS).read_to_end(&mut kept);
     let _ = io::copy(&mut stderr, &mut io::sink());
@@ -197,6 +223,7 @@ fn complaint(stderr: &[u8]) -> String {
     line.unwrap_or("git cannot read it").to_string()
 }
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// What every pack begins with (gitformat-pack(5)).
 const HEADER: usize = 12;
 /// How many times a push's limit its objects may be together: histories of text unfold to fifty times their pack.

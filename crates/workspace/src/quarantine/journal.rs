@@ -13,6 +13,42 @@ pub(super) struct Journal {
     pub(super) pack: Option<Moving>,
     /// Files by which git locks the refs that move.
     pub(super) locks: Vec<Lock>,
+    /// A loose object on its way.
+    #[serde(default)]
+    pub(super) loose: Option<PathBuf>,
+    /// What an import makes beside the index of a worktree.
+    #[serde(default)]
+    pub(super) index: Option<IndexFiles>,
+}
+
+/// The files beside the index of a worktree while an import changes it. Their names and their content are this
+/// quarantine's alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexFiles {
+    /// The copy that becomes the index.
+    pub(crate) copy: PathBuf,
+    /// git's own lock of the index, with [`keep_content`] in it while it is ours.
+    pub(crate) lock: PathBuf,
+    /// What the lock holds.
+    pub(crate) content: String,
+}
+
+impl IndexFiles {
+    /// Removes those that are there and ours.
+    pub(crate) fn clear(&self) {
+        let _ = fs::remove_file(&self.copy);
+        let _ = fs::remove_file(self.lock_of_copy());
+        if fs::read_to_string(&self.lock).is_ok_and(|content| content == self.content) {
+            let _ = fs::remove_file(&self.lock);
+        }
+    }
+
+    /// What git makes while it writes the copy.
+    fn lock_of_copy(&self) -> PathBuf {
+        let mut path = self.copy.clone().into_os_string();
+        path.push(".lock");
+        path.into()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

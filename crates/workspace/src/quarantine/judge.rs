@@ -2,7 +2,7 @@
 
 use super::{HostRef, Quarantine, QuarantineError, Taken};
 use belljar_git::ObjectId;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 
 impl Quarantine {
@@ -29,6 +29,58 @@ impl Quarantine {
                 Err(QuarantineError::pack(format!("object {id} did not come and is in no branch or tag")))
             }
         }
+    }
+
+    /// The commits that these tips have and the host's refs do not, each with its parents; and that everything is there that
+    /// they need. Unlike [`Quarantine::check_whole`] this takes what the host has in no branch: a sandbox with a git directory
+    /// of its own reads all of the host's objects anyway.
+    pub(crate) fn new_commits(
+        &self,
+        taken: Option<&Taken>,
+        tips: &[ObjectId],
+        known: &[ObjectId],
+    ) -> Result<BTreeMap<ObjectId, Vec<ObjectId>>, QuarantineError> {
+        let question = ["rev-list", "--objects", "--no-object-names", "--parents", "--stdin"];
+        let walk = |known: &[ObjectId]| self.call().args(question).run_with(&revisions(tips, known));
+        let mut finished = walk(known)?;
+        if finished.code != Some(0) {
+            finished = walk(&self.existing(known)?)?;
+        }
+        if finished.code != Some(0) {
+            return Err(QuarantineError::pack(format!("it is not complete: {}", finished.reason())));
+        }
+        let text = String::from_utf8_lossy(&finished.stdout);
+        let mut commits = BTreeMap::new();
+        for line in text.lines() {
+            let mut ids = line.split(' ').filter_map(|id| id.parse::<ObjectId>().ok());
+            let Some(id) = ids.next() else { continue };
+            let parents: Vec<ObjectId> = ids.collect();
+            // A first commit looks like a tree or a file here.
+            if !parents.is_empty() || taken.is_some_and(|taken| taken.commits.contains(&id)) {
+                commits.insert(id, parents);
+            }
+        }
+        Ok(commits)
+    }
+
+    /// The commits that these have and `without` have not.
+    pub(crate) fn commits_without(
+        &self,
+        from: &[ObjectId],
+        without: &[ObjectId],
+    ) -> Result<Vec<ObjectId>, QuarantineError> {
+        let without = self.existing(without)?;
+        let list = self.call().args(["rev-list", "--stdin"]).output_with(&revisions(from, &without))?;
+        let list = String::from_utf8_lossy(&list);
+        Ok(list.lines().filter_map(|line| line.parse().ok()).collect())
+    }
+
+    /// What changed, as the raw records of `git diff-tree --stdin -z`: a line of the input is a commit, which is compared with
+    /// its parents, or a commit and another one to compare it with.
+    pub(crate) fn raw_changes(&self, lines: &str) -> Result<Vec<u8>, QuarantineError> {
+        let words =
+            ["diff-tree", "--stdin", "-r", "-m", "--root", "-z", "--raw", "--no-renames", "--no-abbrev"];
+        Ok(self.call().args(words).output_with(lines.as_bytes())?)
     }
 
     /// Which of these are in nothing that is shown. Seldom asked: a client sends all that its own walk finds, and ours
@@ -61,7 +113,7 @@ impl Quarantine {
     }
 
     /// Those that are there: a broken ref of the host's is not a sandbox's business.
-    fn existing(&self, ids: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
+    pub(super) fn existing(&self, ids: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
         Ok(self.kinds(ids)?.into_keys().collect())
     }
 

@@ -23,24 +23,7 @@ impl HostRepository {
         }
         // If we are killed before the last word is written, git gives up and takes its locks away.
         orders += "prepare\ncommit\n";
-        let mut call = self
-            .call()
-            .args([
-                "update-ref",
-                "--create-reflog",
-                "--no-deref",
-                "-m",
-                "belljar: push from a sandbox",
-                "--stdin",
-            ])
-            .env("GIT_COMMITTER_NAME", "belljar")
-            .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
-            .config("core.fsync", "all")
-            // Ended in the middle, it would leave locks behind, or some refs moved that we say did not.
-            .to_its_end();
-        if self.owner.is_another() {
-            call = call.as_user(self.owner.user, self.owner.group);
-        }
+        let call = self.moving_refs(self.call(), "belljar: push from a sandbox");
         let finished = call.run_with(orders.as_bytes())?;
         match finished.code {
             Some(0) => Ok(()),

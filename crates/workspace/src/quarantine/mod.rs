@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A quarantine that was dropped is gone. One whose process was killed is gone at the next [`sweep`], with whatever it had
-//! half moved. Called by the relay; the host's repository is only touched by `admit`, `sweep` and [`HostRepository::land`].
+//! half moved. Called by the relay and by
+//! imports from a private git directory; the host's repository is only touched by `admit`, `sweep` and [`HostRepository::land`].
 
 mod admit;
 mod alternates;
@@ -16,12 +17,14 @@ mod journal;
 mod judge;
 mod land;
 mod orphan;
+mod scratch;
 mod store;
 mod sweep;
 
 pub use admit::Admitted;
 pub use host::{HostRef, HostRepository};
 pub use intake::{Incoming, Taken};
+pub(crate) use journal::IndexFiles;
 pub(crate) use judge::shown;
 pub use land::Landing;
 pub use store::Quarantine;

@@ -15,6 +15,7 @@ pub struct Quarantine {
     pub(super) git: Git,
     pub(super) id: String,
     pub(super) directory: PathBuf,
+    pub(super) format: ObjectFormat,
     /// Held as long as we live: a sweep leaves alone what is held.
     _lock: File,
 }
@@ -29,51 +30,21 @@ impl Quarantine {
         let directory = place.join(&id);
         make_directory(&directory)?;
         let lock = lock(&directory.join(LOCK))?;
-        let quarantine = Quarantine { git: host.git.clone(), id, directory, _lock: lock };
-        quarantine.lay_out(host)?;
+        let quarantine =
+            Quarantine { git: host.git.clone(), id, directory, format: host.format, _lock: lock };
+        lay_out(&quarantine.directory, host)?;
         Ok(quarantine)
-    }
-
-    /// Written by hand: `git init` would bring templates, and takes longer.
-    fn lay_out(&self, host: &HostRepository) -> Result<(), QuarantineError> {
-        for name in ["refs", "objects", "objects/info", "objects/pack"] {
-            make_directory(&self.directory.join(name))?;
-        }
-        let config = match host.format {
-            ObjectFormat::Sha1 => "[core]\nrepositoryformatversion = 0\nbare = true\n",
-            ObjectFormat::Sha256 => {
-                "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectFormat = sha256\n"
-            }
-        };
-        let mut borrowed = Vec::new();
-        for path in alternates::all(&host.objects) {
-            let path = path.into_os_string().into_encoded_bytes();
-            if path.contains(&b'\n') {
-                return Err(QuarantineError::Unusable(
-                    "the repository's path has more than one line".to_string(),
-                ));
-            }
-            borrowed.extend([path, b"\n".to_vec()].concat());
-        }
-        self.write("HEAD", b"ref: refs/heads/none\n")?;
-        self.write("config", config.as_bytes())?;
-        self.write("objects/info/alternates", &borrowed)?;
-        // Where the host's history ends, ours does.
-        if let Ok(shallow) = fs::read(host.directory.join("shallow")) {
-            self.write("shallow", &shallow)?;
-        }
-        Ok(())
-    }
-
-    fn write(&self, name: &str, content: &[u8]) -> Result<(), QuarantineError> {
-        let path = self.directory.join(name);
-        fs::write(&path, content).map_err(QuarantineError::file("write", &path))
     }
 
     /// A call of git on it, which cannot take much of the machine's memory whatever the objects say of their size.
     pub(super) fn call(&self) -> Call {
+        self.call_on(&self.directory)
+    }
+
+    /// The same on another repository of ours that holds what an agent made.
+    pub(super) fn call_on(&self, directory: &Path) -> Call {
         self.git
-            .on(&self.directory)
+            .on(directory)
             .env("GIT_ALLOC_LIMIT", MOST_MEMORY)
             .config("core.bigFileThreshold", STREAMED)
             .config("pack.threads", "1")
@@ -83,6 +54,42 @@ impl Quarantine {
     pub(super) fn packs(&self) -> PathBuf {
         self.directory.join("objects/pack")
     }
+}
+
+/// A repository without refs that borrows the host's objects. Written by hand: `git init` would bring templates, and takes
+/// longer.
+pub(super) fn lay_out(directory: &Path, host: &HostRepository) -> Result<(), QuarantineError> {
+    let write = |name: &str, content: &[u8]| {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(QuarantineError::file("write", &path))
+    };
+    for name in ["refs", "objects", "objects/info", "objects/pack"] {
+        make_directory(&directory.join(name))?;
+    }
+    let config = match host.format {
+        ObjectFormat::Sha1 => "[core]\nrepositoryformatversion = 0\nbare = true\n",
+        ObjectFormat::Sha256 => {
+            "[core]\nrepositoryformatversion = 1\nbare = true\n[extensions]\nobjectFormat = sha256\n"
+        }
+    };
+    let mut borrowed = Vec::new();
+    for path in alternates::all(&host.objects) {
+        let path = path.into_os_string().into_encoded_bytes();
+        if path.contains(&b'\n') {
+            return Err(QuarantineError::Unusable(
+                "the repository's path has more than one line".to_string(),
+            ));
+        }
+        borrowed.extend([path, b"\n".to_vec()].concat());
+    }
+    write("HEAD", b"ref: refs/heads/none\n")?;
+    write("config", config.as_bytes())?;
+    write("objects/info/alternates", &borrowed)?;
+    // Where the host's history ends, ours does.
+    if let Ok(shallow) = fs::read(host.directory.join("shallow")) {
+        write("shallow", &shallow)?;
+    }
+    Ok(())
 }
 
 impl Drop for Quarantine {
@@ -126,7 +133,7 @@ fn random_name() -> std::io::Result<String> {
     Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
-fn make_directory(path: &Path) -> Result<(), QuarantineError> {
+pub(super) fn make_directory(path: &Path) -> Result<(), QuarantineError> {
     DirBuilder::new().mode(0o700).create(path).map_err(QuarantineError::file("make", path))
 }
 

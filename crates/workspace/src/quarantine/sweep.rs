@@ -35,6 +35,12 @@ fn undo(directory: &Path, id: &str) {
     if let Some(pack) = &journal.pack {
         undo_move(pack, id);
     }
+    if let Some(loose) = &journal.loose {
+        let _ = fs::remove_file(loose);
+    }
+    if let Some(index) = &journal.index {
+        index.clear();
+    }
     let Ok(began) = fs::metadata(directory.join(FILE)) else { return };
     let stuck =
         journal.locks.iter().filter_map(|lock| Some((lock, stuck(lock, &began)?))).collect::<Vec<_>>();

@@ -15,11 +15,35 @@
 //! Called by the engine: [`PrivateGit::create`] before the start, [`PrivateGit::import`] whenever refs inside moved and at the
 //! end. Files of `dir` are only read and written by the functions of [`crate::foreign`]: below one descriptor, over no link.
 
+mod beside;
+mod decide;
+mod finish;
+mod follow;
+mod gitlinks;
+mod host_state;
+mod import;
+mod inside;
+mod pin;
+mod plan;
+mod staged;
 mod synced;
+#[cfg(test)]
+mod tests;
 
+pub use import::{ImportMode, Importer};
+pub use pin::{pin, unpin};
 pub use synced::{Followed, ImportReport, SetAside, Synced};
 
 use std::path::PathBuf;
+
+/// A moment at which an import may be killed: named, so that tests can choose it.
+#[cfg(test)]
+fn step(name: &str) {
+    tests::step(name);
+}
+
+#[cfg(not(test))]
+fn step(_: &str) {}
 
 /// A repository of the host, as one of its worktrees has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,10 +15,13 @@ pub struct Synced {
     /// Branches and tags, by their whole names.
     #[serde(with = "as_text")]
     pub refs: BTreeMap<String, ObjectId>,
-    /// Where a branch of the host stood before this sandbox moved it for the first time: history from there on is the
-    /// sandbox's own, and it may rewrite it.
+    /// Where a branch of the host stood before this sandbox moved it for the first time since the user did: history from
+    /// there on is the sandbox's own, and it may rewrite it. Zeros: the branch was not there.
     #[serde(default, with = "as_text")]
     pub before: BTreeMap<String, ObjectId>,
+    /// Where this sandbox put a branch of the host last. One that is elsewhere was moved by the user since.
+    #[serde(default, with = "as_text")]
+    pub put: BTreeMap<String, ObjectId>,
     /// Refs inside whose commits were kept beside the host's branches: not imported again while they stay there.
     #[serde(default, with = "as_text")]
     pub set_aside: BTreeMap<String, ObjectId>,
@@ -33,6 +36,8 @@ pub struct ImportReport {
     pub set_aside: Vec<SetAside>,
     /// The branch or commit that the host's HEAD went to, if it went along.
     pub head: Option<Head>,
+    /// What git inside is in the middle of; looked for at the sandbox's end.
+    pub unfinished: Option<&'static str>,
 }
 
 /// A ref of the host that moved.

@@ -1,0 +1,141 @@
+//! What only the sandbox's git directory has when the sandbox ends: stashes, commits that were dropped, and whatever git
+//! inside is in the middle of.
+
+use super::beside::Beside;
+use super::follow::{Follow, Obstacle};
+use super::host_state::HostState;
+use super::import::unreadable;
+use super::inside::Inside;
+use super::{ImportReport, Importer, SetAside, Synced};
+use crate::quarantine::{Quarantine, QuarantineError};
+use belljar_git::ObjectId;
+use std::collections::{BTreeSet, HashSet};
+
+impl Importer<'_> {
+    /// The last import of a sandbox: what was set aside has another chance to be followed, and what no ref inside has is
+    /// kept beside the host's branches: stash entries as `refs/belljar/ID/stash/N`, dropped commits as
+    /// `refs/belljar/ID/dropped/N`.
+    pub fn finish(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
+        synced.set_aside.clear();
+        let mut report = self.import(synced)?;
+        let inside = Inside::read(self.from).map_err(unreadable)?;
+        report.unfinished = inside.unfinished;
+        let stash = self.stash()?;
+        let dropped = self.dropped(&inside, &stash)?;
+        let all: Vec<ObjectId> = stash.iter().chain(&dropped).cloned().collect();
+        let missing = self.missing(&all)?;
+        let wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
+        if !wanted.is_empty() {
+            match self.keep(&wanted, &stash, &mut report) {
+                Err(QuarantineError::Refused(_)) => {
+                    for one in wanted {
+                        if let Err(QuarantineError::Refused(refusal)) =
+                            self.keep(std::slice::from_ref(&one), &stash, &mut report)
+                        {
+                            let (reference, reason) = ("reflog".into(), refusal.to_string());
+                            let lost = SetAside { reference, kept_as: None, commit: one, reason };
+                            report.set_aside.push(lost);
+                        }
+                    }
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(report)
+    }
+
+    /// Stash entries, the newest first.
+    fn stash(&self) -> Result<Vec<ObjectId>, QuarantineError> {
+        let top = self.from.read("refs/stash", MOST_OF_A_REF).ok().flatten().unwrap_or_default();
+        let Ok(top) = ObjectId::parse(top.trim_ascii_end()) else { return Ok(Vec::new()) };
+        let mut entries = self.from.log("refs/stash").map_err(unreadable)?;
+        if entries.last() != Some(&top) {
+            entries.push(top);
+        }
+        entries.reverse();
+        Ok(entries)
+    }
+
+    /// Commits that HEAD or a branch was at, and no ref inside is now.
+    fn dropped(&self, inside: &Inside, stash: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
+        let mut seen: HashSet<ObjectId> = inside.refs.values().chain(stash).cloned().collect();
+        let mut dropped = Vec::new();
+        let mut names = self.from.logged_branches().map_err(unreadable)?;
+        names.push("HEAD".to_string());
+        for name in names {
+            // A log that cannot be read is one that git inside does not believe either.
+            let ids = self.from.log(&name).unwrap_or_default();
+            dropped.extend(ids.into_iter().filter(|id| seen.insert(id.clone())));
+        }
+        Ok(dropped)
+    }
+
+    /// Those that the host does not have.
+    fn missing(&self, ids: &[ObjectId]) -> Result<BTreeSet<ObjectId>, QuarantineError> {
+        if ids.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let names = ids.iter().map(|id| format!("{id}\n")).collect::<String>();
+        let call = self.repository.call().args(["cat-file", "--batch-check=%(objectname)", "--buffer"]);
+        let answers = call.output_with(names.as_bytes())?;
+        let answers = String::from_utf8_lossy(&answers);
+        let missing = answers.lines().filter_map(|line| line.strip_suffix(" missing"));
+        Ok(missing.filter_map(|id| id.parse().ok()).collect())
+    }
+
+    fn keep(
+        &self,
+        tips: &[ObjectId],
+        stash: &[ObjectId],
+        report: &mut ImportReport,
+    ) -> Result<(), QuarantineError> {
+        let host = HostState::read(self.repository, self.host)?;
+        let quarantine = Quarantine::create(self.state, self.repository)?;
+        let known = host.known();
+        let taken = quarantine.take_from(self.from, self.repository, tips, &known, self.policy.limits)?;
+        let commits = quarantine.new_commits(Some(&taken), tips, &known)?;
+        let parents: HashSet<&ObjectId> = commits.values().flatten().collect();
+        let mut beside = Beside::new(self.id, self.repository.format(), &host.refs);
+        for tip in tips {
+            let (reference, kept_as, reason) = match stash.iter().position(|entry| entry == tip) {
+                Some(number) => {
+                    let name = format!("refs/stash/{number}");
+                    let kept_as = beside.keep(&name, tip, |_| Ok(false))?;
+                    (format!("stash@{{{number}}}"), kept_as, "it was stashed inside")
+                }
+                // What another one builds on is kept with that one.
+                None if parents.contains(tip) => continue,
+                None => {
+                    let kept_as = beside.keep_numbered("dropped", tip)?;
+                    ("reflog".to_string(), kept_as, "no branch inside has it any more")
+                }
+            };
+            report.set_aside.push(SetAside {
+                reference: reference.as_str().into(),
+                kept_as: Some(kept_as),
+                commit: tip.clone(),
+                reason: reason.to_string(),
+            });
+        }
+        let files = quarantine.index_files(&self.host.own);
+        let landings = beside.landings();
+        let _admitted = quarantine.admit_import(Some(&taken), self.repository, &landings, &files)?;
+        let message = format!("belljar: from sandbox {}", self.id);
+        let follow = Follow {
+            repository: self.repository,
+            host: self.host,
+            files: &files,
+            landings: &landings,
+            head: None,
+            trees: None,
+            message: &message,
+        };
+        match follow.carry_out() {
+            Ok(()) => Ok(()),
+            Err(Obstacle::Failed(error)) => Err(error),
+            Err(Obstacle::Moved(reason) | Obstacle::Index(reason)) => Err(QuarantineError::Unusable(reason)),
+        }
+    }
+}
+
+const MOST_OF_A_REF: u64 = 4096;

@@ -1,0 +1,95 @@
+//! The host's repository as it is now.
+
+use super::HostGit;
+use super::inside::UNFINISHED;
+use crate::foreign::Head;
+use crate::quarantine::{HostRepository, QuarantineError};
+use belljar_git::ObjectId;
+use belljar_spec::git::BranchName;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+
+/// The host's refs and the worktree that the sandbox works in.
+#[derive(Debug)]
+pub(super) struct HostState {
+    pub(super) head: Option<Head>,
+    /// The commit of HEAD; none before the first one.
+    pub(super) commit: Option<ObjectId>,
+    pub(super) refs: BTreeMap<String, ObjectId>,
+    /// The values of all refs, those too whose name is no text.
+    pub(super) ids: Vec<ObjectId>,
+    /// Branches that another worktree has checked out, or is rebasing or bisecting.
+    pub(super) busy: HashSet<String>,
+    /// What git is in the middle of in this worktree.
+    pub(super) unfinished: Option<&'static str>,
+}
+
+impl HostState {
+    /// Costs one call of git; a second one where there are other worktrees or refs are not files.
+    pub(super) fn read(repository: &HostRepository, host: &HostGit) -> Result<HostState, QuarantineError> {
+        let head = head(repository, host)?;
+        let all = repository.refs()?;
+        let ids = all.iter().map(|one| one.id.clone()).collect::<HashSet<_>>().into_iter().collect();
+        let named = all.into_iter().filter(|one| !one.is_symbolic);
+        let named = named.filter_map(|one| Some((String::from_utf8(one.name).ok()?, one.id)));
+        let refs: BTreeMap<String, ObjectId> = named.collect();
+        let commit = match &head {
+            Some(Head::Branch(branch)) => refs.get(&branch.full()).cloned(),
+            Some(Head::Detached(commit)) => Some(commit.clone()),
+            None => None,
+        };
+        let mut busy = match host.own == host.common && !host.common.join("worktrees").exists() {
+            true => HashSet::new(),
+            false => repository.busy_branches()?,
+        };
+        if let Some(Head::Branch(branch)) = &head {
+            busy.remove(&branch.full());
+        }
+        let unfinished = UNFINISHED.iter().find(|(file, _)| host.own.join(file).exists());
+        Ok(HostState { head, commit, refs, ids, busy, unfinished: unfinished.map(|(_, name)| *name) })
+    }
+
+    /// Commits whose history the host has.
+    pub(super) fn known(&self) -> Vec<ObjectId> {
+        let mut known = self.ids.clone();
+        known.extend(self.commit.clone().filter(|commit| !self.ids.contains(commit)));
+        known
+    }
+
+    /// The branch that is checked out.
+    pub(super) fn is_current(&self, name: &str) -> bool {
+        matches!(&self.head, Some(Head::Branch(branch)) if branch.full() == name)
+    }
+}
+
+fn head(repository: &HostRepository, host: &HostGit) -> Result<Option<Head>, QuarantineError> {
+    let path = host.own.join("HEAD");
+    let text = match host.common.join("reftable").exists() {
+        false => fs::read_to_string(&path).map_err(QuarantineError::file("read", &path))?,
+        // The file is a dummy then.
+        true => {
+            let symbolic = repository.call_in(&host.own).args(["symbolic-ref", "-q", "HEAD"]).run()?;
+            match symbolic.code {
+                Some(0) => format!("ref: {}", String::from_utf8_lossy(&symbolic.stdout)),
+                _ => repository.call_in(&host.own).args(["rev-parse", "-q", "--verify", "HEAD"]).line()?,
+            }
+        }
+    };
+    Ok(read_head(&text))
+}
+
+/// The text of a HEAD file.
+pub(super) fn read_head(text: &str) -> Option<Head> {
+    match text.trim_end().strip_prefix("ref:") {
+        Some(name) => BranchName::of_ref(name.trim_start()).map(Head::Branch),
+        None => text.trim_end().parse().ok().map(Head::Detached),
+    }
+}
+
+/// The same the other way round.
+pub(super) fn head_text(head: &Head) -> String {
+    match head {
+        Head::Branch(branch) => format!("ref: {}", branch.full()),
+        Head::Detached(commit) => commit.to_string(),
+    }
+}

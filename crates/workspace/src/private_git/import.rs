@@ -1,0 +1,234 @@
+//! Commits of a sandbox, taken over into the host's repository.
+//!
+//! ```text
+//! inside (files) -> nothing moved: done, without git
+//!    -> objects: copied, packed, quarantined, checked -> decided, ref by ref -> admitted -> refs, index, HEAD follow
+//! ```
+//!
+//! If the host moves meanwhile, it is looked at and decided again. If one ref inside cannot be taken, the others are, one
+//! by one. Killed at any moment, the host is as it was or as it would have been; the next import goes on from there.
+
+use super::decide::Judge;
+use super::follow::{Follow, Obstacle};
+use super::gitlinks::Gitlinks;
+use super::host_state::HostState;
+use super::inside::{Inside, Moved};
+use super::plan::{Plan, WithHead};
+use super::{HostGit, ImportReport, SetAside, Synced, step};
+use crate::foreign::{Foreign, ForeignError, Head};
+use crate::quarantine::{HostRepository, Quarantine, QuarantineError, sweep};
+use belljar_git::ObjectId;
+use belljar_spec::git::RefPolicy;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Takes over what a sandbox's git directory has and the host has not.
+#[derive(Clone, Copy)]
+pub struct Importer<'a> {
+    /// The worktree whose files the sandbox works on.
+    pub host: &'a HostGit,
+    pub repository: &'a HostRepository,
+    /// The sandbox's git directory.
+    pub from: &'a Foreign,
+    /// The sandbox's name in `refs/belljar/ID/`.
+    pub id: &'a str,
+    /// Where quarantines are.
+    pub state: &'a Path,
+    /// Which branches the sandbox may make or move beside the one that is checked out, and how much may come at once.
+    pub policy: &'a RefPolicy,
+    pub mode: ImportMode,
+}
+
+/// Whose files the sandbox changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportMode {
+    /// The host's: its branch, index and HEAD follow.
+    Bind,
+    /// A layer's: everything is set aside, since the host's files are not the sandbox's.
+    Overlay,
+}
+
+/// What stands in the way of following.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Blocked {
+    Nothing,
+    /// Of what is checked out: the index cannot go along.
+    CheckedOut(String),
+    Everything(String),
+}
+
+impl Importer<'_> {
+    /// Takes over what moved since both sides agreed last. Without a call of git if nothing did. What this gives is done, and
+    /// `synced` says so: to be written down by the caller.
+    pub fn import(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
+        let inside = Inside::read(self.from).map_err(unreadable)?;
+        let moved = inside.moved(synced);
+        if moved.is_empty() && !inside.head_moved(synced) {
+            return Ok(ImportReport::default());
+        }
+        // What a killed import left may hold the index.
+        sweep(self.state)?;
+        match self.take(synced, &inside, &moved, WithHead::Yes) {
+            Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved),
+            outcome => outcome,
+        }
+    }
+
+    fn one_by_one(
+        &self,
+        synced: &mut Synced,
+        inside: &Inside,
+        moved: &[Moved],
+    ) -> Result<ImportReport, QuarantineError> {
+        let mut report = ImportReport::default();
+        let heads = [("HEAD".to_string(), inside.commit())];
+        let refs = moved.iter().map(|one| (one.name.clone(), one.new.clone()));
+        for (name, commit) in refs.chain(heads) {
+            let (moved, with_head) = match name == "HEAD" {
+                true => (Vec::new(), WithHead::Yes),
+                false => (vec![Moved { name: name.clone(), new: commit.clone() }], WithHead::No),
+            };
+            match (self.take(synced, inside, &moved, with_head), commit) {
+                (Err(QuarantineError::Refused(refusal)), Some(commit)) => {
+                    synced.set_aside.insert(name.clone(), commit.clone());
+                    let (reference, reason) = (name.as_str().into(), refusal.to_string());
+                    report.set_aside.push(SetAside { reference, kept_as: None, commit, reason });
+                }
+                (outcome, _) => report.join(outcome?),
+            }
+        }
+        Ok(report)
+    }
+
+    fn take(
+        &self,
+        synced: &mut Synced,
+        inside: &Inside,
+        moved: &[Moved],
+        with_head: WithHead,
+    ) -> Result<ImportReport, QuarantineError> {
+        let mut host = HostState::read(self.repository, self.host)?;
+        let quarantine = Quarantine::create(self.state, self.repository)?;
+        step("quarantine");
+        let head =
+            (with_head == WithHead::Yes && inside.head_moved(synced)).then(|| inside.commit()).flatten();
+        let detached = matches!(inside.head, Some(Head::Detached(_)));
+        let mut tips: Vec<ObjectId> = moved.iter().filter_map(|one| one.new.clone()).collect();
+        tips.extend(head.clone().filter(|_| detached));
+        tips.retain(|tip| !host.ids.contains(tip));
+        let known = host.known();
+        let (taken, commits) = match tips.is_empty() {
+            true => (None, BTreeMap::new()),
+            false => {
+                let limits = self.policy.limits;
+                let taken = quarantine.take_from(self.from, self.repository, &tips, &known, limits)?;
+                step("taken");
+                let commits = quarantine.new_commits(Some(&taken), &tips, &known)?;
+                (Some(taken), commits)
+            }
+        };
+        let files = quarantine.index_files(&self.host.own);
+        let message = format!("belljar: from sandbox {}", self.id);
+        let mut blocked = Blocked::Nothing;
+        for attempt in 0.. {
+            let gitlinks = self.gitlinks(&quarantine, &host, moved, head.as_ref(), &commits)?;
+            let judge = Judge {
+                importer: self,
+                synced,
+                inside,
+                host: &host,
+                quarantine: &quarantine,
+                commits: &commits,
+                gitlinks: &gitlinks,
+                blocked: &blocked,
+            };
+            let plan = Plan::make(&judge, moved, with_head)?;
+            if !plan.is_empty() {
+                let _admitted =
+                    quarantine.admit_import(taken.as_ref(), self.repository, &plan.landings, &files)?;
+                step("admitted");
+                let follow = Follow {
+                    repository: self.repository,
+                    host: self.host,
+                    files: &files,
+                    landings: &plan.landings,
+                    head: plan.head.as_ref(),
+                    trees: plan.trees.as_ref(),
+                    message: &message,
+                };
+                match follow.carry_out() {
+                    Ok(()) => {}
+                    Err(Obstacle::Failed(error)) => return Err(error),
+                    Err(Obstacle::Moved(reason)) if attempt > MOST_ATTEMPTS => {
+                        return Err(QuarantineError::Unusable(reason));
+                    }
+                    Err(obstacle) => {
+                        blocked = blocked.after(obstacle, attempt);
+                        host = HostState::read(self.repository, self.host)?;
+                        continue;
+                    }
+                }
+            }
+            *synced = plan.synced;
+            return Ok(plan.report);
+        }
+        Ok(ImportReport::default())
+    }
+
+    fn gitlinks(
+        &self,
+        quarantine: &Quarantine,
+        host: &HostState,
+        moved: &[Moved],
+        head: Option<&ObjectId>,
+        commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
+    ) -> Result<Gitlinks, QuarantineError> {
+        if self.mode == ImportMode::Overlay {
+            return Ok(Gitlinks::default());
+        }
+        let mut lines = commits.keys().map(|commit| format!("{commit}\n")).collect::<String>();
+        for Moved { name, new } in moved {
+            if let (Some(new), Some(old)) = (new, host.refs.get(name))
+                && commits.contains_key(new)
+                && !commits[new].contains(old)
+            {
+                lines += &format!("{new} {old}\n");
+            }
+        }
+        // The index goes from the one to the other, whether any of it is new or not.
+        if let (Some(new), Some(old)) = (head, &host.commit) {
+            lines += &format!("{new} {old}\n");
+        }
+        match lines.is_empty() {
+            true => Ok(Gitlinks::default()),
+            false => Ok(Gitlinks::read(&quarantine.raw_changes(&lines)?)),
+        }
+    }
+}
+
+impl Blocked {
+    fn after(&self, obstacle: Obstacle, attempt: u32) -> Blocked {
+        match obstacle {
+            Obstacle::Index(reason) => Blocked::CheckedOut(reason),
+            // Somebody on the host was quicker; after the second time nothing follows, and the commits are kept all the same.
+            Obstacle::Moved(reason) if attempt > 0 => Blocked::Everything(reason),
+            Obstacle::Moved(_) | Obstacle::Failed(_) => self.clone(),
+        }
+    }
+}
+
+impl ImportReport {
+    fn join(&mut self, other: ImportReport) {
+        self.followed.extend(other.followed);
+        self.set_aside.extend(other.set_aside);
+        self.head = other.head.or(self.head.take());
+        self.unfinished = other.unfinished.or(self.unfinished);
+    }
+}
+
+/// Nothing of it can be read: what an agent made of its git directory is no repository any more.
+pub(super) fn unreadable(error: ForeignError) -> QuarantineError {
+    QuarantineError::pack(error.to_string())
+}
+
+const MOST_ATTEMPTS: u32 = 3;

@@ -1,0 +1,83 @@
+//! The sandbox's git directory as it is now: read as files, with no git.
+
+use super::Synced;
+use super::host_state::read_head;
+use crate::foreign::{Foreign, ForeignError, Head};
+use belljar_git::ObjectId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Refs and HEAD inside.
+#[derive(Debug)]
+pub(super) struct Inside {
+    /// None if it is nothing that git would write.
+    pub(super) head: Option<Head>,
+    pub(super) refs: BTreeMap<String, ObjectId>,
+    unreadable: BTreeSet<String>,
+    /// What git inside is in the middle of.
+    pub(super) unfinished: Option<&'static str>,
+}
+
+/// A ref inside that is not where both sides agreed on last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) name: String,
+    /// None: it is gone.
+    pub(super) new: Option<ObjectId>,
+}
+
+impl Inside {
+    pub(super) fn read(from: &Foreign) -> Result<Inside, ForeignError> {
+        // HEAD first: a branch that it names and that is made meanwhile is then there.
+        let head = match from.head("") {
+            Ok(head) => Some(head),
+            Err(ForeignError::Spoiled { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let all = from.refs()?;
+        let unfinished = UNFINISHED.iter().find(|(file, _)| from.has(file)).map(|(_, name)| *name);
+        Ok(Inside { head, refs: all.refs, unreadable: all.unreadable, unfinished })
+    }
+
+    /// The refs that moved; without those that were set aside where they are now.
+    pub(super) fn moved(&self, synced: &Synced) -> Vec<Moved> {
+        let changed = self.refs.iter().filter(|(name, id)| {
+            synced.refs.get(*name) != Some(*id) && synced.set_aside.get(*name) != Some(*id)
+        });
+        let mut moved: Vec<Moved> =
+            changed.map(|(name, id)| Moved { name: name.clone(), new: Some(id.clone()) }).collect();
+        let gone = synced
+            .refs
+            .keys()
+            .filter(|name| !self.refs.contains_key(*name) && !self.unreadable.contains(*name));
+        moved.extend(gone.map(|name| Moved { name: name.clone(), new: None }));
+        moved
+    }
+
+    /// Whether HEAD is elsewhere; while git inside is rebasing or bisecting it hops, and is not looked at.
+    pub(super) fn head_moved(&self, synced: &Synced) -> bool {
+        let Some(head) = &self.head else { return false };
+        let is_hopping = self.unfinished.is_some() && matches!(head, Head::Detached(_));
+        let was = read_head(&synced.head);
+        let is_aside = self.commit().is_some_and(|commit| synced.set_aside.get("HEAD") == Some(&commit));
+        was.as_ref() != Some(head) && !is_hopping && !is_aside
+    }
+
+    /// The commit of HEAD, if it has one.
+    pub(super) fn commit(&self) -> Option<ObjectId> {
+        match self.head.as_ref()? {
+            Head::Branch(branch) => self.refs.get(&branch.full()).cloned(),
+            Head::Detached(commit) => Some(commit.clone()),
+        }
+    }
+}
+
+/// What git keeps while it is in the middle of something (gitrepository-layout(5), wt-status.c).
+pub(super) const UNFINISHED: [(&str, &str); 7] = [
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("MERGE_HEAD", "a merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("sequencer", "a cherry-pick or revert"),
+    ("BISECT_LOG", "a bisection"),
+];

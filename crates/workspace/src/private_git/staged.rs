@@ -1,0 +1,76 @@
+//! An index with changes of the user's at paths that the sandbox's commits change too.
+
+use super::follow::Obstacle;
+use crate::inert::Call;
+use belljar_git::ObjectId;
+use std::collections::BTreeMap;
+
+/// Takes an index from one commit to another where `git read-tree` refuses to. At a path that both changed the user's stays,
+/// staged against the new commit; one that the user only announced (`git add -N`) becomes the new commit's.
+pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> Result<(), Obstacle> {
+    let words =
+        ["diff-index", "--cached", "--ita-invisible-in-index", "--raw", "-z", "--no-renames", "--no-abbrev"];
+    let staged = records(&call().args(words).arg(old).output()?);
+    if staged.values().any(|record| record.status == b'U') {
+        return Err(Obstacle::Index("the host's index has conflicts".to_string()));
+    }
+    let words = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", old, new.as_str()];
+    let changed = records(&call().args(words).output()?);
+    let mut before = Vec::new();
+    let mut after = Vec::new();
+    for (path, change) in &changed {
+        match staged.get(path) {
+            Some(users) if users.new == change.new => {}
+            Some(users) => {
+                before.extend(line(&change.old, path));
+                after.extend(line(&users.new, path));
+            }
+            // Nothing is staged there, and yet there may be an entry: an announced one.
+            None if is_nothing(&change.old) => before.extend(line(&change.old, path)),
+            None => {}
+        }
+    }
+    let put = |lines: &[u8]| call().args(["update-index", "-z", "--index-info"]).run_with(lines);
+    let read = || call().args(["read-tree", "-m", "-i", old, new.as_str()]).run();
+    for finished in [put(&before), read(), put(&after)] {
+        let finished = finished?;
+        if finished.code != Some(0) {
+            return Err(Obstacle::Index(format!("the host's index cannot go along: {}", finished.reason())));
+        }
+    }
+    Ok(())
+}
+
+/// A mode and an object, as git's raw diffs have them.
+type Side = (Vec<u8>, Vec<u8>);
+
+struct Record {
+    old: Side,
+    new: Side,
+    status: u8,
+}
+
+/// `:MODE MODE HASH HASH STATUS\0PATH\0`, without renames.
+fn records(raw: &[u8]) -> BTreeMap<Vec<u8>, Record> {
+    let mut found = BTreeMap::new();
+    let mut fields = raw.split(|byte| *byte == 0);
+    while let (Some(record), Some(path)) = (fields.next(), fields.next()) {
+        let words = record.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let [old_mode, new_mode, old, new, status] = &words[..] else { continue };
+        let old_mode = old_mode.strip_prefix(b":").unwrap_or(old_mode).to_vec();
+        let status = status.first().copied().unwrap_or_default();
+        let record = Record { old: (old_mode, old.clone()), new: (new_mode.clone(), new.clone()), status };
+        found.insert(path.to_vec(), record);
+    }
+    found
+}
+
+fn is_nothing((mode, _): &Side) -> bool {
+    mode.iter().all(|digit| *digit == b'0')
+}
+
+/// As `update-index --index-info` reads it; mode 0 removes.
+fn line(side: &Side, path: &[u8]) -> Vec<u8> {
+    let mode: &[u8] = if is_nothing(side) { b"0" } else { &side.0 };
+    [mode, b" ", &side.1, b"\t", path, b"\0"].concat()
+}

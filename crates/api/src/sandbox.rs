@@ -128,6 +128,9 @@ pub struct WorkspaceRequest {
     pub protect: Vec<String>,
     /// Branches that may be pushed to.
     pub push: Vec<String>,
+    /// Let the sandbox write the folder's own `.git`, whose content git of the host believes, instead of a git directory of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub share_git: bool,
     /// Directories of the host whose `*.md` agents are told beside what the repository's `AGENTS.md` says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agent_context: Vec<String>,

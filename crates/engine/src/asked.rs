@@ -6,7 +6,7 @@ use crate::machine;
 use crate::vault::HostSecrets;
 use belljar_spec::git::RefPattern;
 use belljar_spec::secret::SecretName;
-use belljar_spec::workspace::{ProtectedPath, WorkspaceMode};
+use belljar_spec::workspace::{GitAccess, ProtectedPath, WorkspaceMode};
 use belljar_spec::{
     Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, Root, SandboxError,
     SandboxId, SandboxSpec, SharedPath, Volume, WorkspacePath,
@@ -25,6 +25,7 @@ pub struct Asked {
     /// The folder whose configuration counts. It is worked on, unless `mode` brings its files itself.
     pub folder: Option<PathBuf>,
     pub mode: WorkspaceMode,
+    pub git: GitAccess,
     pub protect: Vec<ProtectedPath>,
     pub agent_context: Vec<PathBuf>,
     pub push: Vec<RefPattern>,
@@ -106,6 +107,7 @@ impl Asked {
             root,
             workspace: self.folder.filter(|_| takes_folder),
             mode: self.mode,
+            git: self.git,
             compare: Compare::No,
             protected,
             unprotected,

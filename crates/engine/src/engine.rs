@@ -181,7 +181,12 @@ impl Engine {
         loop {
             self.begins(Stage::Workspace)?;
             kept::make(&making.prepared.spec, || self.state())?;
-            let workspace = Workspace::prepare(&making.prepared.spec, || self.state(), || self.secrets())?;
+            let workspace = Workspace::prepare(
+                &making.prepared.spec,
+                making.record.id,
+                || self.state(),
+                || self.secrets(),
+            )?;
             match self.begins(Stage::Sandbox).and_then(|()| self.make_with(making, &workspace)) {
                 Ok(sandbox) => {
                     sandbox.keep(workspace);
@@ -189,7 +194,7 @@ impl Engine {
                 }
                 Err(error) => {
                     // Nothing ran in it, so there is nothing to tell.
-                    let _ = workspace.finish();
+                    let _ = workspace.finish(None);
                     tries -= 1;
                     // Another sandbox of the same folder ended meanwhile, and took its stubs along.
                     if error.code != "protected_path_gone" || tries == 0 {
@@ -284,10 +289,12 @@ impl Engine {
             None => None,
         };
         // Of every git that works for it on the host, whoever starts that git.
-        let leash = match policy.is_some() || repository.is_some() {
+        let session = workspace.git_session();
+        let leash = match policy.is_some() || repository.is_some() || session.is_some() {
             true => Leash::of_sandbox(guest.cgroup_entry(&limits, id)?),
             false => Leash::of_sandbox(None),
         };
+        session.into_iter().for_each(|session| session.hold_to(&leash));
         // The first command is running by now. What it dials waits until somebody serves it.
         let way_out::Open { served, way_out, relay: listeners } = match &policy {
             Some(policy) => {

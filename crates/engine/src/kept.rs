@@ -19,6 +19,7 @@ use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
 use belljar_workspace::layer::{LayerId, Layers};
+use belljar_workspace::private_git;
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -97,6 +98,7 @@ pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
     for layer in Layers::at(state).beginning(&id.to_string())? {
         layer.hold()?.discard()?;
     }
+    private_git::forget(state, id).map_err(|error| failed(&state.join("git"), error))?;
     match clone::remove(state, id) {
         Ok(()) | Err(CloneError::Unknown(_)) => Ok(()),
         Err(error) => Err(error.into()),

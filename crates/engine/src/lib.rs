@@ -26,6 +26,7 @@ mod exec;
 mod explain;
 mod faults;
 mod files;
+mod git_session;
 mod golden;
 mod heard;
 mod held;
@@ -80,4 +81,4 @@ pub use belljar_gateway::{
 };
 pub use belljar_images as images;
 pub use belljar_workspace::remove::remove as remove_tree;
-pub use belljar_workspace::{Damaged, clone, layer, protect, shelf, touched};
+pub use belljar_workspace::{Damaged, clone, layer, private_git, protect, shelf, touched};

@@ -8,6 +8,7 @@ use belljar_audit::{AuditError, Event, Log};
 use belljar_backend::new_id;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
+use belljar_spec::workspace::GitAccess;
 use belljar_spec::{Admin, BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -101,6 +102,9 @@ pub(crate) fn loosened(backend: BackendName, spec: &SandboxSpec) -> Vec<String> 
         Admin::Root => {
             loosened.push("an administrator, root inside: no marker, no protected paths".to_string())
         }
+    }
+    if spec.git == GitAccess::Share {
+        loosened.push("the folder's own .git can be written".to_string());
     }
     loosened.extend(spec.unprotected.iter().map(|path| format!("`{path}` is not protected")));
     if let Some(policy) = &spec.egress {

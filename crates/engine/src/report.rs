@@ -43,7 +43,7 @@ impl Changes {
     pub fn report(&self) -> Option<Value> {
         Some(match self {
             Changes::None => return None,
-            Changes::Folder(Findings { left, executed, is_whole }) => json!({
+            Changes::Folder { findings: Findings { left, executed, is_whole }, git } => json!({
                 "left": left.iter().map(|one| json!({
                     "path": shown(&one.path),
                     "kind": one.what.code(),
@@ -54,6 +54,19 @@ impl Changes {
                     "reason": one.reason,
                 })).collect::<Vec<_>>(),
                 "looked_at_all": is_whole,
+                "git": {
+                    "followed": git.followed.iter().map(|one| json!({
+                        "ref": one.reference,
+                        "old": one.old.as_ref().map(|id| id.as_str()),
+                        "new": one.new.as_ref().map(|id| id.as_str()),
+                    })).collect::<Vec<_>>(),
+                    "set_aside": git.set_aside.iter().map(|one| json!({
+                        "ref": one.reference,
+                        "kept_as": one.kept_as,
+                        "commit": one.commit.as_str(),
+                        "reason": one.reason,
+                    })).collect::<Vec<_>>(),
+                },
             }),
             Changes::Layer { id, summary, .. } => json!({ "layer": id.to_string(), "changes": summary }),
             Changes::Shelf { shelf, branch, folder, left } => json!({

@@ -85,6 +85,9 @@ impl Sandbox {
 
     /// Puts this workspace in order when the sandbox has ended.
     pub(crate) fn keep(&self, workspace: Workspace) {
+        if let Some(session) = workspace.git_session() {
+            session.watch(&self.guest, &self.outside.recorder);
+        }
         *self.files() = Files::Open(Box::new(workspace));
     }
 
@@ -198,9 +201,12 @@ impl Sandbox {
         self.close();
         // Waiting for processes to die blocks for a moment, and so does looking at what they changed.
         let workspace = self.close_files();
+        let recorder = Arc::clone(&self.outside.recorder);
         let work = tokio::task::spawn_blocking(move || {
             drop(guest);
-            workspace.map(Workspace::finish)
+            let finished = workspace.map(|workspace| workspace.finish(Some(&recorder)));
+            recorder.end();
+            finished
         });
         if let Ok(Some(finished)) = work.await {
             *self.files() = Files::Done(Box::new(finished));
@@ -213,6 +219,7 @@ impl Sandbox {
         self.close();
         drop(guest);
         self.finish_files();
+        self.outside.recorder.end();
     }
 
     /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
@@ -227,6 +234,7 @@ impl Sandbox {
             guest.iter().for_each(Guest::kill);
         }
         self.close();
+        self.outside.recorder.end();
         if let Some(guest) = guest {
             guest.abandon();
         }
@@ -266,7 +274,7 @@ impl Sandbox {
         &self.guest
     }
 
-    /// Ends its connections and its record.
+    /// Ends its connections. The record ends when its workspace is in order: commits may still come out.
     fn close(&self) {
         if let Some(served) = &self.outside.served {
             served.stop();
@@ -274,13 +282,12 @@ impl Sandbox {
         // It waits for a push that is landing, and takes no other.
         drop(self.outside.relay.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.outside.neighbours.lock().unwrap_or_else(PoisonError::into_inner).take());
-        self.outside.recorder.end();
     }
 
     /// Nobody inside is alive any more.
     fn finish_files(&self) {
         if let Some(workspace) = self.close_files() {
-            let finished = workspace.finish();
+            let finished = workspace.finish(Some(&self.outside.recorder));
             *self.files() = Files::Done(Box::new(finished));
         }
     }

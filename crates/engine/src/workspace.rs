@@ -1,16 +1,21 @@
 //! A sandbox's workspace: made ready before it starts, put in order after it ended.
 
+use crate::git_session::{End, GitSession};
 use crate::kept;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_backend::new_id;
-use belljar_gateway::SecretStore;
+use belljar_gateway::{Recorder, SecretStore};
 use belljar_spec::git::{BranchName, PushLimits};
-use belljar_spec::workspace::{Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode};
-use belljar_spec::{Admin, Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::workspace::{
+    GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
+};
+use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Held, Layer, LayerError, LayerId, Layers, Outcome, Summary};
+use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
@@ -24,14 +29,19 @@ pub(crate) struct Workspace {
     /// The host's repository, where a sandbox reaches it as the remote `host`: it works beside it, not in it.
     pub(crate) repository: Option<Repository>,
     held: What,
+    /// The sandbox writes the folder's own git directory, because the caller said so.
+    shares_git: bool,
     /// What a folder was like that is worked in, where somebody wants to know what changed.
     look: Option<Look>,
 }
 
 /// What has to be put in order at the end.
 enum What {
-    /// Nothing; what it was like before it was worked on.
-    Folder(Option<Box<Baseline>>),
+    /// Nothing but what it was like before it was worked on, and the sandbox's own git directories.
+    Folder {
+        baseline: Option<Box<Baseline>>,
+        git: Option<Box<GitSession>>,
+    },
     Layer(Box<Held>),
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
@@ -50,8 +60,9 @@ struct Clone {
 pub enum Changes {
     /// Nothing that somebody would have to look at: nothing was changed, or nothing is kept.
     None,
-    /// The folder itself was worked on, and a person should know of these before they work in it.
-    Folder(Findings),
+    /// The folder itself was worked on: a person should know of `findings` before they work in it, and `git` is what became of
+    /// commits.
+    Folder { findings: Findings, git: ImportReport },
     /// They are kept in this layer; `unnoted` is why what is known of them could not be written down beside it.
     Layer { id: LayerId, summary: Summary, unnoted: Option<String> },
     /// They are on this branch of a shelf, whose worktree is `folder`; `left` says what of them the host does not have.
@@ -71,10 +82,11 @@ impl Workspace {
     /// Makes it ready. What is kept is kept below `state`.
     pub(crate) fn prepare(
         spec: &SandboxSpec,
+        id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
-        let mut workspace = Workspace::made(spec, state, secrets)?;
+        let mut workspace = Workspace::made(spec, id, state, secrets)?;
         if spec.admin != Admin::No
             && let Some(view) = &mut workspace.view
         {
@@ -82,6 +94,7 @@ impl Workspace {
             view.shields.clear();
             view.git.iter_mut().for_each(|git| git.shields.clear());
         }
+        workspace.shares_git = spec.git == GitAccess::Share;
         // A layer is itself what is different.
         if spec.compare == Compare::Yes && !matches!(workspace.held, What::Layer(_)) {
             workspace.look = workspace.view.as_ref().map(Look::at);
@@ -98,7 +111,7 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
-                Workspace::prepare(spec, state, secrets)
+                Workspace::prepare(spec, new_id()?, state, secrets)
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
@@ -110,6 +123,7 @@ impl Workspace {
 
     fn made(
         spec: &SandboxSpec,
+        id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
@@ -118,11 +132,21 @@ impl Workspace {
             WorkspaceMode::Bind => {
                 // Whoever shows it says what is wrong with it.
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
-                let memory = state().ok().map(|state| Memory::at(&state));
-                let view = folder.map(|folder| protect::view_of_itself(folder, policy, memory.as_ref()));
-                Ok(Workspace::of_folder(view.transpose()?))
+                let state = state();
+                let memory = state.as_ref().ok().map(|state| Memory::at(state));
+                let Some(folder) = folder else { return Ok(Workspace::of_folder(None, None)) };
+                let view = protect::view_of_itself(folder, policy, memory.as_ref())?;
+                if !has_private_git(spec) {
+                    return Ok(Workspace::of_folder(Some(view), None));
+                }
+                let id = kept::work_of(spec).unwrap_or(id);
+                let life = if spec.home.is_some() { Life::Persistent } else { Life::OneShot };
+                let (view, session) = with_private_git(view, spec, id, life, ImportMode::Bind, || state)?;
+                Ok(Workspace::of_folder(Some(view), session))
             }
-            WorkspaceMode::Own(folder) => Ok(Workspace::of_folder(Some(protect::view(folder, policy)?))),
+            WorkspaceMode::Own(folder) => {
+                Ok(Workspace::of_folder(Some(protect::view(folder, policy)?), None))
+            }
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 let mut view = protect::view(folder, policy)?;
@@ -172,13 +196,21 @@ impl Workspace {
     }
 
     fn new(view: Option<View>, repository: Option<Repository>, held: What) -> Workspace {
-        Workspace { view, repository, held, look: None }
+        Workspace { view, repository, held, shares_git: false, look: None }
     }
 
     /// A folder that is worked on itself. What it is like is looked at now, also for an administrator, who may change all of it.
-    fn of_folder(view: Option<View>) -> Workspace {
+    fn of_folder(view: Option<View>, git: Option<Box<GitSession>>) -> Workspace {
         let baseline = view.as_ref().map(|view| Box::new(Baseline::take(view)));
-        Workspace::new(view, None, What::Folder(baseline))
+        Workspace::new(view, None, What::Folder { baseline, git })
+    }
+
+    /// The sandbox's own git directories, if it has some.
+    pub(crate) fn git_session(&self) -> Option<&GitSession> {
+        match &self.held {
+            What::Folder { git, .. } => git.as_deref(),
+            What::Layer(_) | What::Shelf(_) | What::Clone(_) => None,
+        }
     }
 
     /// What a person should know before anything runs in it.
@@ -188,26 +220,31 @@ impl Workspace {
                 let trap = made.held_up.as_ref()?;
                 Some(format!("the worktree stays where it was, though the host went on: {trap}"))
             }
-            What::Folder(_) | What::Layer(_) | What::Clone(_) => None,
+            What::Folder { .. } if self.shares_git => Some(SHARED_GIT.to_string()),
+            What::Folder { .. } | What::Layer(_) | What::Clone(_) => None,
         }
     }
 
     /// Whether the sandbox has to be gone, to its last process, before it is put in order.
     pub(crate) fn has_an_end(&self) -> bool {
-        self.look.is_some() || !matches!(self.held, What::Folder(_))
+        self.look.is_some() || !matches!(self.held, What::Folder { git: None, .. })
     }
 
-    /// Puts it in order. Nobody inside is alive any more.
-    pub(crate) fn finish(self) -> Finished {
+    /// Puts it in order. No process inside is alive any more; without a recorder, none ever was.
+    pub(crate) fn finish(self, recorder: Option<&Recorder>) -> Finished {
         let compared = self.look.as_ref().map(Look::compare);
-        Finished { changes: self.changes(), compared }
+        Finished { changes: self.changes(recorder), compared }
     }
 
-    fn changes(self) -> Result<Changes, SandboxError> {
+    fn changes(self, recorder: Option<&Recorder>) -> Result<Changes, SandboxError> {
         match self.held {
-            What::Folder(baseline) => {
+            What::Folder { baseline, git } => {
+                let git = git
+                    .map(|session| session.finish(recorder.map_or(End::NeverStarted, End::Ended)))
+                    .unwrap_or_default();
                 let findings = baseline.map(|baseline| baseline.compare()).unwrap_or_default();
-                Ok(if findings.is_empty() { Changes::None } else { Changes::Folder(findings) })
+                let is_quiet = findings.is_empty() && git == ImportReport::default();
+                Ok(if is_quiet { Changes::None } else { Changes::Folder { findings, git } })
             }
             What::Layer(held) => {
                 let id = held.id;
@@ -238,6 +275,48 @@ impl Workspace {
             }
         }
     }
+}
+
+const SHARED_GIT: &str =
+    "the sandbox writes this folder's own .git, and git here believes what is written there (`--git share`)";
+
+/// Whether the sandbox gets git directories of its own. An administrator changes the host's, and without isolation everything of the
+/// host is in reach.
+fn has_private_git(spec: &SandboxSpec) -> bool {
+    let is_isolated = match spec.backend {
+        BackendChoice::Named(name) => name.assurance() >= Assurance::Namespace,
+        BackendChoice::Auto => true,
+    };
+    spec.git == GitAccess::Private && spec.admin == Admin::No && is_isolated
+}
+
+/// Replaces the git directories of a view by the sandbox's own, if the folder is a repository.
+fn with_private_git(
+    view: View,
+    spec: &SandboxSpec,
+    id: SandboxId,
+    life: Life,
+    mode: ImportMode,
+    state: impl FnOnce() -> Result<PathBuf, SandboxError>,
+) -> Result<(View, Option<Box<GitSession>>), SandboxError> {
+    let (mut view, wanted) = protect::without_git(view)?;
+    if wanted.is_empty() {
+        return Ok((view, None));
+    }
+    let state = state()?;
+    let recovered = GitSession::recover(&state);
+    let made = PrivateGit::create(&state, id, life, &wanted, &HostFiles::real());
+    let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
+    view.private_git = views;
+    let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);
+    session.note(recovered);
+    Ok((view, Some(Box::new(session))))
+}
+
+fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
+    let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
+    SandboxError::unavailable("git_unsupported", message)
+        .hint("work on a clone with `--branch NAME`, or, if you trust what runs, let it write this repository with `--git share`")
 }
 
 /// An error with its cause, in one line.

@@ -134,8 +134,12 @@ fn folders(rules: &GrantRules, asked: &mut WorkspaceRequest) -> Result<(), Sandb
         rw,
         protect: _,
         push: _,
+        share_git,
         agent_context,
     } = asked;
+    if *share_git {
+        return Err(for_the_owner("workspace.share_git"));
+    }
     if !agent_context.is_empty() {
         return Err(for_the_owner("workspace.agent_context"));
     }

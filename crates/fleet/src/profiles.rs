@@ -41,12 +41,22 @@ pub struct Profiles {
 type Works = Result<BackendName, String>;
 
 impl Profiles {
-    /// Those that are built in and those that were configured, beside the walls of this machine. `default` is taken where none is
-    /// named; left out, it is the built-in one.
+    /// Those that are built in and those that were configured, beside these walls, all of which hold every limit. `default` is taken
+    /// where none is named; left out, it is the built-in one.
     pub fn new(
         walls: &[WallReport],
         configured: Vec<Profile>,
         default: Option<String>,
+    ) -> Result<Profiles, SandboxError> {
+        Profiles::with_limits(walls, configured, default, |_| Ok(Vec::new()))
+    }
+
+    /// The same where some limits are only held by Docker.
+    fn with_limits(
+        walls: &[WallReport],
+        configured: Vec<Profile>,
+        default: Option<String>,
+        not_held: impl Fn(&LimitsRequest) -> Result<Vec<&'static str>, SandboxError>,
     ) -> Result<Profiles, SandboxError> {
         let mut all: Vec<(Profile, Works)> = Vec::new();
         for profile in built_in().into_iter().chain(configured) {
@@ -60,7 +70,7 @@ impl Profiles {
                 );
             }
             is_name(&profile)?;
-            let works = works(&profile, walls, &admit::not_held(&profile.base.limits)?)?;
+            let works = works(&profile, walls, &not_held(&profile.base.limits)?)?;
             all.push((profile, works));
         }
         let default = default.unwrap_or_else(|| DEFAULT.into());
@@ -73,7 +83,8 @@ impl Profiles {
     pub fn of_this_machine(walls: &[WallReport]) -> Result<Profiles, SandboxError> {
         let written = config::profiles()?;
         let default = written.iter().find(|profile| profile.default).map(|profile| profile.name.clone());
-        Profiles::new(walls, written.into_iter().map(Profile::written).collect(), default)
+        let written = written.into_iter().map(Profile::written).collect();
+        Profiles::with_limits(walls, written, default, admit::not_held)
     }
 
     /// What can be chosen here.
@@ -290,6 +301,7 @@ fn workspace(base: WorkspaceRequest, asked: WorkspaceRequest) -> WorkspaceReques
         rw: joined(base.rw, asked.rw),
         protect: joined(base.protect, asked.protect),
         push: joined(base.push, asked.push),
+        share_git: asked.share_git || base.share_git,
         agent_context: joined(base.agent_context, asked.agent_context),
     }
 }

@@ -4,7 +4,7 @@ use crate::egress::EgressPolicy;
 use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
-use crate::workspace::{ProtectedPath, WorkspaceMode};
+use crate::workspace::{GitAccess, ProtectedPath, WorkspaceMode};
 use crate::{Admin, Assurance, BackendChoice, Kept, LimitsSpec, Root, SandboxId, Volume};
 use std::ffi::OsString;
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct SandboxSpec {
     pub workspace: Option<PathBuf>,
     /// How its files get in and its changes out.
     pub mode: WorkspaceMode,
+    /// Which git directory it has, where the folder is a repository.
+    pub git: GitAccess,
     /// Whether somebody wants to know afterwards what was changed in a folder that is worked in itself.
     pub compare: Compare,
     /// More paths below it that nobody inside may change.

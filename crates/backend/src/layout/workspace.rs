@@ -8,7 +8,7 @@
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
 use belljar_spec::SandboxError;
-use belljar_spec::workspace::{Layer, LinkedGit, Shield, Shielded, View};
+use belljar_spec::workspace::{DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View};
 use belljar_sys::rustix::fs::{Access, AtFlags, CWD, accessat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -76,6 +76,9 @@ pub(super) fn show(view: &View, workspace: &str, opened: &mut OpenedPaths) -> Re
     if let Some(git) = &view.git {
         shown.git(git, &view.folder, workspace, opened)?;
     }
+    for git in &view.private_git {
+        shown.private_git(git, &view.folder, workspace, opened)?;
+    }
     Ok(shown)
 }
 
@@ -131,9 +134,57 @@ impl Shown {
         Ok(())
     }
 
+    /// A git directory of the sandbox's own in the place of the host's, and the objects that it borrows. The host's is read-only
+    /// wherever else it is seen.
+    fn private_git(
+        &mut self,
+        git: &PrivateGitView,
+        folder: &Path,
+        workspace: &str,
+        opened: &mut OpenedPaths,
+    ) -> Result<(), SandboxError> {
+        let dot_git = format!("{}/{}", relative(workspace), git.dot_git);
+        let target = match &git.kind {
+            DotGit::Directory => dot_git,
+            DotGit::File { inside, common, .. } => {
+                let (parent, name) = (common.parent(), common.file_name().and_then(|name| name.to_str()));
+                if let (Some(parent), Some(name)) = (parent, name) {
+                    opened.open_source(parent)?;
+                    let held = Held { path: name.into(), kind: BindKind::ReadOnly, stub: None };
+                    let root = Root {
+                        folder: parent.to_path_buf(),
+                        target: String::new(),
+                        is_layered: false,
+                        shields: vec![held],
+                    };
+                    self.shielded.push(root);
+                }
+                self.cover(folder.join(&git.dot_git), dot_git, DOT_GIT, format!("gitdir: {inside}\n"));
+                relative(inside).to_string()
+            }
+        };
+        let bind = |source: &Path, target: &str, kind: BindKind| Bind {
+            source: source.to_path_buf(),
+            target: relative(target).to_string(),
+            kind,
+            origin: BindOrigin::Named,
+        };
+        self.covers.push(bind(&git.directory, &target, BindKind::ReadWrite));
+        for borrowed in &git.borrowed {
+            self.covers.push(bind(&borrowed.source, &borrowed.inside, BindKind::ReadOnly));
+            if borrowed.borrows {
+                let list = format!("{}/info/alternates", relative(&borrowed.inside));
+                self.cover(borrowed.source.join("info/alternates"), list, NO_ALTERNATES, String::new());
+            }
+        }
+        Ok(())
+    }
+
     /// Shows a file of our own in another's place.
     fn cover(&mut self, source: PathBuf, target: String, file: &'static str, content: String) {
-        self.files.push((file.into(), content.into_bytes()));
+        if self.files.iter().all(|(known, _)| known != file) {
+            self.files.push((file.into(), content.into_bytes()));
+        }
         self.covers.push(Bind { source, target, kind: BindKind::ReadOnly, origin: BindOrigin::Made(file) });
     }
 
@@ -154,6 +205,8 @@ impl Shown {
                 }
             }
         }
+        let is_covered = |hold: &Bind| self.covers.iter().any(|cover| cover.target == hold.target);
+        holds.retain(|hold| !is_covered(hold));
         holds.extend(self.covers.iter().cloned());
         Ok(holds)
     }
@@ -236,7 +289,7 @@ fn carried_out(folder: &Path, is_layered: bool, shields: &[Shield]) -> Vec<Held>
                 continue;
             }
             Shielded::Anchored => anchor(path),
-            Shielded::Existing => read_only(path, None),
+            Shielded::Existing | Shielded::Replaced => read_only(path, None),
             Shielded::MissingDirectory => read_only(path, Some(StubKind::Directory)),
             Shielded::MissingFile(content) => {
                 read_only(path, Some(StubKind::File(Bytes(content.as_bytes().to_vec()))))
@@ -344,6 +397,8 @@ const GIT: &str = "run/belljar/git";
 /// The file that names it, and the one in it that names the workspace. In a root that may be written to, this directory may not.
 const DOT_GIT: &str = "etc/belljar/dot-git";
 const GIT_BACK: &str = "etc/belljar/gitdir";
+/// An empty list of object directories.
+const NO_ALTERNATES: &str = "etc/belljar/no-alternates";
 /// The layer of such a directory, beside that of the workspace.
 const GIT_UPPER: &str = "git-upper";
 const GIT_WORK: &str = "git-work";

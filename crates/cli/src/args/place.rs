@@ -88,6 +88,7 @@ impl PlaceArgs {
             protect: changes.protect.clone(),
             agent_context: changes.agent_context.clone(),
             push: changes.push.clone(),
+            git: changes.git(),
             mode: changes.mode(),
             workspace_path: match sandbox.workspace_path {
                 Where::Standard => WorkspacePath::Standard,

@@ -8,7 +8,7 @@ use belljar_engine::asked::{Asked, Value};
 use belljar_engine::config::{CredentialFlags, EgressFlags, LlmFlags, LlmWhere, WebSearch};
 use belljar_spec::egress::Rule;
 use belljar_spec::llm::Budget;
-use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::workspace::{GitAccess, WorkspaceMode};
 use belljar_spec::{BackendChoice, LimitsSpec, Nesting, Permission, SandboxError, WorkspacePath};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -59,6 +59,7 @@ fn workspace(asked: &Asked) -> Result<WorkspaceRequest, SandboxError> {
     Ok(WorkspaceRequest {
         overlay,
         same_path: asked.workspace_path == WorkspacePath::SameAsHost,
+        share_git: asked.git == GitAccess::Share,
         ro: shared(Permission::Read)?,
         rw: shared(Permission::Write)?,
         protect: texts(&asked.protect),

@@ -1,8 +1,8 @@
 //! The words about how files get in and changes out.
 
 use belljar_spec::git::{BranchName, RefPattern};
-use belljar_spec::workspace::{CloneSpec, ProtectedPath, WorkspaceMode};
-use clap::Args as ClapArgs;
+use belljar_spec::workspace::{CloneSpec, GitAccess, ProtectedPath, WorkspaceMode};
+use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Default, Clone, ClapArgs)]
@@ -33,12 +33,32 @@ pub(crate) struct WorkspaceArgs {
     /// repository here; over the network all but main and master]
     #[arg(long, value_name = "PATTERN")]
     pub(super) push: Vec<RefPattern>,
+    /// Which git directory the sandbox has in a folder that is a repository: `private` is one of its own, and commits come out
+    /// through checks; `share` lets it write the folder's own .git, which git here believes
+    #[arg(long, value_name = "HOW", default_value = "private", conflicts_with_all = ["branch", "clone"])]
+    git: GitArg,
     /// Tell agents what the *.md of this directory say, behind what the repository's AGENTS.md says; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(super) agent_context: Vec<PathBuf>,
 }
 
+/// Which git directory a sandbox has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GitArg {
+    // Not documented for clap: help of each value would spread the whole page.
+    #[default]
+    Private,
+    Share,
+}
+
 impl WorkspaceArgs {
+    pub(super) fn git(&self) -> GitAccess {
+        match self.git {
+            GitArg::Private => GitAccess::Private,
+            GitArg::Share => GitAccess::Share,
+        }
+    }
+
     /// What was asked for; the folder itself, if nothing was.
     pub(super) fn mode(self) -> WorkspaceMode {
         let WorkspaceArgs { overlay, layer, branch, clone, depth, .. } = self;

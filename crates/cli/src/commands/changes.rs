@@ -1,6 +1,7 @@
 //! What became of a workspace, said at the end of a run.
 
 use belljar_engine::layer::quote;
+use belljar_engine::private_git::{ImportReport, SetAside};
 use belljar_engine::protect::{Executed, Findings, Left};
 use belljar_engine::shelf::{LeftOnShelf, MOST_UNCOMMITTED, OnHost};
 use belljar_engine::{Changes, Sandbox};
@@ -21,7 +22,8 @@ pub(super) fn say(sandbox: &Sandbox) -> Result<(), SandboxError> {
 pub(super) fn say_of(changes: &Changes) {
     match changes {
         Changes::None => {}
-        Changes::Folder(Findings { left, executed, is_whole }) => {
+        Changes::Folder { findings: Findings { left, executed, is_whole }, git } => {
+            say_of_git(git);
             say_left(left);
             let more = if *is_whole { "" } else { " (not all of the folder was looked at)" };
             say_executed(&format!("changed during this run{more}"), executed);
@@ -83,6 +85,31 @@ pub(super) fn say_executed(what: &str, executed: &[Executed]) {
     }
     if executed.len() > MOST_EXECUTED {
         eprintln!("  and {} more", executed.len() - MOST_EXECUTED);
+    }
+}
+
+/// Commits that the host's branches did not take; those that they took are where one looks for them.
+fn say_of_git(git: &ImportReport) {
+    for note in &git.notes {
+        eprintln!("belljar: {note}");
+    }
+    for SetAside { reference, kept_as, commit, reason, is_on_host: _ } in &git.set_aside {
+        let short = &commit.as_str()[..10];
+        match kept_as.as_deref() {
+            // What an agent amended or rebased away itself: there, and no news.
+            Some(kept_as) if kept_as.contains("/dropped/") => {}
+            Some(kept_as) => {
+                let name = reference.to_string();
+                let how = match (name.strip_prefix("refs/tags/"), name.starts_with("stash@")) {
+                    (Some(tag), _) => format!("`git tag {tag} {kept_as}` takes it"),
+                    (None, true) => format!("`git stash apply {kept_as}` brings it back"),
+                    (None, false) => format!("`git merge {kept_as}` takes them"),
+                };
+                eprintln!("belljar: {name} of the sandbox ({short}) was not taken over: {reason}");
+                eprintln!("  hint: kept as {kept_as}; {how}");
+            }
+            None => eprintln!("belljar: {reference} of the sandbox ({short}) was not taken over: {reason}"),
+        }
     }
 }
 

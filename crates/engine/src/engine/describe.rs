@@ -38,7 +38,7 @@ impl Engine {
         let name = wall(&spec)?;
         let workspace = Workspace::sketch(&spec, || self.state(), || self.secrets())?;
         let described = self.describe_in(&spec, name, &workspace);
-        let _ = workspace.finish();
+        let _ = workspace.finish(None);
         described
     }
 

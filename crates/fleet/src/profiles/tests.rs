@@ -145,17 +145,21 @@ fn what_can_never_start_is_not_offered() {
 
 #[test]
 fn a_profile_whose_limits_nothing_holds_does_not_work() {
-    let docker = BackendName::Docker(belljar_spec::Runtime::Runc);
-    let walls = walls(&[BackendName::Native, BackendName::Bwrap, docker]);
-    let of = |backend: Option<&str>, unheld: &[&str]| {
-        let profile = configured("mine", |base| {
+    let walls = walls(&[BackendName::Native, BackendName::Docker(belljar_spec::Runtime::Runc)]);
+    let of = |name: &str, backend: Option<&str>| {
+        configured(name, |base| {
             base.backend = backend.map(Into::into);
             base.limits.memory = Some("1g".into());
-        });
-        works(&profile, &walls, unheld).unwrap()
+        })
     };
-    assert_eq!(of(None, &[]), Ok(BackendName::Native));
-    let reason = of(None, &["memory"]).unwrap_err();
-    assert!(reason.contains("native cannot hold its limit on memory here"), "{reason}");
-    assert_eq!(of(Some("docker"), &["memory"]), Ok(docker));
+    let configured = || vec![of("here", None), of("there", Some("docker"))];
+    let held = Profiles::new(&walls, configured(), None).unwrap();
+    assert!(held.choose(Some("here")).is_ok() && held.choose(Some("there")).is_ok());
+    let by_docker = |limits: &LimitsRequest| Ok(limits.memory.iter().map(|_| "memory").collect());
+    let profiles = Profiles::with_limits(&walls, configured(), None, by_docker).unwrap();
+    let error = profiles.choose(Some("here")).unwrap_err();
+    assert_eq!(error.code, "profile_unavailable");
+    assert!(error.message.contains("native cannot hold its limit on memory here"), "{error}");
+    assert!(profiles.advertised().iter().all(|profile| profile.name != "here"));
+    assert!(profiles.choose(Some("there")).is_ok() && profiles.choose(Some("native")).is_ok());
 }

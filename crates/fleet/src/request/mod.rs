@@ -96,6 +96,7 @@ pub fn asked(request: &SandboxRequest, surroundings: &Surroundings) -> Result<As
         root: optional("rootfs", &request.rootfs)?,
         folder: files.folder,
         mode: files.mode,
+        git: files.git,
         protect: files.protect,
         agent_context: files.agent_context,
         push: files.push,

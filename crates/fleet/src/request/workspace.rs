@@ -4,7 +4,7 @@ use super::words::{conflict, each, optional, refused};
 use crate::Place;
 use belljar_api::WorkspaceRequest;
 use belljar_spec::git::RefPattern;
-use belljar_spec::workspace::{CloneSpec, ProtectedPath, WorkspaceMode};
+use belljar_spec::workspace::{CloneSpec, GitAccess, ProtectedPath, WorkspaceMode};
 use belljar_spec::{Permission, SandboxError, SharedPath, WorkspacePath};
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 pub(super) struct Files {
     pub(super) folder: Option<PathBuf>,
     pub(super) mode: WorkspaceMode,
+    pub(super) git: GitAccess,
     pub(super) protect: Vec<ProtectedPath>,
     pub(super) push: Vec<RefPattern>,
     pub(super) path: WorkspacePath,
@@ -31,6 +32,7 @@ pub(super) fn understand(request: &WorkspaceRequest, place: &Place) -> Result<Fi
         rw,
         protect,
         push,
+        share_git,
         agent_context,
     } = request;
     let folder = folder.as_deref().map(|folder| absolute("workspace.folder", folder)).transpose()?;
@@ -45,6 +47,7 @@ pub(super) fn understand(request: &WorkspaceRequest, place: &Place) -> Result<Fi
     let written = rw.iter().map(shared("workspace.rw", Permission::Write));
     Ok(Files {
         mode: mode(folder.is_some(), *overlay, branch, clone, *depth, place)?,
+        git: if *share_git { GitAccess::Share } else { GitAccess::Private },
         folder,
         protect: each("workspace.protect", protect)?,
         push: each("workspace.push", push)?,

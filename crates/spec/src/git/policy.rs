@@ -84,6 +84,15 @@ impl PushRules {
         self.policy(branches, self.workflows.unwrap_or(true))
     }
 
+    /// What may come out of a sandbox that works in the folder itself: what was said, or every branch.
+    pub fn to_folder(&self) -> RefPolicy {
+        let branches = match self.branches.is_empty() {
+            false => self.branches.clone(),
+            true => EVERY_BRANCH.iter().filter_map(|pattern| pattern.parse().ok()).collect(),
+        };
+        self.policy(branches, self.workflows.unwrap_or(true))
+    }
+
     /// What may be pushed over the network: what was said, or every branch but the usual names of the main one.
     pub fn to_network(&self) -> RefPolicy {
         let branches = match self.branches.is_empty() {
@@ -106,6 +115,7 @@ impl PushRules {
 
 /// A sandbox that works for days pushes often, and seldom much.
 const TOGETHER: u64 = 10;
+const EVERY_BRANCH: [&str; 1] = ["*"];
 /// Where others build on what arrives, and machines act on it.
 const DEFAULT_OVER_NETWORK: [&str; 3] = ["*", "!main", "!master"];
 

@@ -4,6 +4,6 @@ mod mode;
 mod protected;
 mod view;
 
-pub use mode::{CloneSpec, WorkspaceMode};
+pub use mode::{CloneSpec, GitAccess, WorkspaceMode};
 pub use protected::{ProtectedPath, ProtectedPathError};
-pub use view::{Layer, LinkedGit, Shield, Shielded, View};
+pub use view::{BorrowedObjects, DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View};

@@ -30,3 +30,13 @@ pub struct CloneSpec {
     /// How many commits back; without a number, all.
     pub depth: Option<u32>,
 }
+
+/// Which git directory a sandbox has in a folder that is a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GitAccess {
+    /// One of its own; commits come out through quarantine and checks.
+    #[default]
+    Private,
+    /// The host's own `.git`, writable: what the sandbox writes there, git of the host believes. Said and recorded.
+    Share,
+}

@@ -11,6 +11,8 @@ pub struct View {
     pub layer: Option<Layer>,
     /// The git directory, if it lies elsewhere: a linked worktree's, a submodule's, a shelf's.
     pub git: Option<LinkedGit>,
+    /// Git directories of the sandbox's own, shown in the place of the host's.
+    pub private_git: Vec<PrivateGitView>,
     /// What nobody inside may change, relative to the folder; parents first. Not `.git` where `git` is set: what is
     /// shown in its place holds it.
     pub shields: Vec<Shield>,
@@ -19,7 +21,7 @@ pub struct View {
 impl View {
     /// A folder with nothing special about it.
     pub fn plain(folder: PathBuf) -> View {
-        View { folder, layer: None, git: None, shields: Vec::new() }
+        View { folder, layer: None, git: None, private_git: Vec::new(), shields: Vec::new() }
     }
 }
 
@@ -43,6 +45,39 @@ pub struct LinkedGit {
     pub shields: Vec<Shield>,
 }
 
+/// A git directory of the sandbox's own, shown where the workspace has the host's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateGitView {
+    /// The repository's `.git`, relative to the workspace: `.git`, `vendor/lib/.git`.
+    pub dot_git: String,
+    /// What it is on the host.
+    pub kind: DotGit,
+    /// The directory that is shown; belljar keeps it for this sandbox.
+    pub directory: PathBuf,
+    /// Object directories of the host that it borrows from.
+    pub borrowed: Vec<BorrowedObjects>,
+}
+
+/// What a repository's `.git` is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DotGit {
+    /// The git directory: the private one is mounted over it.
+    Directory,
+    /// A file that names the worktree's git directory `own` of the repository `common`; inside it names the private one, which is
+    /// seen at `inside`.
+    File { inside: String, own: PathBuf, common: PathBuf },
+}
+
+/// A directory with git objects, or with objects of git-lfs, which the sandbox reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BorrowedObjects {
+    pub source: PathBuf,
+    /// The path inside.
+    pub inside: String,
+    /// Whether it borrows from others in turn, by a list of the host's paths: inside that list is empty.
+    pub borrows: bool,
+}
+
 /// A path that nobody inside may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shield {
@@ -58,6 +93,8 @@ pub enum Shielded {
     Existing,
     /// A directory that must stay where it is, because of what is shielded in it; what else is in it may change.
     Anchored,
+    /// A git directory in whose place the sandbox's own is shown; wherever else it is seen, it can be read and not changed.
+    Replaced,
     /// Nothing is there: an empty directory that nothing can be put into.
     MissingDirectory,
     /// Nothing is there: a file with this content that cannot be changed.

@@ -127,6 +127,17 @@ impl Directory {
         parent.write_by(&format!("{name}.lock"), name, content, path)
     }
 
+    /// Takes git's own lock of a file; nothing where another process has it.
+    pub(super) fn lock(&self, path: &str) -> Result<Option<Locked>, ForeignError> {
+        let (parent, name) = self.parent_of(path)?;
+        let lock = format!("{name}.lock");
+        match parent.create(&lock, path) {
+            Ok(file) => Ok(Some(Locked { file: File::from(file), parent, name: name.to_string(), lock })),
+            Err(ForeignError::Spoiled { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Where nobody else writes: what a killed process of ours left is no lock.
     pub(super) fn put(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         let (parent, name) = self.parent_of(path)?;
@@ -248,6 +259,32 @@ impl Directory {
             Err(Errno::NXIO | Errno::NODEV) => Err(ForeignError::spoiled(path, "it is not a file")),
             Err(error) => Err(ForeignError::io(path, error)),
         }
+    }
+}
+
+/// Git's lock of a file, held: no git that runs inside writes the file meanwhile. Dropped, the file stays as it was.
+pub(crate) struct Locked {
+    file: File,
+    parent: Directory,
+    name: String,
+    lock: String,
+}
+
+impl Locked {
+    /// Puts this content in the file's place.
+    pub(crate) fn commit(mut self, content: &[u8]) -> Result<(), ForeignError> {
+        let written = self.file.write_all(content);
+        let moved = written.and_then(|()| {
+            Ok(renameat(&self.parent.0, self.lock.as_str(), &self.parent.0, self.name.as_str())?)
+        });
+        moved.map_err(|error| ForeignError::io(&self.name, error))
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // After a commit it is there no more.
+        let _ = unlinkat(&self.parent.0, self.lock.as_str(), AtFlags::empty());
     }
 }
 

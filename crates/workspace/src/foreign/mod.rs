@@ -12,6 +12,7 @@ mod refs;
 
 pub use all_refs::AllRefs;
 pub use directory::ForeignError;
+pub(crate) use directory::Locked;
 pub use import::{Import, ImportError, import};
 pub(crate) use objects::Copied;
 pub use refs::Head;
@@ -37,6 +38,21 @@ impl Foreign {
         self.directory.read(path, most)
     }
 
+    /// A file of it, opened, if it is there and a file.
+    pub(crate) fn file(&self, path: &str) -> Result<Option<std::fs::File>, ForeignError> {
+        self.directory.file(path)
+    }
+
+    /// The names in a directory of it; none where there is none.
+    pub(crate) fn names(&self, path: &str) -> Result<Vec<String>, ForeignError> {
+        self.directory.below(path)?.map_or_else(|| Ok(Vec::new()), |directory| directory.names())
+    }
+
+    /// A directory of it as one of its own, if it is there.
+    pub fn below(&self, path: &str) -> Result<Option<Foreign>, ForeignError> {
+        Ok(self.directory.below(path)?.map(|directory| Foreign { directory }))
+    }
+
     /// Is something there, whatever it is?
     pub fn has(&self, path: &str) -> bool {
         self.directory.has(path)
@@ -45,6 +61,11 @@ impl Foreign {
     /// Puts a file there, whole or not at all, the way git itself does: a git that runs inside meanwhile sees its lock.
     pub fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         self.directory.write(path, content)
+    }
+
+    /// Takes git's own lock of a file; nothing where a git inside has it.
+    pub(crate) fn lock(&self, path: &str) -> Result<Option<Locked>, ForeignError> {
+        self.directory.lock(path)
     }
 
     /// The same where nobody inside can be writing it: worktrees that no sandbox uses.

@@ -18,6 +18,8 @@ impl Importer<'_> {
     pub fn finish(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
         synced.set_aside.clear();
         let mut report = self.import(synced)?;
+        // What waited for HEAD to go elsewhere. Without anything of the kind no git is started.
+        report.join(self.import(synced)?);
         let inside = Inside::read(self.from).map_err(unreadable)?;
         report.unfinished = inside.unfinished;
         let stash = self.stash()?;
@@ -32,8 +34,10 @@ impl Importer<'_> {
                         if let Err(QuarantineError::Refused(refusal)) =
                             self.keep(std::slice::from_ref(&one), &stash, &mut report)
                         {
-                            let (reference, reason) = ("reflog".into(), refusal.to_string());
-                            let lost = SetAside { reference, kept_as: None, commit: one, reason };
+                            let name = if stash.contains(&one) { "a stash" } else { "a commit" };
+                            let (reference, reason) = (name.into(), refusal.to_string());
+                            let lost =
+                                SetAside { reference, kept_as: None, commit: one, is_on_host: false, reason };
                             report.set_aside.push(lost);
                         }
                     }
@@ -90,7 +94,7 @@ impl Importer<'_> {
         report: &mut ImportReport,
     ) -> Result<(), QuarantineError> {
         let host = HostState::read(self.repository, self.host)?;
-        let quarantine = Quarantine::create(self.state, self.repository)?;
+        let quarantine = Quarantine::create(self.state, &self.reading())?;
         let known = host.known();
         let taken = quarantine.take_from(self.from, self.repository, tips, &known, self.policy.limits)?;
         let commits = quarantine.new_commits(Some(&taken), tips, &known)?;
@@ -113,6 +117,7 @@ impl Importer<'_> {
             report.set_aside.push(SetAside {
                 reference: reference.as_str().into(),
                 kept_as: Some(kept_as),
+                is_on_host: true,
                 commit: tip.clone(),
                 reason: reason.to_string(),
             });

@@ -16,6 +16,7 @@ use super::inside::{Inside, Moved};
 use super::plan::{Plan, WithHead};
 use super::{HostGit, ImportReport, SetAside, Synced, step};
 use crate::foreign::{Foreign, ForeignError, Head};
+use crate::inert::Leash;
 use crate::quarantine::{HostRepository, Quarantine, QuarantineError, sweep};
 use belljar_git::ObjectId;
 use belljar_spec::git::RefPolicy;
@@ -37,6 +38,9 @@ pub struct Importer<'a> {
     /// Which branches the sandbox may make or move beside the one that is checked out, and how much may come at once.
     pub policy: &'a RefPolicy,
     pub mode: ImportMode,
+    /// The sandbox's cgroup and processor time, for every git that reads what the sandbox made. Not for those that hold locks of
+    /// the host's repository: the sandbox may be paused.
+    pub leash: Option<&'a Leash>,
 }
 
 /// Whose files the sandbox changes.
@@ -74,6 +78,14 @@ impl Importer<'_> {
         }
     }
 
+    /// The repository for every git that reads what the sandbox made.
+    pub(super) fn reading(&self) -> HostRepository {
+        match self.leash {
+            Some(leash) => self.repository.clone().on_leash(leash),
+            None => self.repository.clone(),
+        }
+    }
+
     fn one_by_one(
         &self,
         synced: &mut Synced,
@@ -92,7 +104,13 @@ impl Importer<'_> {
                 (Err(QuarantineError::Refused(refusal)), Some(commit)) => {
                     synced.set_aside.insert(name.clone(), commit.clone());
                     let (reference, reason) = (name.as_str().into(), refusal.to_string());
-                    report.set_aside.push(SetAside { reference, kept_as: None, commit, reason });
+                    report.set_aside.push(SetAside {
+                        reference,
+                        kept_as: None,
+                        commit,
+                        is_on_host: false,
+                        reason,
+                    });
                 }
                 (outcome, _) => report.join(outcome?),
             }
@@ -108,7 +126,7 @@ impl Importer<'_> {
         with_head: WithHead,
     ) -> Result<ImportReport, QuarantineError> {
         let mut host = HostState::read(self.repository, self.host)?;
-        let quarantine = Quarantine::create(self.state, self.repository)?;
+        let quarantine = Quarantine::create(self.state, &self.reading())?;
         step("quarantine");
         let head =
             (with_head == WithHead::Yes && inside.head_moved(synced)).then(|| inside.commit()).flatten();
@@ -218,9 +236,19 @@ impl Blocked {
 }
 
 impl ImportReport {
-    fn join(&mut self, other: ImportReport) {
+    /// What two imports did, one after the other.
+    pub fn join(&mut self, other: ImportReport) {
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         self.followed.extend(other.followed);
-        self.set_aside.extend(other.set_aside);
+        for one in other.set_aside {
+            // Told once, however often it is tried.
+            self.set_aside.retain(|known| known.reference != one.reference || known.kept_as != one.kept_as);
+            self.set_aside.push(one);
+        }
         self.head = other.head.or(self.head.take());
         self.unfinished = other.unfinished.or(self.unfinished);
     }

@@ -25,6 +25,19 @@ pub(super) struct Moved {
     pub(super) new: Option<ObjectId>,
 }
 
+/// Whether refs or HEAD inside are elsewhere than both sides agreed on last.
+pub fn has_moved(from: &Foreign, synced: &Synced) -> Result<bool, ForeignError> {
+    let inside = Inside::read(from)?;
+    Ok(!inside.moved(synced).is_empty() || inside.head_moved(synced))
+}
+
+/// Whether there is any object that was made inside: without one nothing inside is new.
+pub fn has_objects(from: &Foreign) -> bool {
+    let is_object = |name: &String| name != "info" && name != "pack";
+    let loose = from.names("objects").map_or(true, |names| names.iter().any(is_object));
+    loose || from.names("objects/pack").map_or(true, |names| !names.is_empty())
+}
+
 impl Inside {
     pub(super) fn read(from: &Foreign) -> Result<Inside, ForeignError> {
         // HEAD first: a branch that it names and that is made meanwhile is then there.

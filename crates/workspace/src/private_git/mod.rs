@@ -6,34 +6,47 @@
 //! directory, and nothing in it is ever read by the host's git.
 //!
 //! ```text
-//! S/git/ID/label.json     the folder and the host's repository it stands for
-//! S/git/ID/synced.json    the refs and the HEAD that both sides agreed on last
+//! S/git/ID/label.json     the repositories of the host that it stands for
+//! S/git/ID/N.json         the refs and the HEAD that both sides of the Nth agreed on last
 //! S/git/ID/lock           locked while a sandbox uses it
-//! S/git/ID/dir/           the git directory that the sandbox sees and writes
+//! S/git/ID/N/             the git directory that the sandbox sees and writes; submodules' in `0/modules`
 //! ```
 //!
 //! Called by the engine: [`PrivateGit::create`] before the start, [`PrivateGit::import`] whenever refs inside moved and at the
-//! end. Files of `dir` are only read and written by the functions of [`crate::foreign`]: below one descriptor, over no link.
+//! end. What is in such a directory is only read and written by the functions of [`crate::foreign`]:
+//! below one descriptor, over no link.
 
 mod beside;
+mod config;
 mod decide;
 mod finish;
 mod follow;
 mod gitlinks;
 mod host_state;
 mod import;
+mod inflow;
 mod inside;
 mod pin;
+mod place;
 mod plan;
+mod refs;
+mod setup;
 mod staged;
 mod synced;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use import::{ImportMode, Importer};
+pub use inflow::Inflow;
+pub use inside::{has_moved, has_objects};
 pub use pin::{pin, unpin};
+pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, forget};
+pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, SetAside, Synced};
+pub use watch::{Noticed, RefWatch};
 
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// A moment at which an import may be killed: named, so that tests can choose it.
@@ -46,7 +59,7 @@ fn step(name: &str) {
 fn step(_: &str) {}
 
 /// A repository of the host, as one of its worktrees has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostGit {
     /// The top of the work tree.
     pub top: PathBuf,

@@ -141,6 +141,10 @@ impl Making<'_> {
         };
         let is_own = judge.synced.before.get(name).is_some_and(ObjectId::is_zero)
             && judge.synced.put.get(name) == Some(old);
+        // The host's HEAD is on it, and goes elsewhere first: at the next import.
+        if is_own && judge.host.is_current(name) && judge.importer.mode == ImportMode::Bind {
+            return Ok(());
+        }
         let is_free = !judge.host.is_current(name) && !judge.host.busy.contains(name);
         self.forget(name);
         if judge.importer.mode == ImportMode::Overlay || !is_own || !is_free {
@@ -223,6 +227,9 @@ impl Making<'_> {
 
     fn report(&mut self, name: &str, kept_as: Option<String>, commit: &ObjectId, reason: String) {
         let commit = commit.clone();
-        self.plan.report.set_aside.push(SetAside { reference: name.into(), kept_as, commit, reason });
+        // Without another name it is a branch that the host keeps.
+        let is_on_host = kept_as.is_none();
+        let one = SetAside { reference: name.into(), kept_as, commit, is_on_host, reason };
+        self.plan.report.set_aside.push(one);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The refs and the HEAD that both sides had when they were compared last. A ref that differs from this inside was moved by
 /// the agent; one that differs from this on the host was moved by the user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Synced {
     /// The text of HEAD, as its file has it: `ref: refs/heads/NAME`, or a commit.
     pub head: String,
@@ -27,6 +27,16 @@ pub struct Synced {
     pub set_aside: BTreeMap<String, ObjectId>,
 }
 
+impl Synced {
+    /// The commit of HEAD, if it has one.
+    pub fn commit(&self) -> Option<ObjectId> {
+        match self.head.strip_prefix("ref: ") {
+            Some(name) => self.refs.get(name).cloned(),
+            None => self.head.parse().ok(),
+        }
+    }
+}
+
 /// What an import did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImportReport {
@@ -38,6 +48,8 @@ pub struct ImportReport {
     pub head: Option<Head>,
     /// What git inside is in the middle of; looked for at the sandbox's end.
     pub unfinished: Option<&'static str>,
+    /// What else a person should know.
+    pub notes: Vec<String>,
 }
 
 /// A ref of the host that moved.
@@ -59,6 +71,8 @@ pub struct SetAside {
     /// The ref of the host that has them, `refs/belljar/ID/...`; none if they were refused and stay inside.
     pub kept_as: Option<String>,
     pub commit: ObjectId,
+    /// The host has the commit all the same: of a branch that was deleted inside.
+    pub is_on_host: bool,
     /// Why the branch did not follow, for a person.
     pub reason: String,
 }

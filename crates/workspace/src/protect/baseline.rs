@@ -123,7 +123,7 @@ fn protected(view: &View) -> BTreeMap<PathBuf, Fingerprint> {
     let mut found = BTreeMap::new();
     for (root, own, shields) in all {
         for Shield { path, what } in shields.iter().filter(|shield| !is_of_others(&shield.path, own)) {
-            if *what == Shielded::Anchored {
+            if matches!(what, Shielded::Anchored | Shielded::Replaced) {
                 continue;
             }
             let (place, budget) = (root.join(path), &mut Budget::shared_by(number));

@@ -9,7 +9,7 @@ use super::git_dir;
 use super::index::{self, Index};
 use crate::settings::{contents, path_of};
 use belljar_git::config::variables;
-use belljar_spec::workspace::View;
+use belljar_spec::workspace::{DotGit, View};
 use std::fs::{self, FileType};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -146,8 +146,12 @@ pub(super) fn of_git_dir(place: &Path, budget: &mut Budget) -> Fingerprint {
 /// What there is now, with the git directories beside the one that is worked in, which are held only if they were there from the
 /// start.
 pub(super) fn now(view: &View) -> Vec<Left> {
-    let (common, own) = directories(view);
     let mut found = left(view);
+    // Nothing inside can write there.
+    if !view.private_git.is_empty() {
+        return found;
+    }
+    let (common, own) = directories(view);
     let entries = fs::read_dir(common.join("worktrees")).into_iter().flatten().flatten();
     let beside = entries.map(|entry| entry.path()).filter(|entry| *entry != own);
     found.extend(beside.map(|path| Left { path, what: LeftKind::Elsewhere }));
@@ -161,9 +165,11 @@ pub(super) fn now(view: &View) -> Vec<Left> {
 
 /// The git directory that all worktrees share, and the folder's own.
 fn directories(view: &View) -> (PathBuf, PathBuf) {
-    match &view.git {
-        Some(git) => (git.common.clone(), git.common.join(&git.own)),
-        None => (view.folder.join(".git"), view.folder.join(".git")),
+    let private = view.private_git.first().map(|git| &git.kind);
+    match (&view.git, private) {
+        (Some(git), _) => (git.common.clone(), git.common.join(&git.own)),
+        (None, Some(DotGit::File { common, own, .. })) => (common.clone(), own.clone()),
+        (None, Some(DotGit::Directory) | None) => (view.folder.join(".git"), view.folder.join(".git")),
     }
 }
 
@@ -180,6 +186,10 @@ pub fn left(view: &View) -> Vec<Left> {
         if place.join(".git").symlink_metadata().is_ok() {
             add(place, LeftKind::Repository);
         }
+    }
+    if !view.private_git.is_empty() {
+        found.sort();
+        return found;
     }
     // What belongs to the main worktree is in the common directory, and can be made from every worktree.
     let mut all = vec![own.clone()];

@@ -16,6 +16,7 @@ mod left;
 mod linked;
 mod memory;
 mod named;
+mod replaced;
 mod settings_table;
 mod shields;
 mod survey;
@@ -26,6 +27,7 @@ pub use executed::{Executed, runs_on_host};
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;
+pub use replaced::without_git;
 use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
@@ -174,7 +176,8 @@ fn decide(
         own,
         shields: shields.finish(),
     });
-    Ok(View { folder: folder.to_path_buf(), layer: None, git, shields: shields.finish() })
+    let (folder, shields) = (folder.to_path_buf(), shields.finish());
+    Ok(View { folder, layer: None, git, private_git: Vec::new(), shields })
 }
 
 /// What the hooks of a git directory lead to, and those in other places that config names, which run at `top`.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The object directories that these objects may refer to: the directory itself, and all that it borrows from. Written out
 /// flat, since git does not follow a relative path in a borrowed list.
-pub(super) fn all(objects: &Path) -> Vec<PathBuf> {
+pub(crate) fn all(objects: &Path) -> Vec<PathBuf> {
     let mut found = vec![objects.to_path_buf()];
     let mut next = 0;
     while let Some(directory) = found.get(next).cloned() {

@@ -10,7 +10,7 @@
 //! imports from a private git directory; the host's repository is only touched by `admit`, `sweep` and [`HostRepository::land`].
 
 mod admit;
-mod alternates;
+pub(crate) mod alternates;
 mod host;
 mod intake;
 mod journal;

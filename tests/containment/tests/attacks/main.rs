@@ -25,6 +25,7 @@ mod living;
 mod llm_route;
 mod network;
 mod path_races;
+mod private_git;
 mod privileges;
 mod processes;
 mod protected_paths;

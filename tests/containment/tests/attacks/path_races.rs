@@ -11,6 +11,7 @@ use belljar_tests_containment::*;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ fn what_is_shown_is_what_was_judged() {
             let left = forbidden.strangers();
             assert!(left.is_empty(), "{wall}: start {start} ({way:?}) wrote to what is refused: {left:?}");
         }
-        eprintln!("{wall}: {outcomes:#?}");
+        let _ = writeln!(std::io::stderr(), "{wall}: {outcomes:#?}");
         // Some are refused, since the path leads to what is forbidden or has just moved; of every way some start.
         let won: Vec<_> = outcomes.keys().filter(|outcome| outcome.ends_with(WON)).collect();
         assert!(won.is_empty(), "{wall}: {outcomes:?}");

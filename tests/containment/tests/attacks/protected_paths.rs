@@ -202,7 +202,9 @@ fn sandboxes_side_by_side_raise_no_alarm() {
         assert!(all.iter().all(|changes| *changes == Changes::None), "{all:?}");
         // And a real one is told.
         let changes = place.ended(wall, "w", "echo evil > Makefile; echo '{}' > opencode.json");
-        let Changes::Folder(Findings { left, executed, .. }) = changes else { panic!("{changes:?}") };
+        let Changes::Folder { findings: Findings { left, executed, .. }, .. } = changes else {
+            panic!("{changes:?}")
+        };
         assert_eq!((left.len(), left[0].what), (1, LeftKind::Settings), "{left:?}");
         assert_eq!(executed[0].path, Path::new("Makefile"));
     }
@@ -395,27 +397,27 @@ fn each(mut attempt: impl FnMut(BackendName, &WorkspaceMode)) {
 }
 
 /// Repositories outside, and a home that is nobody's.
-struct Place {
+pub(crate) struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let place = Place { directory: folder() };
         fs::create_dir(place.path("home")).unwrap();
         fs::create_dir(place.path("state")).unwrap();
         place
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join(path)
     }
 
-    fn canary(&self) -> PathBuf {
+    pub(crate) fn canary(&self) -> PathBuf {
         self.path("canary")
     }
 
-    fn repository(&self, name: &str) {
+    pub(crate) fn repository(&self, name: &str) {
         self.git(&format!("init -q -b trunk-{name} {name}")).unwrap();
         fs::write(self.path(name).join("a"), "a\n").unwrap();
         self.git(&format!("-C {name} add a")).unwrap();
@@ -430,7 +432,7 @@ impl Place {
     }
 
     /// The host's git, as its user would run it.
-    fn git(&self, line: &str) -> Result<String, String> {
+    pub(crate) fn git(&self, line: &str) -> Result<String, String> {
         let Output { status, stdout, stderr } = std::process::Command::new("git")
             .args(["-c", "user.name=T", "-c", "user.email=t@example.org"])
             .args(line.split(' '))
@@ -487,7 +489,7 @@ impl Place {
     }
 
     /// What is at these paths, and below them.
-    fn snapshot(&self, folder: &str, paths: &[&str]) -> BTreeMap<PathBuf, String> {
+    pub(crate) fn snapshot(&self, folder: &str, paths: &[&str]) -> BTreeMap<PathBuf, String> {
         let mut seen = BTreeMap::new();
         for path in paths {
             look(&self.path(folder).join(path), &mut seen);
@@ -514,11 +516,11 @@ fn look(path: &Path, seen: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-fn script(path: &Path, content: &str) {
+pub(crate) fn script(path: &Path, content: &str) {
     fs::write(path, content).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn all_output(result: &ExecResult) -> String {
+pub(crate) fn all_output(result: &ExecResult) -> String {
     text(&result.stdout) + &text(&result.stderr)
 }

@@ -162,6 +162,7 @@ impl Pair {
             state: &self.place.join("state"),
             policy: &self.policy,
             mode: self.mode,
+            leash: None,
         };
         call(&importer, &mut self.synced)
     }

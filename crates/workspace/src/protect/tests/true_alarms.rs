@@ -43,7 +43,7 @@ fn placeholders_of_others_are_no_alarm() {
                 match &shield.what {
                     Shielded::MissingDirectory => drop(fs::create_dir(path)),
                     Shielded::MissingFile(content) => fs::write(path, content).unwrap(),
-                    Shielded::Existing | Shielded::Anchored | Shielded::Watched => {}
+                    Shielded::Existing | Shielded::Replaced | Shielded::Anchored | Shielded::Watched => {}
                 }
             }
         };
@@ -53,7 +53,7 @@ fn placeholders_of_others_are_no_alarm() {
                 match &shield.what {
                     Shielded::MissingDirectory => fs::remove_dir(path).unwrap(),
                     Shielded::MissingFile(_) => fs::remove_file(path).unwrap(),
-                    Shielded::Existing | Shielded::Anchored | Shielded::Watched => {}
+                    Shielded::Existing | Shielded::Replaced | Shielded::Anchored | Shielded::Watched => {}
                 }
             }
         };

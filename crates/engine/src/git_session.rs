@@ -1,0 +1,339 @@
+//! The git directories of a living sandbox: watched, so that the host sees commits at once and the sandbox sees the user's, and
+//! imported a last time at its end.
+
+use crate::held::Held;
+use belljar_audit::Event;
+use belljar_gateway::Recorder;
+use belljar_spec::Printable;
+use belljar_spec::git::{PushRules, RefPolicy};
+use belljar_workspace::inert::{Git, Leash};
+use belljar_workspace::private_git::{
+    self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
+    SetAside, has_moved, has_objects,
+};
+use belljar_workspace::quarantine::HostRepository;
+use std::fmt::Display;
+use std::io::PipeWriter;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The git directories of one sandbox.
+pub(crate) struct GitSession {
+    shared: Arc<Shared>,
+    watching: Mutex<Option<Watching>>,
+}
+
+/// What the watching thread and the end of the sandbox both use, one at a time.
+struct Shared {
+    git: PrivateGit,
+    state: PathBuf,
+    policy: RefPolicy,
+    mode: ImportMode,
+    /// Of every git that reads what the sandbox made, while its cgroup is there.
+    leash: OnceLock<Leash>,
+    /// Whether commits that it began on are pinned.
+    pinned: AtomicBool,
+    /// What was imported so far.
+    report: Mutex<ImportReport>,
+}
+
+struct Watching {
+    stop: PipeWriter,
+    thread: JoinHandle<()>,
+}
+
+impl GitSession {
+    /// Takes over what is in git directories whose sandbox was killed together with belljar, and says so. Nothing follows: what those
+    /// sandboxes were allowed is not known any more.
+    pub(crate) fn recover(state: &Path) -> Vec<String> {
+        let mut notes = Vec::new();
+        for git in private_git::abandoned(state) {
+            let (policy, mode) = (PushRules::default().to_folder(), ImportMode::Overlay);
+            let id = git.id().to_string();
+            let report = GitSession::new(git, state.to_path_buf(), policy, mode).finish(End::Killed);
+            let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
+            if !kept.is_empty() {
+                notes.push(format!("sandbox {id} was killed; its commits are kept as {}", kept.join(", ")));
+            }
+        }
+        notes
+    }
+
+    /// Holds every git that reads what the sandbox made to the sandbox's limits.
+    pub(crate) fn hold_to(&self, leash: &Leash) {
+        let _ = self.shared.leash.set(leash.clone());
+    }
+
+    /// Something that a person should know at the end.
+    pub(crate) fn note(&self, notes: Vec<String>) {
+        self.shared.report().notes.extend(notes);
+    }
+
+    pub(crate) fn new(git: PrivateGit, state: PathBuf, policy: RefPolicy, mode: ImportMode) -> GitSession {
+        let shared = Shared {
+            git,
+            state,
+            policy,
+            mode,
+            leash: OnceLock::new(),
+            pinned: AtomicBool::new(false),
+            report: Mutex::default(),
+        };
+        GitSession { shared: Arc::new(shared), watching: Mutex::new(None) }
+    }
+
+    /// Imports commits as they are made, from now on. Without a watch they are imported at the end.
+    pub(crate) fn watch(&self, guest: &Held, recorder: &Arc<Recorder>) {
+        let repositories = self.shared.git.repositories();
+        let mut directories: Vec<PathBuf> =
+            repositories.iter().map(|one| self.shared.git.directory(one)).collect();
+        if self.shared.mode == ImportMode::Bind {
+            directories
+                .extend(repositories.iter().flat_map(|one| [one.host.own.clone(), one.host.common.clone()]));
+        }
+        let tops = repositories.iter().map(|one| one.host.top.clone()).collect();
+        let (Ok(mut watch), Ok((stopping, stop))) = (RefWatch::on(directories, tops), std::io::pipe()) else {
+            return;
+        };
+        let (shared, recorder, guest) = (Arc::clone(&self.shared), Arc::clone(recorder), guest.clone());
+        let work = move || {
+            let mut most = Some(PIN_AFTER);
+            loop {
+                if shared.is_replaced() {
+                    // The kernel took the mount away that was over it: nothing inside may write to the new one.
+                    drop(guest.take());
+                    return;
+                }
+                // Also before anything was noticed: the first command began before the watch did.
+                shared.import(Some(&recorder), Moment::Living);
+                match watch.wait(stopping.as_fd(), most) {
+                    Noticed::Events => {}
+                    Noticed::Nothing => {
+                        shared.pin();
+                        most = None;
+                    }
+                    Noticed::Stop => return,
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("git-import".to_string()).spawn(work);
+        let watching = thread.ok().map(|thread| Watching { stop, thread });
+        *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = watching;
+    }
+
+    /// Imports what is left, when no process inside is alive, and says what became of all commits.
+    pub(crate) fn finish(self, end: End<'_>) -> ImportReport {
+        let watching = self.watching.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Watching { stop, thread }) = watching {
+            drop(stop);
+            let _ = thread.join();
+        }
+        let Some(shared) = Arc::into_inner(self.shared) else { return ImportReport::default() };
+        let is_whole = match end {
+            End::Ended(recorder) => shared.import(Some(recorder), Moment::Ended),
+            End::Killed => shared.import(None, Moment::Ended),
+            End::NeverStarted => true,
+        };
+        let mut report = shared.report.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_refused = |one: &SetAside| one.kept_as.is_none() && !one.is_on_host;
+        match (is_whole, shared.git.life()) {
+            (true, Life::OneShot) if report.set_aside.iter().any(is_refused) => {
+                let place = shared.git.keep_refused();
+                report.notes.push(format!(
+                    "what was not taken over is kept in `{}`; run no git there outside of a sandbox: its config is the sandbox's",
+                    place.display()
+                ));
+            }
+            (true, Life::OneShot) => drop(shared.git.remove()),
+            // What could not be imported stays, and the next start tries again.
+            (false, _) | (_, Life::Persistent | Life::Refused) => {}
+        }
+        report
+    }
+}
+
+/// How a sandbox ended.
+#[derive(Clone, Copy)]
+pub(crate) enum End<'r> {
+    /// By itself, or it was ended; this is its record.
+    Ended(&'r Recorder),
+    /// With the process that held it; its record has ended too.
+    Killed,
+    /// No command ever ran in it.
+    NeverStarted,
+}
+
+/// When an import is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Living,
+    Ended,
+}
+
+impl Shared {
+    /// Whether the host put another `.git` in the place of one that the sandbox's is shown at.
+    fn is_replaced(&self) -> bool {
+        if self.mode == ImportMode::Overlay {
+            return false;
+        }
+        let Some(repository) = self.git.replaced() else { return false };
+        let note = format!(
+            "`{}` was removed or replaced on the host while the sandbox ran, and the sandbox was ended; look at its config and \
+             hooks before you use git there",
+            repository.host.top.join(".git").display()
+        );
+        self.report().notes.push(note);
+        true
+    }
+
+    /// Brings both sides together. Says whether everything that is worth keeping is on the host.
+    fn import(&self, recorder: Option<&Recorder>, moment: Moment) -> bool {
+        let mut is_whole = true;
+        // A superproject's commit names commits of its submodules, which come after it in the list.
+        for repository in self.git.repositories().iter().rev() {
+            match self.import_one(repository, moment) {
+                Ok(report) => {
+                    recorder.into_iter().for_each(|recorder| record(recorder, &report));
+                    self.report().join(report);
+                }
+                Err(why) => {
+                    is_whole = false;
+                    let note = format!(
+                        "commits in `{}` of the sandbox were not taken over: {why}",
+                        repository.dot_git
+                    );
+                    let detail = Printable::from(note.as_str());
+                    if let Some(recorder) = recorder {
+                        recorder.write_relayed(&Event::HostRelayBroken { detail });
+                    }
+                    if moment == Moment::Ended {
+                        self.report().notes.push(note);
+                    }
+                }
+            }
+        }
+        is_whole
+    }
+
+    fn import_one(&self, repository: &Repository, moment: Moment) -> Result<ImportReport, String> {
+        let from = self.git.open(repository).map_err(|error| told(&error))?;
+        let before = self.git.synced(repository).ok_or("its record of the last import cannot be read")?;
+        let mut synced = before.clone();
+        let mut notes = Vec::new();
+        if self.mode == ImportMode::Bind && moment == Moment::Living {
+            let scratch = self.git.scratch("index.copy");
+            let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch };
+            notes = inflow.carry_in(&mut synced).map_err(|error| told(&error))?;
+            if synced != before {
+                self.git.write_synced(repository, &synced).map_err(|error| told(&error))?;
+            }
+        }
+        let is_needed = match moment {
+            Moment::Living => has_moved(&from, &synced).map_err(|error| told(&error))?,
+            Moment::Ended => {
+                has_objects(&from)
+                    || self.pinned.load(Ordering::Acquire)
+                    || has_moved(&from, &synced).map_err(|error| told(&error))?
+            }
+        };
+        if !is_needed {
+            return Ok(ImportReport { notes, ..ImportReport::default() });
+        }
+        let git = Git::find().map_err(|error| told(&error))?;
+        let host = HostRepository::open(&git, &repository.host.common).map_err(|error| told(&error))?;
+        let importer = Importer {
+            host: &repository.host,
+            repository: &host,
+            from: &from,
+            id: self.git.id(),
+            state: &self.state,
+            policy: &self.policy,
+            mode: self.mode,
+            leash: self.leash.get().filter(|_| moment == Moment::Living),
+        };
+        let imported = match moment {
+            Moment::Living => importer.import(&mut synced),
+            Moment::Ended => importer.finish(&mut synced),
+        };
+        let mut report = imported.map_err(|error| told(&error))?;
+        if let Some(what) = report.unfinished.filter(|_| moment == Moment::Ended) {
+            report.notes.push(format!(
+                "git in the sandbox was in the middle of {what}: files may have conflict marks that git here knows nothing of"
+            ));
+        }
+        if moment == Moment::Ended {
+            // Pins that stay keep objects longer than needed, and nothing else.
+            let _ = private_git::unpin(&host, self.git.id());
+        }
+        self.git.write_synced(repository, &synced).map_err(|error| told(&error))?;
+        report.notes.extend(notes);
+        Ok(report)
+    }
+
+    /// Keeps the host's housekeeping from taking away what the sandbox borrows. Git leaves alone what is younger than two weeks, and so
+    /// a sandbox of a few seconds needs none.
+    fn pin(&self) {
+        self.pinned.store(true, Ordering::Release);
+        for repository in self.git.repositories() {
+            let commit = self.git.synced(repository).and_then(|synced| synced.commit());
+            let host =
+                Git::find().ok().and_then(|git| HostRepository::open(&git, &repository.host.common).ok());
+            if let (Some(commit), Some(host)) = (commit, host) {
+                // Without it the sandbox works as well, until somebody prunes.
+                let _ = private_git::pin(&host, self.git.id(), &commit);
+            }
+        }
+    }
+
+    fn report(&self) -> MutexGuard<'_, ImportReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A sandbox that lives longer pins the commit that it began on.
+const PIN_AFTER: Duration = Duration::from_secs(10);
+
+/// An error with its causes.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// What came out of the sandbox, in its audit log.
+fn record(recorder: &Recorder, report: &ImportReport) {
+    let printable = |text: &dyn Display| Printable::from(text.to_string().as_str());
+    let id = |id: Option<&str>| printable(&id.unwrap_or("none"));
+    for one in &report.followed {
+        // It has happened: a record that takes no more lines changes nothing about it.
+        let _ = recorder.write(&Event::HostPushed {
+            reference: printable(&one.reference),
+            landed: printable(&one.reference),
+            old: id(one.old.as_ref().map(|id| id.as_str())),
+            new: id(one.new.as_ref().map(|id| id.as_str())),
+        });
+    }
+    for one in &report.set_aside {
+        match &one.kept_as {
+            Some(kept_as) => drop(recorder.write(&Event::HostPushed {
+                reference: one.reference.clone(),
+                landed: printable(kept_as),
+                old: id(None),
+                new: id(Some(one.commit.as_str())),
+            })),
+            None => recorder.write_relayed(&Event::HostPushRefused {
+                reference: one.reference.clone(),
+                reason: printable(&"refused"),
+                detail: printable(&one.reason),
+            }),
+        }
+    }
+}

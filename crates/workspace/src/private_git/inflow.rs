@@ -1,0 +1,256 @@
+//! What the user does on the host while a sandbox lives, carried into the sandbox's git directory: a commit, a switch, a pull.
+//!
+//! A ref that the agent did not move follows the host's, with the index where it is checked out: otherwise the user's commit would look
+//! like uncommitted work inside, and be committed again on a fork. Where both moved, the host's is shown as `refs/remotes/host/NAME`.
+//! Files are written below one descriptor, under git's own locks. The new index is made from a copy by the host's git, which reads no
+//! config and no other file of the sandbox.
+
+use super::host_state::read_head;
+use super::inside::Inside;
+use super::refs::{self, Snapshot};
+use super::setup::{HostFilesOfGit, SetupError};
+use super::{HostGit, Synced};
+use crate::foreign::{Foreign, Head, Locked};
+use crate::inert::Git;
+use belljar_git::{ObjectFormat, ObjectId};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// A sandbox's git directory, to be brought up to date.
+pub struct Inflow<'a> {
+    pub host: &'a HostGit,
+    /// The sandbox's git directory.
+    pub into: &'a Foreign,
+    /// A file of belljar's own for a copy of the sandbox's index.
+    pub scratch: &'a Path,
+}
+
+impl Inflow<'_> {
+    /// Brings it up to date, and says what cannot be: both sides moved. Starts git only where an index has to follow. Where git inside is
+    /// writing, the rest waits for the next look.
+    pub fn carry_in(&self, synced: &mut Synced) -> Result<Vec<String>, SetupError> {
+        let source = HostFilesOfGit::open(self.host)?;
+        let host = match self.host.common.join("reftable").exists() {
+            true => refs::by_git(&source, &Git::find()?)?,
+            false => refs::of_files(&source)?,
+        };
+        let now = host.shown();
+        let mut notes = Vec::new();
+        if now == synced.refs && host.head() == synced.head {
+            return Ok(notes);
+        }
+        if host.head() != synced.head {
+            match self.switch(&host, synced)? {
+                Carried::Yes => synced.head = host.head().to_string(),
+                Carried::No(note) => notes.push(note),
+                Carried::Later => return Ok(notes),
+            }
+        }
+        let names: BTreeSet<String> = now.keys().chain(synced.refs.keys()).cloned().collect();
+        for name in names {
+            let (old, new) = (synced.refs.get(&name).cloned(), now.get(&name).cloned());
+            if old == new {
+                continue;
+            }
+            match self.follow(&name, old.as_ref(), new.as_ref())? {
+                Carried::Yes => match new {
+                    Some(new) => drop(synced.refs.insert(name, new)),
+                    None => drop(synced.refs.remove(&name)),
+                },
+                Carried::No(note) => notes.push(note),
+                Carried::Later => return Ok(notes),
+            }
+        }
+        notes.retain(|note| !note.is_empty());
+        Ok(notes)
+    }
+
+    /// The host's HEAD is elsewhere: so is the sandbox's, unless the agent switched too.
+    fn switch(&self, host: &Snapshot, synced: &mut Synced) -> Result<Carried, SetupError> {
+        let Some(index) = self.lock("index")? else { return Ok(Carried::Later) };
+        let inside = Inside::read(self.into)?;
+        let name = host.head().strip_prefix("ref: refs/heads/").unwrap_or(host.head());
+        if inside.head == read_head(host.head()) {
+            return Ok(Carried::Yes);
+        }
+        if inside.head != read_head(&synced.head) || inside.unfinished.is_some() {
+            return Ok(Carried::No(format!(
+                "the host switched to {name}, and the sandbox is elsewhere: commits inside are kept beside the host's branches"
+            )));
+        }
+        let all = host.shown();
+        let new = match read_head(host.head()) {
+            Some(Head::Branch(branch)) => all.get(&branch.full()).cloned(),
+            Some(Head::Detached(commit)) => Some(commit),
+            None => return Ok(Carried::Yes),
+        };
+        let Some(bytes) = self.index(inside.commit().as_ref(), new.as_ref())? else {
+            return Ok(Carried::No(format!(
+                "the host switched to {name}, and what is staged in the sandbox does not allow to follow"
+            )));
+        };
+        // The branch that is switched to has to be there inside.
+        if let Some(branch) = host.head().strip_prefix("ref: ") {
+            let old = synced.refs.get(branch).cloned();
+            match self.move_ref(branch, old.as_ref(), new.as_ref())? {
+                Carried::Yes => drop(new.map(|new| synced.refs.insert(branch.to_string(), new))),
+                other => return Ok(other),
+            }
+        }
+        let Some(head) = self.lock("HEAD")? else { return Ok(Carried::Later) };
+        head.commit(format!("{}\n", host.head()).as_bytes())?;
+        index.commit(&bytes)?;
+        Ok(Carried::Yes)
+    }
+
+    /// Moves a ref inside that the agent did not move, and the index with it where the ref is checked out. The index stays locked
+    /// meanwhile, so that no git inside commits in between.
+    fn follow(
+        &self,
+        name: &str,
+        old: Option<&ObjectId>,
+        new: Option<&ObjectId>,
+    ) -> Result<Carried, SetupError> {
+        let is_current =
+            |inside: &Inside| matches!(&inside.head, Some(Head::Branch(branch)) if branch.full() == *name);
+        if !is_current(&Inside::read(self.into)?) {
+            return self.move_ref(name, old, new);
+        }
+        let Some(index) = self.lock("index")? else { return Ok(Carried::Later) };
+        let inside = Inside::read(self.into)?;
+        if !is_current(&inside) || inside.refs.get(name) != old {
+            drop(index);
+            return self.move_ref(name, old, new);
+        }
+        // A branch that is checked out inside stays when the host deletes it: its commits are there.
+        let Some(new) = new else { return Ok(Carried::Yes) };
+        match self.index(old, Some(new))? {
+            Some(bytes) => {
+                let carried = self.move_ref(name, old, Some(new))?;
+                if carried == Carried::Yes {
+                    index.commit(&bytes)?;
+                }
+                Ok(carried)
+            }
+            None => self.show_beside(name, new),
+        }
+    }
+
+    /// Moves a ref that is still where both sides agreed on last; otherwise shows the host's beside it.
+    fn move_ref(
+        &self,
+        name: &str,
+        old: Option<&ObjectId>,
+        new: Option<&ObjectId>,
+    ) -> Result<Carried, SetupError> {
+        let Some(lock) = self.lock(name)? else { return Ok(Carried::Later) };
+        let inside = Inside::read(self.into)?;
+        let here = inside.refs.get(name);
+        match (new, name.strip_prefix("refs/heads/").and_then(|branch| branch.parse().ok())) {
+            (new, _) if here == new => Ok(Carried::Yes),
+            (Some(new), _) if here == old => {
+                lock.commit(format!("{new}\n").as_bytes())?;
+                Ok(Carried::Yes)
+            }
+            (None, Some(branch)) if here == old => {
+                drop(lock);
+                self.into.remove_branch(&branch)?;
+                Ok(Carried::Yes)
+            }
+            (Some(new), Some(_)) => {
+                drop(lock);
+                self.show_beside(name, new)
+            }
+            // A tag, or a branch that the host deleted and the agent moved.
+            (_, _) => Ok(Carried::No(String::new())),
+        }
+    }
+
+    /// Both sides moved: the host's branch is seen as one of a remote.
+    fn show_beside(&self, name: &str, new: &ObjectId) -> Result<Carried, SetupError> {
+        let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
+        let shown = format!("refs/remotes/host/{branch}");
+        let text = format!("{new}\n");
+        if self.into.read(&shown, MAX_REF_BYTES)?.as_deref() == Some(text.as_bytes()) {
+            return Ok(Carried::No(String::new()));
+        }
+        self.into.write(&shown, text.as_bytes())?;
+        Ok(Carried::No(format!(
+            "branch {branch} moved on the host and in the sandbox: the host's is `host/{branch}` inside, and what the sandbox commits is \
+             kept beside the host's"
+        )))
+    }
+
+    /// Git's lock of a file inside; nothing where a git inside keeps it.
+    fn lock(&self, path: &str) -> Result<Option<Locked>, SetupError> {
+        for _ in 0..LOCK_TRIES {
+            if let Some(locked) = self.into.lock(path)? {
+                return Ok(Some(locked));
+            }
+            std::thread::sleep(LOCK_INTERVAL);
+        }
+        Ok(None)
+    }
+
+    /// The index inside with what it has as in `old` as it is in `new`; what is staged stays. Nothing where that cannot be.
+    fn index(&self, old: Option<&ObjectId>, new: Option<&ObjectId>) -> Result<Option<Vec<u8>>, SetupError> {
+        let failed = || SetupError::make(self.scratch);
+        let _ = fs::remove_file(self.scratch);
+        if let Some(file) = self.into.file("index")? {
+            let found = file.metadata().map_err(failed())?;
+            if found.len() > MAX_INDEX_BYTES {
+                return Ok(None);
+            }
+            let mut bytes = Vec::new();
+            file.take(MAX_INDEX_BYTES).read_to_end(&mut bytes).map_err(failed())?;
+            fs::write(self.scratch, bytes).map_err(failed())?;
+            let copy = fs::File::options().write(true).open(self.scratch).map_err(failed())?;
+            copy.set_modified(found.modified().map_err(failed())?).map_err(failed())?;
+        }
+        if let Some(new) = new.filter(|new| Some(*new) != old) {
+            let empty = match new.format() {
+                ObjectFormat::Sha1 => EMPTY_TREE_SHA1,
+                ObjectFormat::Sha256 => EMPTY_TREE_SHA256,
+            };
+            let git = Git::find()?;
+            let call = git
+                .on(&self.host.own)
+                .config("safe.directory", "*")
+                .config("core.splitIndex", "false")
+                .env("GIT_INDEX_FILE", self.scratch)
+                .args(["read-tree", "-m", "-i", old.map_or(empty, ObjectId::as_str), new.as_str()]);
+            if call.run()?.code != Some(0) {
+                return Ok(None);
+            }
+        }
+        let bytes = match fs::read(self.scratch) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(failed())?,
+        };
+        let _ = fs::remove_file(self.scratch);
+        Ok(Some(bytes))
+    }
+}
+
+/// What became of one move of the host's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Carried {
+    /// Both sides agree.
+    Yes,
+    /// Both sides moved; what to say of it, if it is new.
+    No(String),
+    /// A git inside is writing.
+    Later,
+}
+
+/// Git knows them without having them (`hash-object -t tree /dev/null`).
+const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
+const MAX_REF_BYTES: u64 = 4096;
+const MAX_INDEX_BYTES: u64 = 1 << 30;
+/// A git inside that only refreshes its index has the lock for a few milliseconds.
+const LOCK_TRIES: u32 = 20;
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,0 +1,354 @@
+//! Where sandboxes' git directories are kept, and which repositories of the host they stand for.
+
+use super::setup::{SetupError, fill};
+use super::{HostGit, Synced};
+use crate::foreign::Foreign;
+use crate::hold::{Hold, write_whole};
+use crate::quarantine::alternates;
+use crate::remove::remove;
+use crate::settings::HostFiles;
+use belljar_spec::SandboxId;
+use belljar_spec::workspace::{BorrowedObjects, DotGit, PrivateGitView};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The git directories of one sandbox, held while this lives.
+#[derive(Debug)]
+pub struct PrivateGit {
+    pub(super) root: PathBuf,
+    pub(super) label: Label,
+    _hold: Hold,
+}
+
+/// What is known of them, beside them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Label {
+    pub(super) version: u32,
+    pub(super) id: String,
+    pub(super) life: Life,
+    pub(super) repositories: Vec<Repository>,
+}
+
+/// How long they are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    /// As long as one sandbox lives.
+    OneShot,
+    /// Until the persistent sandbox or the change set that they belong to is removed.
+    Persistent,
+    /// Until the user removes them: something in them was refused, and is nowhere else.
+    Refused,
+}
+
+/// One repository of the host, and the directory that stands for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repository {
+    pub host: HostGit,
+    /// The repository's `.git`, relative to the workspace.
+    pub dot_git: String,
+    /// The directory that stands for it, below the root of the sandbox's git directories.
+    pub(super) directory: String,
+    /// The file with what both sides agreed on last.
+    pub(super) synced: String,
+    /// Device and inode of the host's git directory: another repository at the same path is another one.
+    pub(super) identity: (u64, u64),
+    /// The same of the folder's `.git`, over which the sandbox's is mounted: when the host replaces it, the mount is gone.
+    pub(super) dot_git_identity: (u64, u64),
+}
+
+/// A repository that a sandbox is to have, found by the protected paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub host: HostGit,
+    /// The repository's `.git`, relative to the workspace.
+    pub dot_git: String,
+    /// `core.worktree`, and the part of the superproject's git directory, for a submodule.
+    pub module: Option<Module>,
+}
+
+/// A submodule's git directory, which lies in that of the repository around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// `modules/NAME`
+    pub path: String,
+    pub work_tree: String,
+}
+
+impl PrivateGit {
+    /// Makes them, or goes on with those of an earlier life of the same sandbox. The first one wanted is the workspace's own.
+    pub fn create(
+        state: &Path,
+        id: SandboxId,
+        life: Life,
+        wanted: &[Wanted],
+        files: &HostFiles,
+    ) -> Result<(PrivateGit, Vec<PrivateGitView>), SetupError> {
+        let place = place(state);
+        make_directory(&place)?;
+        let root = place.join(id.to_string());
+        let hold = held(&place, &root)?;
+        let mut label = Label { version: VERSION, id: id.to_string(), life, repositories: Vec::new() };
+        let wanted_now = repositories(wanted)?;
+        let mut earlier = Label::read(&root).filter(|label| label.version == VERSION);
+        let (root, hold) = match earlier.take_if(|label| label.repositories != wanted_now) {
+            // What an agent could write is never gone on with in part: a link in it would lead elsewhere.
+            Some(label) => {
+                put_aside(&place, &root, label)?;
+                let new = held(&place, &root)?;
+                drop(hold);
+                (root, new)
+            }
+            None => (root, hold),
+        };
+        let (mut views, mut number) = (Vec::new(), 0);
+        for (index, one) in wanted.iter().enumerate() {
+            let borrowed = borrowed(&one.host, &mut number);
+            let repository = wanted_now[index].clone();
+            let path = root.join(&repository.directory);
+            if earlier.is_none() {
+                // Of a start that was killed before any sandbox saw it.
+                if one.module.is_none() {
+                    let _ = remove(&path);
+                }
+                make_directory(&path)?;
+                let work_tree = one.module.as_ref().map(|module| module.work_tree.as_str());
+                let synced = fill(&one.host, &path, &borrowed, work_tree, files)?;
+                synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
+            }
+            if one.module.is_none() {
+                let kind = match one.host.own == one.host.top.join(".git") {
+                    true => DotGit::Directory,
+                    false => DotGit::File {
+                        inside: format!("{GIT_INSIDE}/{index}"),
+                        own: one.host.own.clone(),
+                        common: one.host.common.clone(),
+                    },
+                };
+                views.push(PrivateGitView { dot_git: one.dot_git.clone(), kind, directory: path, borrowed });
+            } else if let Some(first) = views.first_mut() {
+                first.borrowed.extend(borrowed);
+            }
+            label.repositories.push(repository);
+        }
+        label.write(&root)?;
+        Ok((PrivateGit { root, label, _hold: hold }, views))
+    }
+
+    /// How long they are kept.
+    pub fn life(&self) -> Life {
+        self.label.life
+    }
+
+    /// The name that belljar's refs on the host have it by.
+    pub fn id(&self) -> &str {
+        &self.label.id
+    }
+
+    /// A file of belljar's own beside them.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The repositories that it stands for.
+    pub fn repositories(&self) -> &[Repository] {
+        &self.label.repositories
+    }
+
+    /// The directory that stands for a repository. What is in it is the agent's.
+    pub fn open(&self, repository: &Repository) -> Result<Foreign, SetupError> {
+        // The first part is belljar's own; an agent can put a link in the place of all others.
+        let (first, below) = repository.directory.split_once('/').unwrap_or((&repository.directory, "."));
+        let directory = Foreign::open(&self.root.join(first))?;
+        directory
+            .below(below)?
+            .ok_or_else(|| SetupError::Unsupported(format!("`{}` is gone", repository.dot_git)))
+    }
+
+    /// A repository whose `.git` on the host is not the one any more that was there at the start.
+    pub fn replaced(&self) -> Option<&Repository> {
+        self.label
+            .repositories
+            .iter()
+            .find(|one| identity_of_link(&one.host.top.join(".git")).ok() != Some(one.dot_git_identity))
+    }
+
+    /// The path of that directory, to be watched.
+    pub fn directory(&self, repository: &Repository) -> PathBuf {
+        self.root.join(&repository.directory)
+    }
+
+    /// What both sides agreed on last.
+    pub fn synced(&self, repository: &Repository) -> Option<Synced> {
+        serde_json::from_slice(&fs::read(self.root.join(&repository.synced)).ok()?).ok()
+    }
+
+    pub fn write_synced(&self, repository: &Repository, synced: &Synced) -> io::Result<()> {
+        synced.write(&self.root.join(&repository.synced))
+    }
+
+    /// Keeps them for good, and says where: something in them could not be taken over.
+    pub fn keep_refused(mut self) -> PathBuf {
+        self.label.life = Life::Refused;
+        // Without that the next start tries again.
+        let _ = self.label.write(&self.root);
+        self.root
+    }
+
+    /// Removes them. All that is worth keeping is in the host's repository.
+    pub fn remove(self) -> io::Result<()> {
+        remove(&self.root)
+    }
+}
+
+/// The repositories as they are noted, whose directories are told apart by what they are on the host.
+fn repositories(wanted: &[Wanted]) -> Result<Vec<Repository>, SetupError> {
+    let one = |(index, one): (usize, &Wanted)| {
+        let read = |path: &Path| {
+            let path = path.to_path_buf();
+            move |error: io::Error| {
+                SetupError::Unsupported(format!("`{}` cannot be read: {error}", path.display()))
+            }
+        };
+        let dot_git = one.host.top.join(".git");
+        Ok(Repository {
+            host: one.host.clone(),
+            dot_git: one.dot_git.clone(),
+            synced: format!("{index}.json"),
+            directory: match &one.module {
+                Some(module) => format!("0/{}", module.path),
+                None => index.to_string(),
+            },
+            identity: identity(&one.host.common).map_err(read(&one.host.common))?,
+            dot_git_identity: identity_of_link(&dot_git).map_err(read(&dot_git))?,
+        })
+    };
+    wanted.iter().enumerate().map(one).collect()
+}
+
+/// Leaves the directories of an earlier life to the next look for abandoned ones, which takes over what is in them.
+fn put_aside(place: &Path, root: &Path, mut label: Label) -> Result<(), SetupError> {
+    label.life = Life::OneShot;
+    label.write(root)?;
+    let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let aside = (0..).map(|number| place.join(format!("{name}-{number}"))).find(|path| !path.exists());
+    let aside = aside.unwrap_or_else(|| place.join(name));
+    fs::rename(root, &aside).map_err(SetupError::make(&aside))
+}
+
+/// Makes the root of a sandbox's git directories and locks it. Between the two no other process may take it for abandoned.
+fn held(place: &Path, root: &Path) -> Result<Hold, SetupError> {
+    loop {
+        let turn = Hold::wait(&place.join(LOCK)).map_err(SetupError::make(place))?;
+        make_directory(root)?;
+        if let Some(hold) = Hold::alone(&root.join(LOCK)).map_err(SetupError::make(root))? {
+            return Ok(hold);
+        }
+        // An earlier life of the same sandbox is ending.
+        drop(turn);
+        std::thread::sleep(LOCK_INTERVAL);
+    }
+}
+
+/// Removes those of a persistent sandbox that is removed.
+pub fn forget(state: &Path, id: SandboxId) -> io::Result<()> {
+    let root = place(state).join(id.to_string());
+    match root.exists() {
+        true => remove(&root),
+        false => Ok(()),
+    }
+}
+
+/// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.
+pub fn abandoned(state: &Path) -> Vec<PrivateGit> {
+    let place = place(state);
+    let mut found = Vec::new();
+    let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+    let Ok(_turn) = Hold::wait(&place.join(LOCK)) else { return found };
+    for root in entries.map(|entry| entry.path()) {
+        let Ok(Some(hold)) = Hold::alone(&root.join(LOCK)) else { continue };
+        match Label::read(&root) {
+            Some(label) if label.life == Life::OneShot => found.push(PrivateGit { root, label, _hold: hold }),
+            Some(_) => {}
+            // Killed before anything could be done in it.
+            None => drop(remove(&root)),
+        }
+    }
+    found
+}
+
+impl Label {
+    fn read(root: &Path) -> Option<Label> {
+        serde_json::from_slice(&fs::read(root.join(LABEL)).ok()?).ok()
+    }
+
+    fn write(&self, root: &Path) -> Result<(), SetupError> {
+        let path = root.join(LABEL);
+        let text = serde_json::to_vec(self).map_err(|error| SetupError::Unsupported(error.to_string()))?;
+        write_whole(&path, &text).map_err(SetupError::make(&path))
+    }
+}
+
+impl Synced {
+    fn write(&self, path: &Path) -> io::Result<()> {
+        write_whole(path, &serde_json::to_vec(self)?)
+    }
+}
+
+/// The object directories that a repository uses, and git-lfs' objects beside the first.
+fn borrowed(host: &HostGit, number: &mut usize) -> Vec<BorrowedObjects> {
+    let mut found = Vec::new();
+    for objects in alternates::all(&host.common.join("objects")) {
+        let inside = format!("{OBJECTS_INSIDE}/{number}");
+        *number += 1;
+        let Ok(source) = objects.canonicalize() else { continue };
+        if !source.is_dir() {
+            continue;
+        }
+        let borrows = objects.join("info/alternates").exists();
+        found.push(BorrowedObjects { source, inside: format!("{inside}/objects"), borrows });
+        if let Ok(lfs) = host.common.join("lfs").canonicalize()
+            && objects.parent() == Some(&host.common)
+        {
+            found.push(BorrowedObjects { source: lfs, inside: format!("{inside}/lfs"), borrows: false });
+        }
+    }
+    found
+}
+
+pub(super) fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn identity_of_link(path: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn place(state: &Path) -> PathBuf {
+    state.join("git")
+}
+
+/// Only belljar's own user looks into what is around the directories that sandboxes see.
+fn make_directory(path: &Path) -> Result<(), SetupError> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(SetupError::make(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+const VERSION: u32 = 1;
+const LABEL: &str = "label.json";
+const LOCK: &str = "lock";
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+/// Where object directories of the host are seen inside.
+const OBJECTS_INSIDE: &str = "/run/belljar/objects";
+/// Where git directories are seen whose repository has a file as `.git`.
+const GIT_INSIDE: &str = "/run/belljar/git";

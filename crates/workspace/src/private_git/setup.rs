@@ -1,0 +1,323 @@
+//! Makes a sandbox's git directory out of the host's: a snapshot of its refs, HEAD, index and unfinished operations, a safe part of
+//! its config, copies of its hooks. Objects are not copied.
+//!
+//! No git is started: a start must not take longer because a folder is a repository. What the host has is read below one
+//! descriptor and over no link, since an agent may have written there before.
+
+use super::{HostGit, Synced, config, refs};
+use crate::foreign::{Foreign, ForeignError};
+use crate::inert::{Git, GitError};
+use crate::settings::HostFiles;
+use belljar_spec::workspace::BorrowedObjects;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Why a repository gets no git directory of the sandbox's own.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error(transparent)]
+    Host(#[from] ForeignError),
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("cannot make `{}`: {source}", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl SetupError {
+    pub(super) fn make(path: &Path) -> impl FnOnce(io::Error) -> SetupError {
+        let path = path.to_path_buf();
+        move |source| SetupError::Make { path, source }
+    }
+}
+
+/// A repository of the host, opened to be read.
+pub(super) struct HostFilesOfGit<'h> {
+    pub(super) host: &'h HostGit,
+    pub(super) own: Foreign,
+    pub(super) common: Foreign,
+}
+
+impl<'h> HostFilesOfGit<'h> {
+    pub(super) fn open(host: &'h HostGit) -> Result<HostFilesOfGit<'h>, SetupError> {
+        Ok(HostFilesOfGit { host, own: Foreign::open(&host.own)?, common: Foreign::open(&host.common)? })
+    }
+}
+
+/// Fills `directory`, which is new and empty. `work_tree` is the value of `core.worktree` inside, where it needs one.
+pub(super) fn fill(
+    host: &HostGit,
+    directory: &Path,
+    borrowed: &[BorrowedObjects],
+    work_tree: Option<&str>,
+    files: &HostFiles,
+) -> Result<Synced, SetupError> {
+    let source = HostFilesOfGit::open(host)?;
+    let target = Target { directory };
+    for name in [
+        "objects",
+        "objects/info",
+        "objects/pack",
+        "refs",
+        "refs/heads",
+        "refs/tags",
+        "info",
+        "hooks",
+        "logs",
+    ] {
+        target.make_directory(name)?;
+    }
+    let alternates: String = borrowed
+        .iter()
+        .filter(|one| one.inside.ends_with("/objects"))
+        .fold(String::new(), |list, one| list + &one.inside + "\n");
+    target.write("objects/info/alternates", alternates.as_bytes())?;
+    let format = config::write(&source, &target, work_tree, files)?;
+    let synced = snapshot(&source, &target, format.is_reftable)?;
+    unfinished(&source, &target)?;
+    logs(&source, &target, &synced)?;
+    info(&source, &target, files)?;
+    hooks(&source, &target)?;
+    other_worktrees(&source, &target)?;
+    Ok(synced)
+}
+
+/// HEAD, refs and index are several reads: if HEAD or its branch moved meanwhile, all is read again.
+fn snapshot(
+    source: &HostFilesOfGit<'_>,
+    target: &Target<'_>,
+    is_reftable: bool,
+) -> Result<Synced, SetupError> {
+    let mut tries = SNAPSHOT_TRIES;
+    loop {
+        let found = if is_reftable { refs::by_git(source, &Git::find()?)? } else { refs::of_files(source)? };
+        index(source, target)?;
+        let now = if is_reftable { refs::by_git(source, &Git::find()?)? } else { refs::of_files(source)? };
+        tries -= 1;
+        if found.is_same_place(&now) || tries == 0 {
+            return found.write(target);
+        }
+    }
+}
+
+/// The index, with the time of its last change: git compares it with those of files, to see which may have changed since.
+fn index(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
+    let shared = source.own.names(".")?.into_iter().filter(|name| name.starts_with("sharedindex."));
+    for name in shared.chain(["index".to_string()]) {
+        if let Some(file) = source.own.file(&name)? {
+            target.copy(file, &name, MAX_INDEX_BYTES)?;
+        }
+    }
+    Ok(())
+}
+
+/// A merge, rebase, cherry-pick, revert or bisection that the user has begun.
+fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
+    for name in source.own.names(".")? {
+        let is_state =
+            STATE_FILES.contains(&name.as_str()) || name.starts_with("BISECT_") || name.starts_with("MERGE_");
+        if is_state {
+            copy_file(&source.own, target, &name, &name)?;
+        } else if STATE_DIRECTORIES.contains(&name.as_str()) {
+            copy_directory(&source.own, target, &name)?;
+        }
+    }
+    if source.host.own != source.host.common {
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// Where HEAD and the branch were before, so that `@{1}` and `git reflog` work, and what is stashed.
+fn logs(source: &HostFilesOfGit<'_>, target: &Target<'_>, synced: &Synced) -> Result<(), SetupError> {
+    copy_end(&source.own, target, "logs/HEAD")?;
+    let branch = synced.head.strip_prefix("ref: ").map(|name| format!("logs/{name}"));
+    for path in branch.into_iter().chain(["logs/refs/stash".to_string()]) {
+        copy_end(&source.common, target, &path)?;
+    }
+    Ok(())
+}
+
+fn info(source: &HostFilesOfGit<'_>, target: &Target<'_>, files: &HostFiles) -> Result<(), SetupError> {
+    copy_file(&source.common, target, "info/attributes", "info/attributes")?;
+    copy_file(&source.own, target, "info/sparse-checkout", "info/sparse-checkout")?;
+    copy_file(&source.common, target, "shallow", "shallow")?;
+    // What the user ignores everywhere would be committed by an agent that knows nothing of it.
+    let mut ignored = source.common.read("info/exclude", MAX_FILE_BYTES)?.unwrap_or_default();
+    let everywhere = config::ignored_everywhere(source, files);
+    if !everywhere.is_empty() {
+        ignored.extend_from_slice(b"\n# What the user of this machine ignores in every repository:\n");
+        ignored.extend_from_slice(&everywhere);
+    }
+    target.write("info/exclude", &ignored)
+}
+
+/// Copies that can be changed: tools that install hooks must work, and nothing of it goes back.
+fn hooks(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
+    for name in source.common.names("hooks").unwrap_or_default() {
+        if name.ends_with(".sample") {
+            continue;
+        }
+        let path = format!("hooks/{name}");
+        match source.common.file(&path) {
+            Ok(Some(file)) => {
+                target.copy(file, &path, MAX_FILE_BYTES)?;
+                let place = target.directory.join(&path);
+                fs::set_permissions(&place, Permissions::from_mode(0o755))
+                    .map_err(SetupError::make(&place))?;
+            }
+            // A link into the work tree is a usual way to share hooks.
+            Err(_) => {
+                let link = fs::read_link(source.host.common.join(&path));
+                if let Ok(link) = link.as_ref().map(PathBuf::as_path) {
+                    let place = target.directory.join(&path);
+                    symlink(link, &place).map_err(SetupError::make(&place))?;
+                }
+            }
+            Ok(None) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Other worktrees of the repository, as far as git needs them to refuse their branches.
+fn other_worktrees(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
+    let mut heads: Vec<(String, Vec<u8>)> = Vec::new();
+    for name in source.common.names("worktrees")?.into_iter().take(MAX_WORKTREES) {
+        let directory = format!("worktrees/{name}");
+        if source.host.own == source.host.common.join(&directory) {
+            continue;
+        }
+        heads.extend(
+            source.common.read(&format!("{directory}/HEAD"), MAX_FILE_BYTES)?.map(|head| (name, head)),
+        );
+    }
+    if source.host.own != source.host.common
+        && let Some(head) = source.common.read("HEAD", MAX_FILE_BYTES)?
+    {
+        heads.push(("main-worktree".to_string(), head));
+    }
+    if !heads.is_empty() {
+        target.make_directory("worktrees")?;
+    }
+    for (name, head) in heads {
+        let directory = format!("worktrees/{name}");
+        target.make_directory(&directory)?;
+        for (file, content) in [
+            ("HEAD", head.as_slice()),
+            ("commondir", b"../..\n"),
+            ("gitdir", b"/run/belljar/no-such-worktree/.git\n"),
+            ("locked", b"a worktree on the host\n"),
+        ] {
+            target.write(&format!("{directory}/{file}"), content)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(source: &Foreign, target: &Target<'_>, from: &str, to: &str) -> Result<(), SetupError> {
+    match source.file(from)? {
+        Some(file) => target.copy(file, to, MAX_FILE_BYTES),
+        None => Ok(()),
+    }
+}
+
+/// A directory of plain files.
+fn copy_directory(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), SetupError> {
+    if source.below(path)?.is_none() {
+        return Ok(());
+    }
+    target.make_directory(path)?;
+    for name in source.names(path)?.into_iter().take(MAX_STATE_FILES) {
+        let path = format!("{path}/{name}");
+        if source.below(&path).is_ok_and(|below| below.is_none()) {
+            copy_file(source, target, &path, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last lines of a log.
+fn copy_end(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), SetupError> {
+    let Some(mut file) = source.file(path)? else { return Ok(()) };
+    let read = |error: io::Error| SetupError::Unsupported(format!("`{path}` cannot be read: {error}"));
+    let size = file.metadata().map_err(read)?.len();
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(size.saturating_sub(MAX_LOG_BYTES))).map_err(read)?;
+    file.take(MAX_LOG_BYTES).read_to_end(&mut bytes).map_err(read)?;
+    // Not from the middle of a line.
+    let begin = match size > MAX_LOG_BYTES {
+        true => bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1),
+        false => 0,
+    };
+    target.write(path, &bytes[begin..])
+}
+
+/// The directory that is being filled.
+pub(super) struct Target<'t> {
+    directory: &'t Path,
+}
+
+impl Target<'_> {
+    fn make_directory(&self, path: &str) -> Result<(), SetupError> {
+        let place = self.directory.join(path);
+        let made = DirBuilder::new().recursive(true).mode(0o755).create(&place);
+        made.map_err(SetupError::make(&place))
+    }
+
+    pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), SetupError> {
+        let place = self.directory.join(path);
+        self.create(&place)?.write_all(content).map_err(SetupError::make(&place))
+    }
+
+    /// Copies a file with the time of its last change.
+    fn copy(&self, mut from: File, path: &str, most: u64) -> Result<(), SetupError> {
+        let place = self.directory.join(path);
+        let failed = || SetupError::make(&place);
+        let found = from.metadata().map_err(failed())?;
+        if found.len() > most {
+            let message =
+                format!("`{path}` of the repository has {} bytes, more than belljar copies", found.len());
+            return Err(SetupError::Unsupported(message));
+        }
+        let mut to = self.create(&place)?;
+        io::copy(&mut from, &mut to).map_err(failed())?;
+        let modified = found.modified().map_err(failed())?;
+        to.set_modified(modified).map_err(failed())
+    }
+
+    fn create(&self, place: &Path) -> Result<File, SetupError> {
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(place);
+        let opened = match (open(), place.parent()) {
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+                let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
+                made.and_then(|()| open())
+            }
+            (opened, _) => opened,
+        };
+        opened.map_err(SetupError::make(place))
+    }
+}
+
+/// Of operations that are not finished (gitrepository-layout(5)).
+const STATE_FILES: [&str; 8] = [
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "AUTO_MERGE",
+    "SQUASH_MSG",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "COMMIT_EDITMSG",
+];
+const STATE_DIRECTORIES: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
+const SNAPSHOT_TRIES: u32 = 5;
+const MAX_FILE_BYTES: u64 = 16 << 20;
+const MAX_LOG_BYTES: u64 = 1 << 20;
+/// Ten million files.
+const MAX_INDEX_BYTES: u64 = 2 << 30;
+const MAX_STATE_FILES: usize = 256;
+const MAX_WORKTREES: usize = 256;

@@ -1,0 +1,118 @@
+//! Repositories of a folder whose git directories a sandbox does not see: each gets one of its own in their place. What is left to
+//! protect are paths of the work tree, and `.git` of every repository that gets none.
+
+use super::git_dir::{git_dirs_below, is_one};
+use super::index;
+use super::shields::{Missing, Shields};
+use crate::private_git::{HostGit, Module, Wanted};
+use crate::settings::{contents, path_of, plain};
+use belljar_git::config::variables;
+use belljar_spec::SandboxError;
+use belljar_spec::workspace::{Shield, Shielded, View};
+use std::path::Path;
+
+/// A view without the git directories of its repositories, and those repositories, the folder's own first; none where the folder is
+/// no repository.
+pub fn without_git(mut view: View) -> Result<(View, Vec<Wanted>), SandboxError> {
+    let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
+    let mut wanted = vec![Wanted { host: host.clone(), dot_git: ".git".to_string(), module: None }];
+    view.git = None;
+    replace(&mut view, ".git");
+    for module in modules(&view.folder, &host) {
+        wanted.push(module);
+    }
+    for dot_git in further_down(&view) {
+        let git_dir = view.folder.join(&dot_git);
+        replace(&mut view, &dot_git);
+        if let Some(top) = git_dir.parent()
+            && wanted.len() < MAX_REPOSITORIES
+        {
+            let host = HostGit { top: top.to_path_buf(), own: git_dir.clone(), common: git_dir.clone() };
+            wanted.push(Wanted { host, dot_git, module: None });
+        }
+    }
+    for one in &wanted {
+        hold_gitlinks(&mut view, &one.host)?;
+    }
+    Ok((view, wanted))
+}
+
+fn repository_of(view: &View) -> Option<HostGit> {
+    let top = view.folder.clone();
+    match &view.git {
+        Some(git) => Some(HostGit { top, own: git.common.join(&git.own), common: git.common.clone() }),
+        None => {
+            let directory = view.folder.join(".git");
+            is_one(&directory).then(|| HostGit { top, own: directory.clone(), common: directory })
+        }
+    }
+}
+
+/// A whole `.git` in the place of its parts.
+fn replace(view: &mut View, dot_git: &str) {
+    let below = format!("{dot_git}/");
+    view.shields.retain(|shield| shield.path != dot_git && !shield.path.starts_with(&below));
+    if view.folder.join(dot_git).is_dir() {
+        view.shields.push(Shield { path: dot_git.to_string(), what: Shielded::Replaced });
+    }
+}
+
+/// Git directories that are held in parts: those of repositories further down.
+fn further_down(view: &View) -> Vec<String> {
+    let parts = view.shields.iter().filter_map(|shield| shield.path.strip_suffix("/config"));
+    let directories = parts.filter(|path| path.ends_with("/.git") && is_one(&view.folder.join(path)));
+    directories.map(str::to_string).collect()
+}
+
+/// Submodules that are checked out in the folder. Without their git directories `git status` of the whole fails.
+fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
+    let top = host.common.join("modules");
+    let mut found = Vec::new();
+    for directory in git_dirs_below(&top, MAX_LOOKED_AT).unwrap_or_default() {
+        let config = contents(&directory.join("config")).unwrap_or_default();
+        let named = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
+        let Some(work_tree) = named.and_then(|one| one.text().map(str::to_string)) else { continue };
+        let place = plain(&directory.join(&work_tree));
+        let (Ok(path), Ok(below)) = (directory.strip_prefix(&host.common), place.strip_prefix(folder)) else {
+            continue;
+        };
+        let (Some(path), Some(below)) = (path.to_str(), below.to_str()) else { continue };
+        // `git rm` of a submodule leaves its git directory.
+        if !place.join(".git").is_file() {
+            continue;
+        }
+        found.push(Wanted {
+            host: HostGit { top: place.clone(), own: directory.clone(), common: directory.clone() },
+            dot_git: format!("{below}/.git"),
+            module: Some(Module { path: path.to_string(), work_tree }),
+        });
+    }
+    found.truncate(MAX_REPOSITORIES);
+    found
+}
+
+/// Paths that the host's index has as repositories of their own: with a `.git` in one of them, `git status` of the host would run git
+/// there.
+fn hold_gitlinks(view: &mut View, host: &HostGit) -> Result<(), SandboxError> {
+    let gitlinks = index::index(&host.own).repositories;
+    let Ok(top) = host.top.strip_prefix(&view.folder).map(Path::to_path_buf) else { return Ok(()) };
+    if gitlinks.is_empty() {
+        return Ok(());
+    }
+    let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
+    for name in gitlinks {
+        let path = top.join(path_of(&name)).join(".git");
+        let Some(path) = path.to_str() else { continue };
+        let mut more = shields.clone();
+        // A folder behind a link, or one that is no folder: told of at the end if something is made there.
+        if more.protect(path, Missing::Directory).is_ok() {
+            shields = more;
+        }
+    }
+    view.shields = shields.finish();
+    Ok(())
+}
+
+/// Each needs a mount or two.
+const MAX_REPOSITORIES: usize = 64;
+const MAX_LOOKED_AT: usize = 20_000;

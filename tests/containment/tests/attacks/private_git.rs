@@ -1,0 +1,206 @@
+//! The host's `.git` is out of reach: nothing inside changes a byte below it but through the import of commits. Judged by the files of
+//! the host, and by a canary that appears if git of the host runs what was left for it.
+
+use crate::protected_paths::{Place, all_output, script};
+use belljar_engine::{Changes, Engine};
+use belljar_spec::workspace::GitAccess;
+use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
+use belljar_tests_containment::*;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn spec(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
+    SandboxSpec {
+        backend: BackendChoice::Named(wall),
+        workspace: Some(place.path(folder)),
+        ..SandboxSpec::default()
+    }
+}
+
+fn start(place: &Place, spec: &SandboxSpec) -> belljar_engine::Sandbox {
+    Engine::new().with_state(place.path("state")).create_blocking(spec).unwrap()
+}
+
+/// All that a git directory holds but for what an import writes: objects, refs and their logs, the index.
+fn unchanging(place: &Place, folder: &str) -> std::collections::BTreeMap<std::path::PathBuf, String> {
+    let names = [
+        "HEAD",
+        "config",
+        "config.worktree",
+        "description",
+        "hooks",
+        "info",
+        "packed-refs",
+        "remotes",
+        "branches",
+        "worktrees",
+        "modules",
+        "commondir",
+        "gitdir",
+        "shallow",
+        "rebase-merge",
+        "objects/info",
+        "refs/replace",
+    ];
+    place.snapshot(&format!("{folder}/.git"), &names)
+}
+
+/// Nothing but files and folders.
+fn plain(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let kind = entry.file_type().unwrap();
+        assert!(!kind.is_symlink() && !kind.is_fifo() && !kind.is_socket(), "{:?}", entry.path());
+        if kind.is_dir() {
+            plain(&entry.path());
+        }
+    }
+}
+
+/// What a user and their tools do afterwards.
+fn use_git(place: &Place, folder: &str) {
+    for line in ["status", "diff", "log --all --oneline", "stash list", "gc -q", "fsck", "add -u", "status"] {
+        place.git(&format!("-C {folder} {line}")).unwrap_or_else(|error| panic!("git {line}: {error}"));
+    }
+    let branches =
+        place.git(&format!("-C {folder} for-each-ref --format=%(refname:short) refs/heads")).unwrap();
+    for branch in branches.lines() {
+        place.git(&format!("-C {folder} checkout -q -f {branch}")).unwrap();
+    }
+}
+
+#[test]
+fn nothing_inside_reaches_the_hosts_git_directory() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        let canary = place.canary();
+        script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
+        let evil = place.path("w/evil.sh").display().to_string();
+        let before = unchanging(&place, "w");
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let run = |script: &str| {
+            let script = format!("cd /workspace\nE={evil}\n{script}\ntrue");
+            wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap()
+        };
+        for attack in ATTACKS {
+            run(attack);
+        }
+        wait_for(sandbox.dispose());
+        assert_eq!(unchanging(&place, "w"), before, "{wall}");
+        plain(&place.path("w/.git"));
+        use_git(&place, "w");
+        assert!(!canary.exists(), "{wall}: git of the host ran what the sandbox left");
+    }
+}
+
+/// Each leaves something in the sandbox's git directory that git of the host would run, believe, follow or wait for in its own.
+const ATTACKS: [&str; 24] = [
+    "git config core.fsmonitor $E; git config core.hooksPath /workspace; git config core.sshCommand $E",
+    "git config alias.status !$E; git config core.pager $E; git config include.path /workspace/more",
+    "for h in pre-commit post-checkout post-merge reference-transaction post-index-change; do cp evil.sh .git/hooks/$h; done",
+    "echo '* filter=x diff=x' > .git/info/attributes; git config filter.x.clean $E; git config diff.x.textconv $E",
+    "echo /workspace/other > .git/objects/info/alternates",
+    "ln -sf /workspace/target .git/objects/info/commit-graph; rm -rf .git/objects/pack; ln -s /workspace .git/objects/pack",
+    "mkdir .git/remotes .git/branches; printf 'URL: .git/foo\\n' > .git/remotes/origin; echo ext::$E > .git/branches/origin",
+    "git init -q --bare .git/foo; cp evil.sh .git/foo/hooks/pre-receive",
+    "git replace HEAD HEAD~0 2>/dev/null; mkdir -p .git/refs/replace; git rev-parse HEAD > .git/refs/replace/$(git rev-parse HEAD)",
+    "git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow",
+    "echo .. > .git/commondir; echo /workspace > .git/gitdir",
+    "mkdir -p .git/worktrees/x .git/modules/m; echo /workspace > .git/worktrees/x/gitdir; cp .git/config .git/modules/m/config",
+    "mkdir -p .git/rebase-merge; echo \"exec $E\" > .git/rebase-merge/git-rebase-todo",
+    "ln -sf /workspace/target .git/logs/HEAD; ln -sf /workspace/target .git/COMMIT_EDITMSG",
+    "ln -s /etc/passwd .git/refs/heads/link; mkfifo .git/refs/heads/pipe; ln -s / .git/refs/heads/folder",
+    "head -c 1000000 /dev/zero > .git/refs/heads/huge; echo 'ref: refs/heads/loop' > .git/refs/heads/loop",
+    "printf '%s refs/heads/../../config\\n%s refs/heads/a..b\\n' $(git rev-parse HEAD) $(git rev-parse HEAD) >> .git/packed-refs",
+    "umount .git; umount -l .git; mount -t tmpfs x .git; mv .git .git2; rm -rf .git/hooks; rmdir .git",
+    "O=$(echo /run/belljar/objects/0/objects); touch $O/evil; chmod 777 $O; rm -rf $O/pack; echo x > $O/info/commit-graph",
+    "O=$(find /run/belljar/objects -type f | head -1); ln $O linked; echo evil >> $O; echo evil >> linked; chmod 666 $O; mv $O gone",
+    "git init -q sub; git -C sub config core.fsmonitor $E; git -C sub commit -q --allow-empty -m s; git add sub; git commit -q -m gitlink",
+    "git checkout -q -b hidden; git init -q sub2; git -C sub2 commit -q --allow-empty -m s; git -C sub2 config core.fsmonitor $E; \
+     git add sub2; git commit -q -m gitlink2; git checkout -q -",
+    "printf 'X' | dd of=.git/index bs=1 seek=80 conv=notrunc 2>/dev/null",
+    "rm -f .git/HEAD; mkfifo .git/HEAD; rm -rf .git/refs; ln -s /workspace .git/refs",
+];
+
+#[test]
+fn commits_come_out_at_once_with_index_and_author() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.git("-C w config user.name Ada").unwrap();
+        place.git("-C w config user.email ada@example.org").unwrap();
+        fs::write(place.path("w/staged"), "by the user\n").unwrap();
+        place.git("-C w add staged").unwrap();
+        fs::write(place.path("w/a"), "edited by the user\n").unwrap();
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let commit = "echo new > new; git add new; git commit -q -m inside -- new";
+        let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", commit]).unwrap())).unwrap();
+        assert_eq!(result.exit_code, Some(0), "{wall}: {}", all_output(&result));
+        let until = Instant::now() + Duration::from_secs(30);
+        let log = || place.git("-C w log -1 --format=%an:%ae:%s").unwrap();
+        while log() != "Ada:ada@example.org:inside\n" && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(log(), "Ada:ada@example.org:inside\n", "{wall}");
+        assert_eq!(place.git("-C w status --porcelain").unwrap(), " M a\nA  staged\n", "{wall}");
+        // What the user commits meanwhile is there at the next command.
+        place.git("-C w commit -q -a -m outside").unwrap();
+        let seen = || {
+            let look = Command::new(["sh", "-c", "git log -1 --format=%s; git status --porcelain"]).unwrap();
+            text(&wait_for(sandbox.exec(&look)).unwrap().stdout)
+        };
+        while seen() != "outside\n" && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(seen(), "outside\n", "{wall}");
+        wait_for(sandbox.dispose());
+        assert_eq!(place.git("-C w status --porcelain").unwrap(), "", "{wall}");
+        assert_eq!(place.git("-C w for-each-ref refs/belljar").unwrap(), "", "{wall}");
+        place.git("-C w fsck").unwrap();
+    }
+}
+
+#[test]
+fn a_git_directory_that_the_host_makes_anew_is_not_written() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let write = "while :; do echo '[core] fsmonitor = evil' >> .git/config; done";
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let sandbox = &sandbox;
+            scope.spawn(move || {
+                let _ = sender.send(wait_for(sandbox.exec(&Command::new(["sh", "-c", write]).unwrap())));
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            fs::rename(place.path("w/.git"), place.path("w-git")).unwrap();
+            assert!(ended.recv_timeout(Duration::from_secs(60)).is_ok(), "{wall}: the sandbox goes on");
+        });
+        place.git("init -q w").unwrap();
+        let config = fs::read_to_string(place.path("w/.git/config")).unwrap();
+        assert!(!config.contains("evil"), "{wall}: {config}");
+        let moved = fs::read_to_string(place.path("w-git/config")).unwrap();
+        assert!(!moved.contains("evil"), "{wall}: {moved}");
+        wait_for(sandbox.dispose());
+        let Some(Ok(Changes::Folder { git, .. })) = sandbox.changes() else {
+            panic!("{wall}: nothing was said")
+        };
+        assert!(git.notes.iter().any(|note| note.contains("replaced on the host")), "{wall}: {git:?}");
+    }
+}
+
+#[test]
+fn a_shared_git_directory_is_the_hosts_own() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        let sandbox = start(&place, &SandboxSpec { git: GitAccess::Share, ..spec(&place, *wall, "w") });
+        let result = wait_for(sandbox.exec(&Command::new(["git", "tag", "mark"]).unwrap()));
+        assert_eq!(result.unwrap().exit_code, Some(0), "{wall}");
+        assert!(place.path("w/.git/refs/tags/mark").exists(), "{wall}");
+        wait_for(sandbox.dispose());
+    }
+}

@@ -48,6 +48,12 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
     }
 }
 
+/// An error with its causes, in one line.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Whether an operation changes nothing: the guest's words for those that do not.
 fn reads(doing: &str) -> bool {
     ["read ", "list ", "look at ", "watch ", "enter "].iter().any(|word| doing.starts_with(word))

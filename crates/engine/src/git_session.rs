@@ -1,11 +1,12 @@
 //! The git directories of a living sandbox: watched, so that the host sees commits at once and the sandbox sees the user's, and
 //! imported a last time at its end.
 
+use crate::faults::with_causes;
 use crate::held::Held;
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
-use belljar_spec::Printable;
 use belljar_spec::git::{PushRules, RefPolicy};
+use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
@@ -66,6 +67,21 @@ impl GitSession {
     /// Holds every git that reads what the sandbox made to the sandbox's limits.
     pub(crate) fn hold_to(&self, leash: &Leash) {
         let _ = self.shared.leash.set(leash.clone());
+    }
+
+    /// The same for a persistent sandbox that is removed: it may have been killed, and what it committed last is nowhere else.
+    pub(crate) fn release(state: &Path, id: SandboxId) -> Result<(), SandboxError> {
+        let released = private_git::released(state, id).map_err(|error| {
+            SandboxError::runtime(
+                "no_state",
+                format!("git directories of the sandbox: {}", with_causes(&error)),
+            )
+        })?;
+        if let Some(git) = released {
+            let policy = PushRules::default().to_folder();
+            GitSession::new(git, state.to_path_buf(), policy, ImportMode::Overlay).finish(End::Killed);
+        }
+        Ok(())
     }
 
     /// Something that a person should know at the end.
@@ -220,31 +236,32 @@ impl Shared {
     }
 
     fn import_one(&self, repository: &Repository, moment: Moment) -> Result<ImportReport, String> {
-        let from = self.git.open(repository).map_err(|error| told(&error))?;
+        let from = self.git.open(repository).map_err(|error| with_causes(&error))?;
         let before = self.git.synced(repository).ok_or("its record of the last import cannot be read")?;
         let mut synced = before.clone();
         let mut notes = Vec::new();
         if self.mode == ImportMode::Bind && moment == Moment::Living {
             let scratch = self.git.scratch("index.copy");
             let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch };
-            notes = inflow.carry_in(&mut synced).map_err(|error| told(&error))?;
+            notes = inflow.carry_in(&mut synced).map_err(|error| with_causes(&error))?;
             if synced != before {
-                self.git.write_synced(repository, &synced).map_err(|error| told(&error))?;
+                self.git.write_synced(repository, &synced).map_err(|error| with_causes(&error))?;
             }
         }
         let is_needed = match moment {
-            Moment::Living => has_moved(&from, &synced).map_err(|error| told(&error))?,
+            Moment::Living => has_moved(&from, &synced).map_err(|error| with_causes(&error))?,
             Moment::Ended => {
                 has_objects(&from)
                     || self.pinned.load(Ordering::Acquire)
-                    || has_moved(&from, &synced).map_err(|error| told(&error))?
+                    || has_moved(&from, &synced).map_err(|error| with_causes(&error))?
             }
         };
         if !is_needed {
             return Ok(ImportReport { notes, ..ImportReport::default() });
         }
-        let git = Git::find().map_err(|error| told(&error))?;
-        let host = HostRepository::open(&git, &repository.host.common).map_err(|error| told(&error))?;
+        let git = Git::find().map_err(|error| with_causes(&error))?;
+        let host =
+            HostRepository::open(&git, &repository.host.common).map_err(|error| with_causes(&error))?;
         let importer = Importer {
             host: &repository.host,
             repository: &host,
@@ -259,7 +276,7 @@ impl Shared {
             Moment::Living => importer.import(&mut synced),
             Moment::Ended => importer.finish(&mut synced),
         };
-        let mut report = imported.map_err(|error| told(&error))?;
+        let mut report = imported.map_err(|error| with_causes(&error))?;
         if let Some(what) = report.unfinished.filter(|_| moment == Moment::Ended) {
             report.notes.push(format!(
                 "git in the sandbox was in the middle of {what}: files may have conflict marks that git here knows nothing of"
@@ -269,7 +286,7 @@ impl Shared {
             // Pins that stay keep objects longer than needed, and nothing else.
             let _ = private_git::unpin(&host, self.git.id());
         }
-        self.git.write_synced(repository, &synced).map_err(|error| told(&error))?;
+        self.git.write_synced(repository, &synced).map_err(|error| with_causes(&error))?;
         report.notes.extend(notes);
         Ok(report)
     }
@@ -283,7 +300,7 @@ impl Shared {
             let host =
                 Git::find().ok().and_then(|git| HostRepository::open(&git, &repository.host.common).ok());
             if let (Some(commit), Some(host)) = (commit, host) {
-                // Without it the sandbox works as well, until somebody prunes.
+                // Without it the sandbox works as well, until the user prunes.
                 let _ = private_git::pin(&host, self.git.id(), &commit);
             }
         }
@@ -296,17 +313,6 @@ impl Shared {
 
 /// A sandbox that lives longer pins the commit that it began on.
 const PIN_AFTER: Duration = Duration::from_secs(10);
-
-/// An error with its causes.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
-}
 
 /// What came out of the sandbox, in its audit log.
 fn record(recorder: &Recorder, report: &ImportReport) {

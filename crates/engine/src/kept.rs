@@ -12,6 +12,7 @@
 //! Only directories at these places can be volumes, homes and workspaces of belljar's own: everything else of the state directory is
 //! out of a sandbox's reach, whoever asks.
 
+use crate::git_session::GitSession;
 use belljar_backend::home_files;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
@@ -19,7 +20,6 @@ use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
 use belljar_workspace::layer::{LayerId, Layers};
-use belljar_workspace::private_git;
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -98,7 +98,7 @@ pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
     for layer in Layers::at(state).beginning(&id.to_string())? {
         layer.hold()?.discard()?;
     }
-    private_git::forget(state, id).map_err(|error| failed(&state.join("git"), error))?;
+    GitSession::release(state, id)?;
     match clone::remove(state, id) {
         Ok(()) | Err(CloneError::Unknown(_)) => Ok(()),
         Err(error) => Err(error.into()),

@@ -1,5 +1,6 @@
 //! A sandbox's workspace: made ready before it starts, put in order after it ended.
 
+use crate::faults::with_causes;
 use crate::git_session::{End, GitSession};
 use crate::kept;
 use crate::publish::token;
@@ -251,7 +252,7 @@ impl Workspace {
                 match held.finish()? {
                     Outcome::Unchanged => Ok(Changes::None),
                     Outcome::Changed { summary, unnoted } => {
-                        Ok(Changes::Layer { id, summary, unnoted: unnoted.map(|error| told(&error)) })
+                        Ok(Changes::Layer { id, summary, unnoted: unnoted.map(|error| with_causes(&error)) })
                     }
                 }
             }
@@ -317,12 +318,6 @@ fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
     SandboxError::unavailable("git_unsupported", message)
         .hint("work on a clone with `--branch NAME`, or, if you trust what runs, let it write this repository with `--git share`")
-}
-
-/// An error with its cause, in one line.
-fn told(error: &LayerError) -> String {
-    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
-    format!("{error}{}", source.unwrap_or_default())
 }
 
 fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {

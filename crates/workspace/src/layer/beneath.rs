@@ -131,19 +131,8 @@ pub(crate) fn names(directory: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
 
 /// The same; `None` if there are more than so many.
 pub(crate) fn some_names(directory: impl AsFd, most: usize) -> io::Result<Option<Vec<Vec<u8>>>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if matches!(name.as_slice(), b"." | b"..") {
-            continue;
-        }
-        if names.len() == most {
-            return Ok(None);
-        }
-        names.push(name);
-    }
-    names.sort_unstable();
-    Ok(Some(names))
+    let (names, is_whole) = first_names(directory, most)?;
+    Ok(is_whole.then_some(names))
 }
 
 /// The first so many names in a directory, in order, and whether they are all.

@@ -66,16 +66,33 @@ impl Importer<'_> {
     /// `synced` says so: to be written down by the caller.
     pub fn import(&self, synced: &mut Synced) -> Result<ImportReport, QuarantineError> {
         let inside = Inside::read(self.from).map_err(unreadable)?;
-        let moved = inside.moved(synced);
+        let mut moved = inside.moved(synced);
         if moved.is_empty() && !inside.head_moved(synced) {
             return Ok(ImportReport::default());
         }
+        // Each takes some calls of git; the one that is checked out inside comes first.
+        moved.sort_by_key(|one| !inside.is_current(&one.name));
+        let rest = moved.split_off(moved.len().min(MAX_MOVED_REFS));
         // What a killed import left may hold the index.
         sweep(self.state)?;
-        match self.take(synced, &inside, &moved, WithHead::Yes) {
-            Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved),
-            outcome => outcome,
+        let mut report = match self.take(synced, &inside, &moved, WithHead::Yes) {
+            Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved)?,
+            outcome => outcome?,
+        };
+        let number = rest.len();
+        if let Some(commit) = rest.iter().find_map(|one| one.new.clone()) {
+            report.set_aside.push(SetAside {
+                reference: format!("{number} more refs").as_str().into(),
+                kept_as: None,
+                commit,
+                is_on_host: false,
+                reason: format!("more than {MAX_MOVED_REFS} moved at once"),
+            });
         }
+        for Moved { name, new } in rest {
+            synced.set_aside.extend(new.map(|new| (name, new)));
+        }
+        Ok(report)
     }
 
     /// The repository for every git that reads what the sandbox made.
@@ -260,3 +277,5 @@ pub(super) fn unreadable(error: ForeignError) -> QuarantineError {
 }
 
 const MOST_ATTEMPTS: u32 = 3;
+/// Refs that one import looks at.
+const MAX_MOVED_REFS: usize = 256;

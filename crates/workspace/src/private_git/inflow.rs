@@ -114,14 +114,12 @@ impl Inflow<'_> {
         old: Option<&ObjectId>,
         new: Option<&ObjectId>,
     ) -> Result<Carried, SetupError> {
-        let is_current =
-            |inside: &Inside| matches!(&inside.head, Some(Head::Branch(branch)) if branch.full() == *name);
-        if !is_current(&Inside::read(self.into)?) {
+        if !Inside::read(self.into)?.is_current(name) {
             return self.move_ref(name, old, new);
         }
         let Some(index) = self.lock("index")? else { return Ok(Carried::Later) };
         let inside = Inside::read(self.into)?;
-        if !is_current(&inside) || inside.refs.get(name) != old {
+        if !inside.is_current(name) || inside.refs.get(name) != old {
             drop(index);
             return self.move_ref(name, old, new);
         }

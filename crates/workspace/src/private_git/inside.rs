@@ -66,6 +66,11 @@ impl Inside {
         moved
     }
 
+    /// Whether HEAD is on this branch.
+    pub(super) fn is_current(&self, name: &str) -> bool {
+        matches!(&self.head, Some(Head::Branch(branch)) if branch.full() == name)
+    }
+
     /// Whether HEAD is elsewhere; while git inside is rebasing or bisecting it hops, and is not looked at.
     pub(super) fn head_moved(&self, synced: &Synced) -> bool {
         let Some(head) = &self.head else { return false };

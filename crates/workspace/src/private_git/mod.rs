@@ -41,7 +41,7 @@ pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
 pub use pin::{pin, unpin};
-pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, forget};
+pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, released};
 pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, SetAside, Synced};
 pub use watch::{Noticed, RefWatch};

@@ -254,13 +254,15 @@ fn held(place: &Path, root: &Path) -> Result<Hold, SetupError> {
     }
 }
 
-/// Removes those of a persistent sandbox that is removed.
-pub fn forget(state: &Path, id: SandboxId) -> io::Result<()> {
-    let root = place(state).join(id.to_string());
-    match root.exists() {
-        true => remove(&root),
-        false => Ok(()),
-    }
+/// Those of a persistent sandbox that is removed: from now on kept no longer than what is in them is needed.
+pub fn released(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupError> {
+    let place = place(state);
+    let root = place.join(id.to_string());
+    let Some(mut label) = Label::read(&root) else { return Ok(None) };
+    let hold = held(&place, &root)?;
+    label.life = Life::OneShot;
+    label.write(&root)?;
+    Ok(Some(PrivateGit { root, label, _hold: hold }))
 }
 
 /// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.

@@ -125,9 +125,6 @@ fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), Se
             copy_directory(&source.own, target, &name)?;
         }
     }
-    if source.host.own != source.host.common {
-        return Ok(());
-    }
     Ok(())
 }
 

@@ -105,16 +105,21 @@ impl RefWatch {
                 self.of_tops.insert(number);
             }
         }
-        let mut waiting: VecDeque<PathBuf> = VecDeque::new();
+        let (mut waiting, mut looked) = (VecDeque::new(), 0);
         for directory in &self.directories.clone() {
             self.watch(directory);
             waiting.push_back(directory.join("refs"));
         }
         while let Some(directory) = waiting.pop_front() {
-            if self.watched.len() >= MAX_WATCHES {
+            if looked >= MAX_WATCHES {
                 return;
             }
+            // A link is the agent's, and leads anywhere.
+            if !fs::symlink_metadata(&directory).is_ok_and(|found| found.is_dir()) {
+                continue;
+            }
             self.watch(&directory);
+            looked += 1;
             let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
             let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             waiting.extend(folders.map(|entry| entry.path()).take(MAX_WATCHES));

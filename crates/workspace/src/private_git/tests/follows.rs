@@ -193,7 +193,7 @@ fn branches_that_are_checked_out_nowhere_follow_the_policy() {
     pair.agent(&["tag", "-m", "annotated", "v2"]);
     let report = pair.import();
     let followed = report.followed.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>();
-    assert_eq!(followed, ["refs/heads/free", "refs/heads/main", "refs/heads/new"]);
+    assert_eq!(followed, ["refs/heads/main", "refs/heads/free", "refs/heads/new"]);
     let names = aside(&report).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     let expected = [
         "heads/HEAD",
@@ -222,7 +222,7 @@ fn a_policy_is_held_and_tags_are_made_by_it() {
     }
     let report = pair.import();
     let followed = report.followed.iter().map(|one| one.reference.as_str()).collect::<Vec<_>>();
-    assert_eq!(followed, ["refs/heads/agent/x", "refs/heads/main", "refs/tags/v1"]);
+    assert_eq!(followed, ["refs/heads/main", "refs/heads/agent/x", "refs/tags/v1"]);
     let names = aside(&report).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(
         names,

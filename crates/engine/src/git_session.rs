@@ -2,15 +2,16 @@
 //! imported a last time at its end.
 
 use crate::faults::with_causes;
-use crate::held::Held;
+use crate::held::Held as HeldGuest;
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{PushRules, RefPolicy};
 use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
+use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
-    SetAside, has_moved, has_objects,
+    SetupError, has_moved, has_objects,
 };
 use belljar_workspace::quarantine::HostRepository;
 use std::fmt::Display;
@@ -71,15 +72,37 @@ impl GitSession {
 
     /// The same for a persistent sandbox that is removed: it may have been killed, and what it committed last is nowhere else.
     pub(crate) fn release(state: &Path, id: SandboxId) -> Result<(), SandboxError> {
-        let released = private_git::released(state, id).map_err(|error| {
-            SandboxError::runtime(
-                "no_state",
-                format!("git directories of the sandbox: {}", with_causes(&error)),
-            )
-        })?;
-        if let Some(git) = released {
+        if let Some(mut git) = private_git::open(state, id).map_err(unreadable)? {
+            git.release().map_err(unreadable)?;
             let policy = PushRules::default().to_folder();
             GitSession::new(git, state.to_path_buf(), policy, ImportMode::Overlay).finish(End::Killed);
+        }
+        Ok(())
+    }
+
+    /// The repository that is at the place of one of these now, if another one was put there.
+    pub(crate) fn replaced(&self) -> Option<PathBuf> {
+        self.shared.git.replaced().map(|repository| repository.host.top.join(".git"))
+    }
+
+    /// Those of a layer that no sandbox works in, where it has some.
+    pub(crate) fn of_layer(state: &Path, layer: &Held) -> Result<Option<GitSession>, SandboxError> {
+        let policy = PushRules::default().to_folder();
+        let git = private_git::open(&layer.directory, name_of(layer.id)).map_err(unreadable)?;
+        Ok(git.map(|git| GitSession::new(git, state.to_path_buf(), policy, ImportMode::Bind)))
+    }
+
+    /// Removes what the host keeps of the sandbox's commits.
+    pub(crate) fn forget(&self) -> Result<(), SandboxError> {
+        let failed = |error: &dyn std::error::Error| {
+            let message = format!("commits of {} cannot be removed: {error}", self.shared.git.id());
+            SandboxError::runtime("git_failed", message)
+        };
+        let git = Git::find().map_err(|error| failed(&error))?;
+        for repository in self.shared.git.repositories() {
+            // A repository that is gone has no refs.
+            let Ok(host) = HostRepository::open(&git, &repository.host.common) else { continue };
+            private_git::forget(&host, self.shared.git.id()).map_err(|error| failed(&error))?;
         }
         Ok(())
     }
@@ -103,7 +126,7 @@ impl GitSession {
     }
 
     /// Imports commits as they are made, from now on. Without a watch they are imported at the end.
-    pub(crate) fn watch(&self, guest: &Held, recorder: &Arc<Recorder>) {
+    pub(crate) fn watch(&self, guest: &HeldGuest, recorder: &Arc<Recorder>) {
         let repositories = self.shared.git.repositories();
         let mut directories: Vec<PathBuf> =
             repositories.iter().map(|one| self.shared.git.directory(one)).collect();
@@ -155,9 +178,9 @@ impl GitSession {
             End::NeverStarted => true,
         };
         let mut report = shared.report.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let is_refused = |one: &SetAside| one.kept_as.is_none() && !one.is_on_host;
+        report.is_partial |= !is_whole;
         match (is_whole, shared.git.life()) {
-            (true, Life::OneShot) if report.set_aside.iter().any(is_refused) => {
+            (true, Life::OneShot) if report.leaves_some_inside() => {
                 let place = shared.git.keep_refused();
                 report.notes.push(format!(
                     "what was not taken over is kept in `{}`; run no git there outside of a sandbox: its config is the sandbox's",
@@ -170,6 +193,16 @@ impl GitSession {
         }
         report
     }
+}
+
+/// The name that a layer's commits have on the host.
+pub(crate) fn name_of(layer: LayerId) -> SandboxId {
+    SandboxId::parse(&layer.to_string()).expect("sixteen digits name a sandbox")
+}
+
+fn unreadable(error: SetupError) -> SandboxError {
+    let message = format!("the git directories of the sandbox cannot be used: {}", with_causes(&error));
+    SandboxError::runtime("git_failed", message)
 }
 
 /// How a sandbox ended.

@@ -13,6 +13,7 @@
 //! out of a sandbox's reach, whoever asks.
 
 use crate::git_session::GitSession;
+use crate::layers::discard_layer;
 use belljar_backend::home_files;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
@@ -96,7 +97,7 @@ pub(crate) fn layer_of(work: SandboxId) -> LayerId {
 pub(crate) fn forget(state: &Path, name: &str) -> Result<(), SandboxError> {
     let id = id_of(name);
     for layer in Layers::at(state).beginning(&id.to_string())? {
-        layer.hold()?.discard()?;
+        discard_layer(state, &layer)?;
     }
     GitSession::release(state, id)?;
     match clone::remove(state, id) {

@@ -3,6 +3,7 @@
 use crate::Changes;
 use belljar_gateway::Refused;
 use belljar_workspace::layer::quote;
+use belljar_workspace::private_git::ImportReport;
 use belljar_workspace::protect::Findings;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,21 +55,11 @@ impl Changes {
                     "reason": one.reason,
                 })).collect::<Vec<_>>(),
                 "looked_at_all": is_whole,
-                "git": {
-                    "followed": git.followed.iter().map(|one| json!({
-                        "ref": one.reference,
-                        "old": one.old.as_ref().map(|id| id.as_str()),
-                        "new": one.new.as_ref().map(|id| id.as_str()),
-                    })).collect::<Vec<_>>(),
-                    "set_aside": git.set_aside.iter().map(|one| json!({
-                        "ref": one.reference,
-                        "kept_as": one.kept_as,
-                        "commit": one.commit.as_str(),
-                        "reason": one.reason,
-                    })).collect::<Vec<_>>(),
-                },
+                "git": git_report(git),
             }),
-            Changes::Layer { id, summary, .. } => json!({ "layer": id.to_string(), "changes": summary }),
+            Changes::Layer { id, summary, git, .. } => {
+                json!({ "layer": id.to_string(), "changes": summary, "git": git_report(git) })
+            }
             Changes::Shelf { shelf, branch, folder, left } => json!({
                 "shelf": shelf,
                 "branch": branch,
@@ -91,6 +82,23 @@ impl Changes {
             }),
         })
     }
+}
+
+/// What became of commits.
+pub fn git_report(git: &ImportReport) -> Value {
+    json!({
+        "followed": git.followed.iter().map(|one| json!({
+            "ref": one.reference,
+            "old": one.old.as_ref().map(|id| id.as_str()),
+            "new": one.new.as_ref().map(|id| id.as_str()),
+        })).collect::<Vec<_>>(),
+        "set_aside": git.set_aside.iter().map(|one| json!({
+            "ref": one.reference,
+            "kept_as": one.kept_as,
+            "commit": one.commit.as_str(),
+            "reason": one.reason,
+        })).collect::<Vec<_>>(),
+    })
 }
 
 /// An agent may have chosen the name.

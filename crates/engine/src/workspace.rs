@@ -1,7 +1,7 @@
 //! A sandbox's workspace: made ready before it starts, put in order after it ended.
 
 use crate::faults::with_causes;
-use crate::git_session::{End, GitSession};
+use crate::git_session::{End, GitSession, name_of};
 use crate::kept;
 use crate::publish::token;
 use crate::relay::Repository;
@@ -15,7 +15,7 @@ use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, Sandb
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::layer::{Held, Layer, LayerError, LayerId, Layers, Outcome, Summary};
+use belljar_workspace::layer::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
@@ -43,7 +43,10 @@ enum What {
         baseline: Option<Box<Baseline>>,
         git: Option<Box<GitSession>>,
     },
-    Layer(Box<Held>),
+    Layer {
+        held: Box<Held>,
+        git: Option<Box<GitSession>>,
+    },
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
 }
@@ -64,8 +67,9 @@ pub enum Changes {
     /// The folder itself was worked on: a person should know of `findings` before they work in it, and `git` is what became of
     /// commits.
     Folder { findings: Findings, git: ImportReport },
-    /// They are kept in this layer; `unnoted` is why what is known of them could not be written down beside it.
-    Layer { id: LayerId, summary: Summary, unnoted: Option<String> },
+    /// They are kept in this layer; `git` is what became of commits, and `unnoted` is why what is known of the layer could not be
+    /// written down beside it.
+    Layer { id: LayerId, summary: Summary, git: ImportReport, unnoted: Option<String> },
     /// They are on this branch of a shelf, whose worktree is `folder`; `left` says what of them the host does not have.
     Shelf { shelf: String, branch: BranchName, folder: PathBuf, left: LeftOnShelf },
     /// They were collected from this clone of `url`.
@@ -97,7 +101,7 @@ impl Workspace {
         }
         workspace.shares_git = spec.git == GitAccess::Share;
         // A layer is itself what is different.
-        if spec.compare == Compare::Yes && !matches!(workspace.held, What::Layer(_)) {
+        if spec.compare == Compare::Yes && !matches!(workspace.held, What::Layer { .. }) {
             workspace.look = workspace.view.as_ref().map(Look::at);
         }
         Ok(workspace)
@@ -142,7 +146,8 @@ impl Workspace {
                 }
                 let id = kept::work_of(spec).unwrap_or(id);
                 let life = if spec.home.is_some() { Life::Persistent } else { Life::OneShot };
-                let (view, session) = with_private_git(view, spec, id, life, ImportMode::Bind, || state)?;
+                let wanted = Private { id, life, mode: ImportMode::Bind, place: None };
+                let (view, session) = with_private_git(view, spec, wanted, || state)?;
                 Ok(Workspace::of_folder(Some(view), session))
             }
             WorkspaceMode::Own(folder) => {
@@ -150,26 +155,31 @@ impl Workspace {
             }
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
-                let mut view = protect::view(folder, policy)?;
-                if view.git.is_some() {
-                    // Commits would go into a layer of that directory, which nobody compares or applies.
-                    let message = format!(
-                        "`{}` has its git directory elsewhere, and a layer of it cannot be applied",
-                        folder.display()
-                    );
-                    return Err(SandboxError::unavailable("overlay_of_linked_worktree", message)
-                        .hint("use `--branch NAME`, or an overlay of the main worktree"));
+                if spec.git == GitAccess::Share {
+                    let message =
+                        "an overlay leaves the folder's `.git` as it is, and `--git share` gives it away";
+                    return Err(SandboxError::policy("overlay_shares_no_git", message)
+                        .hint("leave `--git share` away: commits come out with `belljar apply`"));
                 }
-                let layers = Layers::at(&state()?);
+                let view = protect::view(folder, policy)?;
+                let repository = checked_out(&view).filter(|_| planted(&view).is_none());
+                let state = state()?;
+                let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
                 let held = match (layer, kept::work_of(spec)) {
                     (Some(name), _) => find(&layers, name, &view.folder)?.hold()?.go_on()?,
                     (None, Some(work)) => continued(&layers, work, &view.folder, &held)?,
                     (None, None) => layers.create(&view.folder, &held)?,
                 };
+                let wanted = Private {
+                    id: name_of(held.id),
+                    life: Life::Persistent,
+                    mode: ImportMode::Overlay,
+                    place: Some(&held.directory),
+                };
+                let (mut view, git) = with_private_git(view, spec, wanted, || Ok(state))?;
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
-                let repository = checked_out(&view).filter(|_| planted(&view).is_none());
-                Ok(Workspace::new(Some(view), repository, What::Layer(Box::new(held))))
+                Ok(Workspace::new(Some(view), repository, What::Layer { held: Box::new(held), git }))
             }
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;
@@ -209,8 +219,8 @@ impl Workspace {
     /// The sandbox's own git directories, if it has some.
     pub(crate) fn git_session(&self) -> Option<&GitSession> {
         match &self.held {
-            What::Folder { git, .. } => git.as_deref(),
-            What::Layer(_) | What::Shelf(_) | What::Clone(_) => None,
+            What::Folder { git, .. } | What::Layer { git, .. } => git.as_deref(),
+            What::Shelf(_) | What::Clone(_) => None,
         }
     }
 
@@ -222,7 +232,7 @@ impl Workspace {
                 Some(format!("the worktree stays where it was, though the host went on: {trap}"))
             }
             What::Folder { .. } if self.shares_git => Some(SHARED_GIT.to_string()),
-            What::Folder { .. } | What::Layer(_) | What::Clone(_) => None,
+            What::Folder { .. } | What::Layer { .. } | What::Clone(_) => None,
         }
     }
 
@@ -240,19 +250,21 @@ impl Workspace {
     fn changes(self, recorder: Option<&Recorder>) -> Result<Changes, SandboxError> {
         match self.held {
             What::Folder { baseline, git } => {
-                let git = git
-                    .map(|session| session.finish(recorder.map_or(End::NeverStarted, End::Ended)))
-                    .unwrap_or_default();
+                let git = ended(git, recorder);
                 let findings = baseline.map(|baseline| baseline.compare()).unwrap_or_default();
                 let is_quiet = findings.is_empty() && git == ImportReport::default();
                 Ok(if is_quiet { Changes::None } else { Changes::Folder { findings, git } })
             }
-            What::Layer(held) => {
+            What::Layer { held, git } => {
                 let id = held.id;
-                match held.finish()? {
-                    Outcome::Unchanged => Ok(Changes::None),
+                let git = ended(git, recorder);
+                let has_commits = !git.set_aside.is_empty() || git.leaves_some_inside();
+                match held.finish(if has_commits { Commits::Some } else { Commits::None })? {
+                    Outcome::Unchanged if git.notes.is_empty() => Ok(Changes::None),
+                    Outcome::Unchanged => Ok(Changes::Folder { findings: Findings::default(), git }),
                     Outcome::Changed { summary, unnoted } => {
-                        Ok(Changes::Layer { id, summary, unnoted: unnoted.map(|error| with_causes(&error)) })
+                        let unnoted = unnoted.map(|error| with_causes(&error));
+                        Ok(Changes::Layer { id, summary, git, unnoted })
                     }
                 }
             }
@@ -278,6 +290,12 @@ impl Workspace {
     }
 }
 
+/// What became of commits in a sandbox that has ended.
+fn ended(session: Option<Box<GitSession>>, recorder: Option<&Recorder>) -> ImportReport {
+    let end = recorder.map_or(End::NeverStarted, End::Ended);
+    session.map(|session| session.finish(end)).unwrap_or_default()
+}
+
 const SHARED_GIT: &str =
     "the sandbox writes this folder's own .git, and git here believes what is written there (`--git share`)";
 
@@ -291,13 +309,21 @@ fn has_private_git(spec: &SandboxSpec) -> bool {
     spec.git == GitAccess::Private && spec.admin == Admin::No && is_isolated
 }
 
+/// Git directories that a sandbox is to have.
+struct Private<'p> {
+    /// The name that its commits have on the host.
+    id: SandboxId,
+    life: Life,
+    mode: ImportMode,
+    /// The directory that they are kept below, where it is not belljar's own: that of a layer.
+    place: Option<&'p Path>,
+}
+
 /// Replaces the git directories of a view by the sandbox's own, if the folder is a repository.
 fn with_private_git(
     view: View,
     spec: &SandboxSpec,
-    id: SandboxId,
-    life: Life,
-    mode: ImportMode,
+    Private { id, life, mode, place }: Private<'_>,
     state: impl FnOnce() -> Result<PathBuf, SandboxError>,
 ) -> Result<(View, Option<Box<GitSession>>), SandboxError> {
     let (mut view, wanted) = protect::without_git(view)?;
@@ -306,7 +332,7 @@ fn with_private_git(
     }
     let state = state()?;
     let recovered = GitSession::recover(&state);
-    let made = PrivateGit::create(&state, id, life, &wanted, &HostFiles::real());
+    let made = PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);

@@ -1,6 +1,6 @@
 //! `belljar diff`, `apply`, `discard`, `list`: what a person sees of a layer.
 
-use belljar_engine::layer::{Held, Layer, Layers};
+use belljar_engine::layer::{Commits, Held, Layer, Layers};
 use belljar_sys::rustix::fs::{CWD, FileType, Mode, mknodat};
 use belljar_tests_cli::{Run, belljar};
 use std::fs;
@@ -146,7 +146,7 @@ fn programs_get_all_of_it() {
     assert_eq!(of("src/main.rs")["lines"]["added"], 1);
     assert!(json["patch"].as_str().unwrap().contains("+    println!(\"hello, world\");\n"));
     assert_eq!(json["left_out"][0]["why"], "protected");
-    layer.hold().expect("no sandbox has it").finish().expect("its changes are counted");
+    layer.hold().expect("no sandbox has it").finish(Commits::None).expect("its changes are counted");
     let list = home.command(&["layers", "--json"]).output().expect("belljar starts");
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).expect("one JSON array");
     assert_eq!(

@@ -74,6 +74,11 @@ pub(super) fn show(view: &View, workspace: &str, opened: &mut OpenedPaths) -> Re
     let layer = view.layer.as_ref().map(|layer| layered(layer, &view.folder, &target, opened)).transpose()?;
     shown.root(&view.folder, target, layer, &view.shields, opened)?;
     if let Some(git) = &view.git {
+        if view.layer.is_some() {
+            let message =
+                "a layer leaves the host's git directory as it is: the sandbox needs one of its own";
+            return Err(SandboxError::runtime("overlay_unusable", message));
+        }
         shown.git(git, &view.folder, workspace, opened)?;
     }
     for git in &view.private_git {
@@ -114,15 +119,7 @@ impl Shown {
         workspace: &str,
         opened: &mut OpenedPaths,
     ) -> Result<(), SandboxError> {
-        // Beside the folder's own: nothing of the host's repository changes either.
-        let beside = self.layers.first().map(|layer| Layer {
-            upper: layer.directory.join(GIT_UPPER),
-            work: layer.directory.join(GIT_WORK),
-        });
-        let layer = beside
-            .map(|layer| made(&layer).and_then(|()| layered(&layer, &git.common, GIT, opened)))
-            .transpose()?;
-        self.root(&git.common, GIT.into(), layer, &git.shields, opened)?;
+        self.root(&git.common, GIT.into(), None, &git.shields, opened)?;
         let own = if git.own.is_empty() { format!("/{GIT}") } else { format!("/{GIT}/{}", git.own) };
         let dot_git = format!("{}/.git", relative(workspace));
         self.cover(folder.join(".git"), dot_git, DOT_GIT, format!("gitdir: {own}\n"));
@@ -378,20 +375,6 @@ fn layered(
     Ok(Layered { target: target.into(), directory, upper, work, stubs: Vec::new() })
 }
 
-/// Makes the directories of a layer, where they are not there yet.
-fn made(layer: &Layer) -> Result<(), SandboxError> {
-    for directory in [&layer.upper, &layer.work] {
-        match fs::create_dir(directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                let message = format!("cannot make `{}`: {error}", directory.display());
-                return Err(SandboxError::runtime("overlay_unusable", message));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
 /// Where a git directory that lies elsewhere is seen, without the leading slash.
 const GIT: &str = "run/belljar/git";
 /// The file that names it, and the one in it that names the workspace. In a root that may be written to, this directory may not.
@@ -399,10 +382,6 @@ const DOT_GIT: &str = "etc/belljar/dot-git";
 const GIT_BACK: &str = "etc/belljar/gitdir";
 /// An empty list of object directories.
 const NO_ALTERNATES: &str = "etc/belljar/no-alternates";
-/// The layer of such a directory, beside that of the workspace.
-const GIT_UPPER: &str = "git-upper";
-const GIT_WORK: &str = "git-work";
-
 #[cfg(test)]
 mod tests {
     use super::*;

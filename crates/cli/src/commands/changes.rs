@@ -28,11 +28,28 @@ pub(super) fn say_of(changes: &Changes) {
             let more = if *is_whole { "" } else { " (not all of the folder was looked at)" };
             say_executed(&format!("changed during this run{more}"), executed);
         }
-        Changes::Layer { id, summary, unnoted } => {
+        Changes::Layer { id, summary, git, unnoted } => {
+            git.notes.iter().for_each(|note| eprintln!("belljar: {note}"));
             if let Some(why) = unnoted {
                 eprintln!("belljar: {why}; the layer is kept all the same");
             }
-            eprintln!("belljar: the folder is as it was; {} kept in layer {id}", counted(summary.files()));
+            let what = match summary.files() {
+                0 if !git.set_aside.is_empty() => "commits are".to_string(),
+                files => counted(files),
+            };
+            eprintln!("belljar: the folder is as it was; {what} kept in layer {id}");
+            for SetAside { reference, kept_as, commit, reason, .. } in &git.set_aside {
+                let short = &commit.as_str()[..10];
+                match kept_as {
+                    Some(kept_as) if kept_as.contains("/dropped/") => {}
+                    Some(kept_as) => {
+                        eprintln!("belljar: {reference} inside is at {short}, here as {kept_as}")
+                    }
+                    None => {
+                        eprintln!("belljar: {reference} inside ({short}) is in the layer alone: {reason}")
+                    }
+                }
+            }
             eprintln!(
                 "  hint: `belljar diff {id}` shows them, `belljar apply {id}` takes them, `belljar discard {id}` throws them away"
             );
@@ -89,7 +106,7 @@ pub(super) fn say_executed(what: &str, executed: &[Executed]) {
 }
 
 /// Commits that the host's branches did not take; those that they took are where one looks for them.
-fn say_of_git(git: &ImportReport) {
+pub(super) fn say_of_git(git: &ImportReport) {
     for note in &git.notes {
         eprintln!("belljar: {note}");
     }

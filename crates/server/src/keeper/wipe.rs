@@ -1,13 +1,14 @@
 //! What a sandbox kept beside its place goes with it, where it is not to live again.
 
 use super::noise;
-use belljar_engine::{Changes, Sandbox, clone, layer};
+use belljar_engine::{Changes, Sandbox, clone, discard_layer, layer};
+use std::path::Path;
 
 /// Removes the layer or the clone of a sandbox that was disposed of. A shelf is its repository's, not the sandbox's: it stays.
 pub(super) fn wipe(sandbox: &Sandbox) {
     let Ok(state) = belljar_audit::state_directory() else { return };
     let outcome = match sandbox.changes() {
-        Some(Ok(Changes::Layer { id, .. })) => discard(&layer::Layers::at(&state), &id.to_string()),
+        Some(Ok(Changes::Layer { id, .. })) => discard(&state, &id.to_string()),
         Some(Ok(Changes::Clone { id, .. })) => clone::remove(&state, id).map_err(|error| error.to_string()),
         Some(Ok(Changes::None | Changes::Folder { .. } | Changes::Shelf { .. })) | None => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
@@ -17,9 +18,9 @@ pub(super) fn wipe(sandbox: &Sandbox) {
     }
 }
 
-fn discard(layers: &layer::Layers, id: &str) -> Result<(), String> {
-    for found in layers.beginning(id).map_err(|error| error.to_string())? {
-        found.hold().and_then(layer::Held::discard).map_err(|error| error.to_string())?;
+fn discard(state: &Path, id: &str) -> Result<(), String> {
+    for found in layer::Layers::at(state).beginning(id).map_err(|error| error.to_string())? {
+        discard_layer(state, &found).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

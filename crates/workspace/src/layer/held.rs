@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A layer that is ours until this is dropped, or we die.
 #[derive(Debug)]
@@ -45,6 +45,13 @@ pub enum Outcome {
     Changed { summary: Summary, unnoted: Option<LayerError> },
 }
 
+/// Whether commits were made in a run that the host's branches do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commits {
+    None,
+    Some,
+}
+
 /// How many files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
@@ -61,11 +68,13 @@ impl Held {
         Held { layer, _lock: Lock(lock) }
     }
 
-    /// The end of a run: a layer without a change is removed.
-    pub fn finish(self) -> Result<Outcome, LayerError> {
+    /// The end of a run: a layer without a change and without commits is removed.
+    pub fn finish(self, commits: Commits) -> Result<Outcome, LayerError> {
         let (upper, host) = self.sides()?;
         let mut changes = walk::changes(&upper, &host, &self.guard())?;
-        let worth_keeping = !changes.list.is_empty() || changes.left_out.iter().any(|out| out.why.is_loss());
+        let worth_keeping = commits == Commits::Some
+            || !changes.list.is_empty()
+            || changes.left_out.iter().any(|out| out.why.is_loss());
         if worth_keeping {
             let noted = found::write(&self, &changes);
             rename::find(&mut changes.list, &upper, &host);
@@ -85,8 +94,9 @@ impl Held {
         Ok(self)
     }
 
-    /// Applies all of it, or what is selected. Either all of that happens or nothing.
-    pub fn apply(self, selection: &Selection) -> Result<Applied, LayerError> {
+    /// Applies all of it, or what is selected. Either all of that happens or nothing. A layer that has nothing left is for the
+    /// caller to discard.
+    pub fn apply(&self, selection: &Selection) -> Result<Applied, LayerError> {
         apply::apply(self, selection, &mut |_| {})
     }
 
@@ -118,6 +128,11 @@ impl Held {
 }
 
 impl Layer {
+    /// Holds the sandbox's own git directories, where its folder has repositories.
+    pub fn git(&self) -> PathBuf {
+        self.directory.join("git")
+    }
+
     /// What it would do to its folder.
     pub fn changes(&self) -> Result<Changes, LayerError> {
         let (upper, host) = self.sides()?;
@@ -166,7 +181,7 @@ impl Layer {
     }
 
     pub(super) fn guard(&self) -> Guard {
-        Guard::new(&self.protected, !self.had_git)
+        Guard::new(&self.protected)
     }
 }
 

@@ -30,15 +30,13 @@ pub struct Layer {
     pub created: SystemTime,
     /// What policy named, beside what is never applied anyway.
     pub protected: Vec<ProtectedPath>,
-    /// Whether the folder had a `.git`.
-    pub(super) had_git: bool,
 }
 
 impl Layer {
     pub(super) fn new(id: LayerId, directory: PathBuf, written: Written, created: SystemTime) -> Layer {
-        let Written { folder, identity, stamp, protected, had_git } = written;
+        let Written { folder, identity, stamp, protected } = written;
         let (upper, work) = (directory.join("upper"), directory.join("work"));
-        Layer { id, folder, identity, directory, upper, work, stamp, created, protected, had_git }
+        Layer { id, folder, identity, directory, upper, work, stamp, created, protected }
     }
 
     /// As text for the file.
@@ -51,7 +49,6 @@ impl Layer {
             stamp: self.stamp,
             created_nanos: u64::try_from(created.as_nanos()).unwrap_or(u64::MAX),
             protected: self.protected.iter().map(ProtectedPath::to_string).collect(),
-            had_git: self.had_git,
         };
         serde_json::to_string(&file).expect("plain data can be written as JSON")
     }
@@ -68,7 +65,6 @@ impl Layer {
             identity: file.identity,
             stamp: file.stamp,
             protected: protected.map_err(|error| damaged(error.to_string()))?,
-            had_git: file.had_git,
         };
         let created = UNIX_EPOCH + Duration::from_nanos(file.created_nanos);
         Ok(Layer::new(id, directory.to_path_buf(), written, created))
@@ -81,7 +77,6 @@ pub(super) struct Written {
     pub(super) identity: Identity,
     pub(super) stamp: Moment,
     pub(super) protected: Vec<ProtectedPath>,
-    pub(super) had_git: bool,
 }
 
 /// The file.
@@ -94,7 +89,6 @@ struct File {
     stamp: Moment,
     created_nanos: u64,
     protected: Vec<String>,
-    had_git: bool,
 }
 
 /// 1 did not say which directory the folder was.

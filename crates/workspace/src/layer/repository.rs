@@ -7,7 +7,6 @@
 use super::beneath::Beneath;
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
 use super::error::LayerError;
-use super::guard;
 use super::path::RelPath;
 use std::collections::{BTreeSet, HashSet};
 
@@ -18,8 +17,7 @@ pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), Lay
     let mut added: HashSet<Vec<u8>> = HashSet::new();
     for change in changes.list.iter().filter(|change| change.new.is_some()) {
         added.insert(change.path.as_bytes().to_ascii_lowercase());
-        // Below a `.git` too: `refs` and `logs` may have any name in them.
-        if is_part(change.path.name()) && !guard::is_git_directory(change.path.parent()) {
+        if is_part(change.path.name()) {
             directories.insert(change.path.parent().to_vec());
         }
         // A hook alone changes what a repository does that is there already.
@@ -41,18 +39,12 @@ pub(super) fn leave_out(changes: &mut Changes, host: &Beneath) -> Result<(), Lay
         if !has(directory, b"HEAD")? || !(whole || has(directory, b"commondir")?) {
             continue;
         }
-        // A submodule's git directory that is there already: what of it git obeys is not applied, by name.
-        let is_known = had(directory, b"HEAD")? && had(directory, b"objects")? && had(directory, b"refs")?;
-        if is_known && RelPath::child(directory, b"HEAD").parts().any(|part| part == b".git") {
-            continue;
-        }
         // Where the folder has a `HEAD` of its own already, leaving that out is not enough to keep it from being one.
         let completes =
             had(directory, b"HEAD")? && !(had(directory, b"objects")? && had(directory, b"refs")?);
         let names = changes.list.iter().filter(|change| change.new.is_some());
         let names = names.filter_map(|change| part_of(&change.path, directory));
-        let below_git = RelPath::child(directory, b"HEAD").parts().any(|part| part == b".git");
-        let stays_out = |name: &&[u8]| is_obeyed(name) || ((completes || below_git) && is_part(name));
+        let stays_out = |name: &&[u8]| is_obeyed(name) || (completes && is_part(name));
         obeyed.extend(names.filter(stays_out).map(|name| RelPath::child(directory, name)));
     }
     if obeyed.is_empty() {
@@ -78,8 +70,7 @@ fn part_of<'a>(path: &'a RelPath, directory: &[u8]) -> Option<&'a [u8]> {
 
 /// Every directory whose `hooks` a path lies in.
 fn hooks_around(path: &RelPath) -> impl Iterator<Item = Vec<u8>> {
-    let is_hooks =
-        |around: &RelPath| around.name().eq_ignore_ascii_case(b"hooks") && !guard::is_below_git(around);
+    let is_hooks = |around: &RelPath| around.name().eq_ignore_ascii_case(b"hooks");
     path.ancestors().filter(is_hooks).map(|around| around.parent().to_vec())
 }
 

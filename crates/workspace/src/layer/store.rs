@@ -64,10 +64,8 @@ impl Layers {
         let like = beneath::stat_of(host.root()).map_err(failed)?;
         self.directories(&made, &like).map_err(failed)?;
         let identity = beneath::identity_of(host.root()).map_err(failed)?;
-        let had_git = beneath::stat_at(host.root(), b".git").map_err(failed)?.is_some();
         let stamp = stamp(&made).map_err(failed)?;
-        let written =
-            Written { folder: folder.into(), identity, stamp, protected: protected.to_vec(), had_git };
+        let written = Written { folder: folder.into(), identity, stamp, protected: protected.to_vec() };
         let layer = Layer::new(id, self.directory.join(id.to_string()), written, SystemTime::now());
         fs::write(made.join("layer.json"), layer.to_json()).map_err(failed)?;
         fs::rename(&made, &layer.directory).map_err(failed)?;

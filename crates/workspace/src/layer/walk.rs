@@ -8,15 +8,16 @@ use super::beneath::{self, Beneath};
 use super::change::{Change, Changes, LeftOut, LeftOutWhy};
 use super::compare::{Budget, Same, same_content};
 use super::descent::Descent;
+use super::dot_git::is_dot_git;
 use super::error::LayerError;
-use super::guard::{self, Guard};
+use super::guard::Guard;
 use super::path::RelPath;
 use super::repository;
 use super::stat::{Kind, Stat};
 use super::xattrs::{self, Mark};
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Finds what a layer would do to its folder.
@@ -203,14 +204,6 @@ impl Walk<'_> {
                     return Ok(());
                 };
                 change.copied = has_origin(&file).map_err(|e| LayerError::read(change.path.as_bytes(), e))?;
-                if self.guard.looks_into(&change.path)
-                    && !self
-                        .may_hold(&change.path, &file)
-                        .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
-                {
-                    self.leave_out(change.path, LeftOutWhy::Protected);
-                    return Ok(());
-                }
                 if let Some(old) = old.filter(|old| old.kind == Kind::File)
                     && let Some(host) = readable(at.on_host(|host, name| beneath::file_at(host, name)))
                         .map_err(|e| LayerError::read(change.path.as_bytes(), e))?
@@ -233,15 +226,6 @@ impl Walk<'_> {
         }
         self.emit(change);
         Ok(())
-    }
-
-    /// Whether what is in it may be applied. One that is far too large is none of git's.
-    fn may_hold(&self, path: &RelPath, file: &File) -> io::Result<bool> {
-        let mut content = Vec::new();
-        file.take(MOST_LOOKED_INTO + 1).read_to_end(&mut content)?;
-        let mut file = file;
-        file.rewind()?;
-        Ok(content.len() as u64 <= MOST_LOOKED_INTO && self.guard.allows_content(path, &content))
     }
 
     fn subdirectory(
@@ -276,6 +260,13 @@ impl Walk<'_> {
         };
         if path.parts().count() > DEEPEST {
             self.leave_out(path, LeftOutWhy::TooDeep);
+            return Ok(());
+        }
+        if is_dot_git(at.name) {
+            // One that was made inside, and is said as a whole. An empty one held a mount.
+            if !beneath::first_names(&opened, 1).map_err(failed)?.0.is_empty() {
+                self.leave_out(path, LeftOutWhy::Repository);
+            }
             return Ok(());
         }
         change.copied = has_origin(&opened).map_err(failed)?;
@@ -360,16 +351,9 @@ impl Walk<'_> {
 
     fn emit(&mut self, change: Change) {
         let directory = change.new.is_some_and(|new| new.is_directory());
-        // git makes none in a `.git`, but follows one: to hooks and settings that are files like others in the folder.
-        let is_link = change.new.is_some_and(|new| new.kind == Kind::Link);
-        if is_link && guard::is_below_git(&change.path) {
-            self.leave_out(change.path, LeftOutWhy::Protected);
-        } else if self.guard.protects(&change.path) && directory {
+        if self.guard.protects(&change.path) && directory {
             // What is in it is said.
-        } else if self.guard.protects(&change.path)
-            || (!directory && self.guard.anchors(&change.path))
-            || (change.new.is_some() && !self.guard.allows(&change.path, directory))
-        {
+        } else if self.guard.protects(&change.path) || (!directory && self.guard.anchors(&change.path)) {
             self.leave_out(change.path, LeftOutWhy::Protected);
         } else {
             self.found.list.push(change);
@@ -419,5 +403,3 @@ fn readable<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
 pub(super) const DEEPEST: usize = 1000;
 /// Entries of a layer. The largest projects have a tenth of it that is changed; it takes some minutes and 1 GiB of memory.
 const MAX_ENTRIES: usize = 2_000_000;
-/// `packed-refs` of the largest repositories is a tenth of it.
-const MOST_LOOKED_INTO: u64 = 64 << 20;

@@ -255,6 +255,7 @@ impl Blocked {
 impl ImportReport {
     /// What two imports did, one after the other.
     pub fn join(&mut self, other: ImportReport) {
+        self.is_partial |= other.is_partial;
         for note in other.notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);

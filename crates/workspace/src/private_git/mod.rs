@@ -40,10 +40,10 @@ mod watch;
 pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
-pub use pin::{pin, unpin};
-pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, released};
+pub use pin::{forget, pin, unpin};
+pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, open, waiting};
 pub use setup::SetupError;
-pub use synced::{Followed, ImportReport, SetAside, Synced};
+pub use synced::{Followed, ImportReport, Refs, SetAside, Synced};
 pub use watch::{Noticed, RefWatch};
 
 use serde::{Deserialize, Serialize};

@@ -39,13 +39,24 @@ pub fn pin(repository: &HostRepository, id: &str, commit: &ObjectId) -> Result<(
 
 /// Takes the pins of a sandbox away; commits of its that were set aside keep their refs.
 pub fn unpin(repository: &HostRepository, id: &str) -> Result<(), QuarantineError> {
+    delete(repository, id, |name| name == "base" || name.starts_with("bases/"))
+}
+
+/// Takes all refs of a sandbox away, with the commits that were set aside: the user threw its work away.
+pub fn forget(repository: &HostRepository, id: &str) -> Result<(), QuarantineError> {
+    delete(repository, id, |_| true)
+}
+
+fn delete(
+    repository: &HostRepository,
+    id: &str,
+    is_meant: impl Fn(&str) -> bool,
+) -> Result<(), QuarantineError> {
     let prefix = format!("refs/belljar/{id}/");
     let refs = repository.refs()?;
     let names = refs.iter().filter_map(|one| std::str::from_utf8(&one.name).ok());
-    let pins = names.filter(|name| {
-        name.strip_prefix(&prefix).is_some_and(|rest| rest == "base" || rest.starts_with("bases/"))
-    });
-    let orders = pins.map(|name| format!("delete {name}\n")).collect::<String>();
+    let meant = names.filter(|name| name.strip_prefix(&prefix).is_some_and(&is_meant));
+    let orders = meant.map(|name| format!("delete {name}\n")).collect::<String>();
     if orders.is_empty() { Ok(()) } else { order(repository, &orders) }
 }
 

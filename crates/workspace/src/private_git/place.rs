@@ -1,7 +1,7 @@
 //! Where sandboxes' git directories are kept, and which repositories of the host they stand for.
 
 use super::setup::{SetupError, fill};
-use super::{HostGit, Synced};
+use super::{HostGit, Refs, Synced};
 use crate::foreign::Foreign;
 use crate::hold::{Hold, write_whole};
 use crate::quarantine::alternates;
@@ -184,11 +184,17 @@ impl PrivateGit {
 
     /// What both sides agreed on last.
     pub fn synced(&self, repository: &Repository) -> Option<Synced> {
-        serde_json::from_slice(&fs::read(self.root.join(&repository.synced)).ok()?).ok()
+        Synced::read(&self.root.join(&repository.synced))
     }
 
     pub fn write_synced(&self, repository: &Repository, synced: &Synced) -> io::Result<()> {
         synced.write(&self.root.join(&repository.synced))
+    }
+
+    /// From now on they are kept no longer than what is in them is needed: their sandbox is removed.
+    pub fn release(&mut self) -> Result<(), SetupError> {
+        self.label.life = Life::OneShot;
+        self.label.write(&self.root)
     }
 
     /// Keeps them for good, and says where: something in them could not be taken over.
@@ -254,15 +260,21 @@ fn held(place: &Path, root: &Path) -> Result<Hold, SetupError> {
     }
 }
 
-/// Those of a persistent sandbox that is removed: from now on kept no longer than what is in them is needed.
-pub fn released(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupError> {
+/// Those of a sandbox that has ended and may live again.
+pub fn open(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupError> {
     let place = place(state);
     let root = place.join(id.to_string());
-    let Some(mut label) = Label::read(&root) else { return Ok(None) };
+    let Some(label) = Label::read(&root) else { return Ok(None) };
     let hold = held(&place, &root)?;
-    label.life = Life::OneShot;
-    label.write(&root)?;
     Ok(Some(PrivateGit { root, label, _hold: hold }))
+}
+
+/// Refs of a sandbox's git directories, by their names inside, whose commits the host has only under names of belljar's. Only looks.
+pub fn waiting(state: &Path, id: SandboxId) -> Refs {
+    let root = place(state).join(id.to_string());
+    let repositories = Label::read(&root).map(|label| label.repositories).unwrap_or_default();
+    let synced = repositories.iter().filter_map(|one| Synced::read(&root.join(&one.synced)));
+    synced.flat_map(|synced| synced.set_aside).collect()
 }
 
 /// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.
@@ -296,6 +308,10 @@ impl Label {
 }
 
 impl Synced {
+    fn read(path: &Path) -> Option<Synced> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
     fn write(&self, path: &Path) -> io::Result<()> {
         write_whole(path, &serde_json::to_vec(self)?)
     }

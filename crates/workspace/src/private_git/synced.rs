@@ -6,6 +6,9 @@ use belljar_spec::egress::Printable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Refs, by their whole names.
+pub type Refs = BTreeMap<String, ObjectId>;
+
 /// The refs and the HEAD that both sides had when they were compared last. A ref that differs from this inside was moved by
 /// the agent; one that differs from this on the host was moved by the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,17 +17,17 @@ pub struct Synced {
     pub head: String,
     /// Branches and tags, by their whole names.
     #[serde(with = "as_text")]
-    pub refs: BTreeMap<String, ObjectId>,
+    pub refs: Refs,
     /// Where a branch of the host stood before this sandbox moved it for the first time since the user did: history from
     /// there on is the sandbox's own, and it may rewrite it. Zeros: the branch was not there.
     #[serde(default, with = "as_text")]
-    pub before: BTreeMap<String, ObjectId>,
+    pub before: Refs,
     /// Where this sandbox put a branch of the host last. One that is elsewhere was moved by the user since.
     #[serde(default, with = "as_text")]
-    pub put: BTreeMap<String, ObjectId>,
+    pub put: Refs,
     /// Refs inside whose commits were kept beside the host's branches: not imported again while they stay there.
     #[serde(default, with = "as_text")]
-    pub set_aside: BTreeMap<String, ObjectId>,
+    pub set_aside: Refs,
 }
 
 impl Synced {
@@ -50,6 +53,15 @@ pub struct ImportReport {
     pub unfinished: Option<&'static str>,
     /// What else a person should know.
     pub notes: Vec<String>,
+    /// Not everything could be looked at: what the host does not have yet is in the sandbox's git directory alone.
+    pub is_partial: bool,
+}
+
+impl ImportReport {
+    /// Whether something is in the sandbox's git directory alone.
+    pub fn leaves_some_inside(&self) -> bool {
+        self.is_partial || self.set_aside.iter().any(|one| one.kept_as.is_none() && !one.is_on_host)
+    }
 }
 
 /// A ref of the host that moved.
@@ -79,21 +91,16 @@ pub struct SetAside {
 
 /// Object names as text: the crate of git's formats knows nothing of serde.
 mod as_text {
-    use super::{BTreeMap, ObjectId};
+    use super::{BTreeMap, Refs};
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(
-        refs: &BTreeMap<String, ObjectId>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(refs: &Refs, serializer: S) -> Result<S::Ok, S::Error> {
         let text: BTreeMap<&str, &str> = refs.iter().map(|(name, id)| (name.as_str(), id.as_str())).collect();
         text.serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<String, ObjectId>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Refs, D::Error> {
         let text = BTreeMap::<String, String>::deserialize(deserializer)?;
         let ids = text.into_iter().map(|(name, id)| Ok((name, id.parse()?)));
         ids.collect::<Result<_, belljar_git::NotAnObjectId>>().map_err(D::Error::custom)

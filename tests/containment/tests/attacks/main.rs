@@ -24,6 +24,7 @@ mod limits;
 mod living;
 mod llm_route;
 mod network;
+mod overlay_git;
 mod path_races;
 mod private_git;
 mod privileges;

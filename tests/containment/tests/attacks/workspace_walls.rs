@@ -291,27 +291,3 @@ fn a_commit_in_a_linked_worktree_arrives_in_its_repository() {
         }
     }
 }
-
-#[test]
-fn a_commit_in_the_overlay_of_a_linked_worktree_stays_in_the_layer() {
-    for wall in walls() {
-        let (place, tree, linked) = linked();
-        let main = place.path().join("main");
-        let (_kept, layer) = layer();
-        let before = (everything(&main), everything(&tree));
-        let view = View { git: Some(linked), layer: Some(layer), ..View::plain(tree.clone()) };
-        let spec = SandboxSpec {
-            backend: BackendChoice::Named(*wall),
-            workspace: Some(tree.clone()),
-            ..SandboxSpec::default()
-        };
-        for round in ["first", "again"] {
-            let sandbox = Engine::new().with_view(view.clone()).create_blocking(&spec).unwrap();
-            let jail = Jail { sandbox, workspace: folder() };
-            let result = jail.sh(&format!("date +%N >> y && git add y; {COMMIT}"));
-            assert_eq!(result.exit_code, Some(0), "{wall} {round}: {}", text(&result.stderr));
-            drop(jail);
-            assert_eq!((everything(&main), everything(&tree)), before, "{wall} {round}");
-        }
-    }
-}

@@ -2,7 +2,7 @@
 
 use belljar_api::SandboxInfo;
 use belljar_engine::layer::Layers;
-use belljar_engine::{Damaged, clone, kept_work, shelf};
+use belljar_engine::{Damaged, clone, commits_of_layer, kept_work, shelf};
 use belljar_spec::SandboxError;
 use std::path::Path;
 
@@ -65,7 +65,8 @@ fn lost(state: &Path, name: &str) -> Result<Option<Lost>, SandboxError> {
     if let Some(layer) = Layers::at(state).beginning(&id)?.into_iter().next() {
         // Where the folder is gone nobody can say what is new.
         let files = layer.summary().ok().map(|summary| summary.files());
-        return Ok((files != Some(0)).then_some(Lost::Changes { layer: id, files }));
+        let has_commits = !commits_of_layer(&layer).is_empty();
+        return Ok((files != Some(0) || has_commits).then_some(Lost::Changes { layer: id, files }));
     }
     if !state.join("clones").join(&id).exists() {
         return Ok(None);

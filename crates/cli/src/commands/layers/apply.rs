@@ -1,10 +1,12 @@
 //! `belljar apply`: a layer becomes the folder, or a part of it does, or nothing.
 
-use super::super::changes::say_executed;
+use super::super::changes::{say_executed, say_of_git};
 use super::super::print;
-use super::{executed, mended_layers, pick, quoted, say_left_out};
+use super::{executed, mended_layers, pick, quoted, say_commits, say_left_out};
 use crate::args::ApplyArgs;
 use belljar_engine::layer::{Applied, RelPath};
+use belljar_engine::private_git::Followed;
+use belljar_engine::{apply_layer, git_report};
 use belljar_spec::SandboxError;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -14,7 +16,8 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
     let layers = mended_layers()?;
     let (layer, selection) = pick(&layers, &options.what.words)?;
     let (id, folder) = (layer.id, layer.folder.clone());
-    let Applied { paths, left_out, kept } = layer.hold()?.apply(&selection)?;
+    let state = belljar_audit::state_directory()?;
+    let (Applied { paths, left_out, kept }, git) = apply_layer(&state, &layer, &selection)?;
     // What was applied by deleting it runs nowhere.
     let is_file = |path: &&RelPath| !folder.join(OsStr::from_bytes(path.as_bytes())).is_dir();
     let is_there =
@@ -28,6 +31,7 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
             "left_out": left_out,
             "runs_on_host": runs,
             "kept": kept,
+            "git": git_report(&git),
         });
         return print(format!("{report:#}\n").as_bytes());
     }
@@ -40,6 +44,16 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
         false => format!("the layer {id} is gone"),
     };
     eprintln!("belljar: applied {changes} to `{}`; {rest}", quoted(&folder));
+    for Followed { reference, new, .. } in &git.followed {
+        match new {
+            Some(new) => eprintln!("belljar: {reference} is at {}", &new.as_str()[..10]),
+            None => eprintln!("belljar: {reference} is gone, as inside"),
+        }
+    }
+    say_of_git(&git);
+    if kept {
+        say_commits(&layer);
+    }
     say_executed("applied", &runs);
     say_left_out(&left_out);
     Ok(0)

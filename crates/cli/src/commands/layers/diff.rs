@@ -3,8 +3,9 @@
 use super::super::changes::say_executed;
 use super::super::print;
 use super::paint::Paper;
-use super::{amount, layers, pick, say_left_out};
+use super::{amount, layers, pick, say_commits, say_left_out};
 use crate::args::DiffArgs;
+use belljar_engine::commits_of_layer;
 use belljar_engine::layer::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
 use belljar_engine::protect::Executed;
 use belljar_spec::SandboxError;
@@ -46,6 +47,7 @@ pub(crate) fn diff(options: DiffArgs) -> Result<u8, SandboxError> {
             patch(&layer, &changes)?;
         }
     }
+    say_commits(&layer);
     say_executed(&format!("changed in layer {}", layer.id), &executed(&changes));
     say_left_out(&changes.left_out);
     Ok(0)
@@ -94,13 +96,7 @@ fn stat(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
 fn patch(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
     let patch = Patch::of(layer)?;
     let mut paper = Paper::new();
-    let mut of_git = 0;
     for change in &changes.list {
-        // git takes no patch of its own files.
-        if is_of_git(change) {
-            of_git += usize::from(!change.is_directory());
-            continue;
-        }
         let mut text = Vec::new();
         patch.write(change, &mut text).map_err(unreadable)?;
         paper.patch(&text);
@@ -108,13 +104,7 @@ fn patch(layer: &Layer, changes: &Changes) -> Result<(), SandboxError> {
             return Ok(());
         }
     }
-    paper.print()?;
-    if of_git > 0 {
-        eprintln!(
-            "belljar: not shown: {of_git} files of git's own below `.git`; `belljar diff --names` lists them"
-        );
-    }
-    Ok(())
+    paper.print()
 }
 
 /// Whether somebody still reads.
@@ -152,10 +142,6 @@ fn letter(kind: ChangeKind) -> char {
     }
 }
 
-fn is_of_git(change: &Change) -> bool {
-    change.path.parts().any(|part| part == b".git")
-}
-
 fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, SandboxError> {
     let patch = Patch::of(layer)?;
     let mut list = Vec::new();
@@ -180,7 +166,7 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
             value["binary"] = Value::from(lines.is_none());
             value["lines"] = json!(lines);
         }
-        if options.patch && !is_of_git(change) {
+        if options.patch {
             patch.write(change, &mut text).map_err(unreadable)?;
         }
         list.push(value);
@@ -191,6 +177,10 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
         "changes": list,
         "left_out": changes.left_out,
         "runs_on_host": executed(changes),
+        "commits": commits_of_layer(layer)
+            .iter()
+            .map(|(name, commit)| json!({ "ref": name, "commit": commit.as_str() }))
+            .collect::<Vec<_>>(),
     });
     if options.patch {
         report["patch"] = Value::from(String::from_utf8_lossy(&text));

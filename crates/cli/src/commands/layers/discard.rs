@@ -4,6 +4,7 @@ use super::super::print;
 use super::beside::Beside;
 use super::{amount, here, mended_layers, named, newest, quoted};
 use crate::args::DiscardArgs;
+use belljar_engine::discard_layer;
 use belljar_engine::layer::{LayerId, Layers};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::stdio::stdin;
@@ -37,7 +38,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
             return Ok(NO);
         }
     }
-    layer.hold()?.discard()?;
+    discard_layer(&belljar_audit::state_directory()?, &layer)?;
     if options.json {
         let report = json!({ "discarded": id, "folder": folder.to_string_lossy() });
         return print(format!("{report:#}\n").as_bytes());

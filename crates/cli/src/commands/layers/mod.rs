@@ -7,6 +7,7 @@ pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
 
+use belljar_engine::commits_of_layer;
 use belljar_engine::layer::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
 use belljar_engine::protect::{Executed, runs_on_host};
 use belljar_spec::SandboxError;
@@ -161,6 +162,20 @@ fn executed<'p>(paths: impl IntoIterator<Item = &'p RelPath>) -> Vec<Executed> {
         Some(Executed { path: OsStr::from_bytes(path.as_bytes()).into(), reason })
     };
     paths.into_iter().filter_map(known).collect()
+}
+
+/// Commits that wait for all of the layer to be applied.
+fn say_commits(layer: &Layer) {
+    for (name, commit) in commits_of_layer(layer).iter().take(MANY) {
+        let name = quote::name(name.as_bytes());
+        let short = &commit.as_str()[..10];
+        match name.strip_prefix("refs/") {
+            Some(below) => {
+                eprintln!("belljar: {name} inside is at {short}, here as refs/belljar/{}/{below}", layer.id)
+            }
+            None => eprintln!("belljar: {name} inside is at {short}"),
+        }
+    }
 }
 
 /// What stays where it is.

@@ -49,7 +49,7 @@ pub struct Applied {
     pub paths: Vec<RelPath>,
     /// What the layer has and nobody applies.
     pub left_out: Vec<LeftOut>,
-    /// Whether the layer has something left, and so is still there.
+    /// Whether the layer has something left.
     pub kept: bool,
 }
 
@@ -80,13 +80,13 @@ pub(super) enum Point {
     Cleared,
 }
 
-/// Applies what is selected of a layer that is ours.
+/// Applies what is selected of a layer that is ours. One with nothing left is still there afterwards.
 pub(super) fn apply(
-    held: Held,
+    held: &Held,
     selection: &Selection,
     reached: &mut dyn FnMut(Point),
 ) -> Result<Applied, LayerError> {
-    undo_or_finish(&held)?;
+    undo_or_finish(held)?;
     let (upper, host) = held.sides()?;
     if let Selection::Paths(_) = selection {
         prune::unfold(&upper, &host)?;
@@ -98,14 +98,14 @@ pub(super) fn apply(
         prune::unfold(&upper, &host)?;
         changes = walk::changes(&upper, &host, &held.guard())?;
     }
-    let mut chosen = choose::choose(&held, &changes, selection, &upper, &host)?;
+    let mut chosen = choose::choose(held, &changes, selection, &upper, &host)?;
     chosen.whole &= !loss;
     let known = judge::Known {
-        restored: Restored::read(&held)?,
-        touched: Touched::read(&held)?,
-        found: Found::read(&held)?,
+        restored: Restored::read(held)?,
+        touched: Touched::read(held)?,
+        found: Found::read(held)?,
     };
-    let conflicts = judge::judge(&chosen, &changes, &held, &known, &upper, &host);
+    let conflicts = judge::judge(&chosen, &changes, held, &known, &upper, &host);
     if !conflicts.is_empty() {
         return Err(LayerError::Conflicts(conflicts));
     }
@@ -117,14 +117,11 @@ pub(super) fn apply(
     };
     if !chosen.list.is_empty() {
         // What was counted is about to become something else.
-        Summary::forget(&held)?;
-        let journal = Journal::new(&held, chosen.whole, prune::later(&chosen, &changes));
-        carry_out(&held, journal, &chosen, &upper, &host, reached)?;
+        Summary::forget(held)?;
+        let journal = Journal::new(held, chosen.whole, prune::later(&chosen, &changes));
+        carry_out(held, journal, &chosen, &upper, &host, reached)?;
     }
     applied.kept = loss || (!chosen.whole && !walk::changes(&upper, &host, &held.guard())?.list.is_empty());
-    if !applied.kept {
-        held.discard()?;
-    }
     reached(Point::Cleared);
     Ok(applied)
 }
@@ -132,7 +129,8 @@ pub(super) fn apply(
 /// Finishes or undoes what was cut short, in a layer that is ours.
 pub(super) fn mend(held: Held) -> Result<Mended, LayerError> {
     match undo_or_finish(&held)? {
-        (Mended::Finished, true) => {
+        // Commits that were made in it are taken over by the next `apply`, which then finds nothing else to do.
+        (Mended::Finished, true) if !held.git().exists() => {
             held.discard()?;
             Ok(Mended::Finished)
         }

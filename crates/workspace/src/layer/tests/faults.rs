@@ -56,14 +56,17 @@ fn child() {
     let selection = selected(&selection.iter().map(String::as_str).collect::<Vec<_>>());
     let stop = number("BELLJAR_LAYER_STOP");
     let mut reached = 0;
-    let result = apply::apply(layer.hold().unwrap(), &selection, &mut |_| {
+    let held = layer.hold().unwrap();
+    let result = apply::apply(&held, &selection, &mut |_| {
         if Some(reached) == stop {
             kill_process(getpid(), Signal::KILL).unwrap();
         }
         reached += 1;
     });
-    if let Err(error) = result {
-        panic!("{error}: {:?}", std::error::Error::source(&error));
+    match result {
+        Ok(applied) if !applied.kept => held.discard().unwrap(),
+        Ok(_) => {}
+        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
     }
 }
 
@@ -216,7 +219,7 @@ fn disturbed(
 ) -> Result<Applied, LayerError> {
     let folder = bench.folder();
     let mut done = false;
-    apply::apply(bench.layer.take().unwrap(), &Selection::All, &mut |point| {
+    apply::apply(&bench.layer.take().unwrap(), &Selection::All, &mut |point| {
         if at(point) && !done {
             done = true;
             act(&folder);

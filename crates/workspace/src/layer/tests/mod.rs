@@ -8,7 +8,7 @@ mod storing;
 
 use super::stat::Kind;
 use super::xattrs::{self, Mark};
-use super::{Applied, Held, Layer, LayerError, Layers, RelPath, Selection, beneath};
+use super::{Applied, Commits, Held, Layer, LayerError, Layers, RelPath, Selection, beneath};
 use belljar_sys::rustix::fs::{self as sys, CWD, FileType, Mode};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -96,7 +96,7 @@ impl Bench {
 
     /// The end of a run.
     fn finish(&mut self) {
-        self.layer.take().unwrap().finish().unwrap();
+        self.layer.take().unwrap().finish(Commits::None).unwrap();
     }
 
     fn apply(&mut self, selection: &[&str]) -> Result<Applied, LayerError> {
@@ -104,7 +104,11 @@ impl Bench {
             Some(held) => held,
             None => self.layers().of(&self.folder()).unwrap()[0].hold().unwrap(),
         };
-        held.apply(&selected(selection))
+        let applied = held.apply(&selected(selection))?;
+        if !applied.kept {
+            held.discard()?;
+        }
+        Ok(applied)
     }
 
     /// What is said of each change.

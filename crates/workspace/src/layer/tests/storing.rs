@@ -76,7 +76,7 @@ fn a_run_that_changed_nothing_leaves_nothing() {
     sys::mknodat(CWD, bench.layer().work.join("work/#1"), FileType::CharacterDevice, Mode::empty(), 0)
         .unwrap();
     mode(&bench.layer().work.join("work"), 0o000);
-    let outcome = bench.layer.take().unwrap().finish().unwrap();
+    let outcome = bench.layer.take().unwrap().finish(Commits::None).unwrap();
     assert!(matches!(outcome, Outcome::Unchanged), "{outcome:?}");
     assert!(bench.layers().list().unwrap().is_empty());
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_layer_beside_which_nothing_can_be_written_is_kept() {
     let mut bench = Bench::with(&[("a", "a")]);
     bench.put("a", "other");
     fs::create_dir_all(bench.layer().directory.join("found.json/in the way")).unwrap();
-    let outcome = bench.layer.take().unwrap().finish().unwrap();
+    let outcome = bench.layer.take().unwrap().finish(Commits::None).unwrap();
     let summary = Summary { modified: 1, ..Summary::default() };
     assert!(
         matches!(&outcome, Outcome::Changed { summary: found, unnoted: Some(_) } if *found == summary),
@@ -129,7 +129,7 @@ fn a_run_that_changed_something_is_summed_up() {
     bench.put("a", "other");
     bench.put("new", "n");
     bench.whiteout("b");
-    let outcome = bench.layer.take().unwrap().finish().unwrap();
+    let outcome = bench.layer.take().unwrap().finish(Commits::None).unwrap();
     let summary = Summary { added: 1, modified: 1, deleted: 1, ..Summary::default() };
     assert!(
         matches!(&outcome, Outcome::Changed { summary: found, unnoted: None } if *found == summary),

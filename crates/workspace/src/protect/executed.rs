@@ -7,6 +7,8 @@ use crate::settings::contents;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -28,13 +30,20 @@ fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 /// What commonly runs a file of the host at this path, which is relative to the top of a work tree.
 pub fn runs_on_host(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let known = TABLE.iter().find(|(pattern, _)| matches(pattern.as_bytes(), path, name));
+    let Lookup { whole, patterns, settings } = &*LOOKUP;
+    let exact = [whole.get(name), whole.get(path)].into_iter().flatten().copied();
+    let others = patterns.iter().filter(|(_, pattern)| matches(pattern, path, name)).map(|(row, _)| *row);
+    if let Some(row) = exact.chain(others).min() {
+        return Some(TABLE[row].1);
+    }
     // Settings of programs are held at the top; further down they are at least told.
-    let settings = || {
-        let mut all = settings_paths().iter();
-        all.find(|known| is_or_lies_in(known.path.as_bytes(), path)).map(|known| known.reason)
-    };
-    known.map(|(_, reason)| *reason).or_else(settings)
+    let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+    let known = iter::once(0).chain(starts).flat_map(|start| {
+        let rest = &path[start..];
+        let rows = settings.get(first_part(rest)).map(Vec::as_slice).unwrap_or_default();
+        rows.iter().copied().filter(|row| is_or_lies_in(settings_paths()[*row].path.as_bytes(), rest))
+    });
+    known.min().map(|row| settings_paths()[row].reason)
 }
 
 /// Of a file that commonly runs: of `package.json` all but what it depends on, which changes every day, and what is said of it. Not
@@ -76,22 +85,48 @@ const HARMLESS: [&str; 21] = [
     "version",
 ];
 
+/// Both tables, arranged to be asked for many thousand paths.
+struct Lookup {
+    /// Rows without a wildcard, by their name or path.
+    whole: HashMap<&'static [u8], usize>,
+    /// The other rows.
+    patterns: Vec<(usize, &'static [u8])>,
+    /// Rows of the table of settings, by the first part of their path.
+    settings: HashMap<&'static [u8], Vec<usize>>,
+}
+
+impl Lookup {
+    fn of_tables() -> Lookup {
+        let mut lookup = Lookup { whole: HashMap::new(), patterns: Vec::new(), settings: HashMap::new() };
+        for (row, (pattern, _)) in TABLE.iter().enumerate() {
+            match pattern.as_bytes() {
+                pattern @ ([b'*', ..] | [.., b'*' | b'/']) => lookup.patterns.push((row, pattern)),
+                whole => drop(lookup.whole.entry(whole).or_insert(row)),
+            }
+        }
+        for (row, known) in settings_paths().iter().enumerate() {
+            lookup.settings.entry(first_part(known.path.as_bytes())).or_default().push(row);
+        }
+        lookup
+    }
+}
+
 fn matches(pattern: &[u8], path: &[u8], name: &[u8]) -> bool {
     match pattern {
         [b'*', end @ ..] => name.len() > end.len() && name.ends_with(end),
         [begin @ .., b'*'] => name.starts_with(begin),
         [folder @ .., b'/'] => path.strip_prefix(folder).is_some_and(|rest| rest.starts_with(b"/")),
-        whole if whole.contains(&b'/') => path == whole,
-        whole => name == whole,
+        _ => false,
     }
 }
 
-/// Whether a path, from any folder on, is this one or lies in it.
+/// Whether a path is this one or lies in it.
 fn is_or_lies_in(wanted: &[u8], path: &[u8]) -> bool {
-    let starts = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-    std::iter::once(0).chain(starts).any(|start| {
-        path[start..].strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-    })
+    path.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+fn first_part(path: &[u8]) -> &[u8] {
+    path.split(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
 fn read(table: &'static str) -> Result<Vec<(&'static str, &'static str)>, String> {
@@ -104,6 +139,8 @@ static TABLE: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     read(include_str!("executed.table"))
         .expect("a test reads every row of executed.table, which is part of the program")
 });
+
+static LOOKUP: LazyLock<Lookup> = LazyLock::new(Lookup::of_tables);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,6 @@ use crate::layer::{Kind, Moment, RelPath};
 use crate::settings::path_of;
 use belljar_sys::rustix::fs::{Dir, FileType};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -58,14 +57,14 @@ impl Survey {
     /// Looks again. `is_held` says what others tell about.
     pub(super) fn compare(&self, folder: &Path, is_held: &dyn Fn(&RelPath) -> bool) -> Different {
         let mut different = Different::default();
-        let mut links = Links::default();
+        let mut others = Vec::new();
         let mut reached = BTreeSet::new();
         let walked = walk(folder, MOST_AFTER, &mut |found| {
             match found.what {
                 Seen::Repository => self.compare_repository(&found.path, folder, is_held, &mut different),
                 Seen::Other => {
                     self.compare_executed(found, folder, is_held, &mut different);
-                    links.look(found, self.taken);
+                    others.push(found.path.clone());
                 }
             }
             if self.executed.contains_key(&found.path) || self.repositories.contains_key(&found.path) {
@@ -80,10 +79,10 @@ impl Survey {
             different.left.push(Left { path: folder.to_path_buf(), what: LeftKind::TooMuch });
         }
         different.is_whole = walked.extent == Extent::All;
-        // Where not all names were looked for, the others may be in the folder.
+        // Where not all names were looked for, the others may be in the folder: no file is asked then.
         if different.is_whole {
             different.left.extend(
-                links.outside().into_iter().map(|path| Left {
+                Links::of(folder, &others, self.taken).outside().into_iter().map(|path| Left {
                     path: folder.join(path_of(path.as_bytes())),
                     what: LeftKind::HardLink,
                 }),
@@ -112,7 +111,7 @@ impl Survey {
 
     fn compare_executed(
         &self,
-        found: &Found<'_>,
+        found: &Found,
         folder: &Path,
         is_held: &dyn Fn(&RelPath) -> bool,
         different: &mut Different,
@@ -168,9 +167,8 @@ impl Survey {
 }
 
 /// What a walk comes to.
-struct Found<'w> {
+struct Found {
     path: RelPath,
-    directory: &'w OwnedFd,
     what: Seen,
 }
 
@@ -182,7 +180,7 @@ enum Seen {
     Other,
 }
 
-impl Found<'_> {
+impl Found {
     fn place(&self, folder: &Path) -> PathBuf {
         folder.join(path_of(self.path.as_bytes()))
     }
@@ -202,24 +200,34 @@ fn is_made(path: &RelPath) -> bool {
 struct Links {
     /// By inode: how many names were found, how many there are, and one of them.
     names: HashMap<u64, (u32, u32, RelPath)>,
-    /// From the first look on.
-    started: Option<Instant>,
+    /// It took too long, and not all were looked at.
     is_late: bool,
 }
 
 impl Links {
-    /// Every file costs a question, which takes a millisecond where the files are on another machine.
-    fn look(&mut self, found: &Found<'_>, since: Moment) {
-        let started = *self.started.get_or_insert_with(Instant::now);
-        self.is_late = self.is_late || started.elapsed() > LONGEST_FOR_LINKS;
-        if !self.is_late
-            && let Ok(Some(stat)) = beneath::stat_at(found.directory, found.path.name())
-            && stat.kind == Kind::File
-            && stat.links > 1
-            && stat.changed > since
-        {
-            self.names.entry(stat.inode).or_insert((0, stat.links, found.path.clone())).0 += 1;
+    /// Of these files, which come one directory after the other. Each costs a question, which takes a millisecond where the files are
+    /// on another machine.
+    fn of(folder: &Path, files: &[RelPath], since: Moment) -> Links {
+        let mut links = Links::default();
+        let Ok(root) = Beneath::open(folder) else { return links };
+        let started = Instant::now();
+        for siblings in files.chunk_by(|one, next| one.parent() == next.parent()) {
+            let Ok(directory) = root.directory(siblings[0].parent()) else { continue };
+            for file in siblings {
+                if started.elapsed() > LONGEST_FOR_LINKS {
+                    links.is_late = true;
+                    return links;
+                }
+                if let Ok(Some(stat)) = beneath::stat_at(&directory, file.name())
+                    && stat.kind == Kind::File
+                    && stat.links > 1
+                    && stat.changed > since
+                {
+                    links.names.entry(stat.inode).or_insert((0, stat.links, file.clone())).0 += 1;
+                }
+            }
         }
+        links
     }
 
     /// Those with a name that was not found; none where not all were looked at.
@@ -247,7 +255,7 @@ struct Walk {
 }
 
 /// Walks from the top down, and through folders that tools fill at the end; says how much it saw. Nothing in a git directory.
-fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> Walk {
+fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found)) -> Walk {
     let whole = Walk { extent: Extent::All, is_too_many: false };
     let Ok(root) = Beneath::open(folder) else { return whole };
     let (mut waiting, mut made) = (VecDeque::from([Vec::new()]), VecDeque::new());
@@ -268,7 +276,7 @@ fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> Walk {
             }
             if name == b".git" {
                 if let Some(path) = RelPath::understand(&path_of(&path)) {
-                    visit(&Found { path, directory: &directory, what: Seen::Repository });
+                    visit(&Found { path, what: Seen::Repository });
                 }
                 continue;
             }
@@ -282,7 +290,7 @@ fn walk(folder: &Path, most: usize, visit: &mut dyn FnMut(&Found<'_>)) -> Walk {
             match is_directory {
                 true if in_made || MADE.contains(&name) => made.push_back(child.as_bytes().to_vec()),
                 true => waiting.push_back(child.as_bytes().to_vec()),
-                false => visit(&Found { path: child, directory: &directory, what: Seen::Other }),
+                false => visit(&Found { path: child, what: Seen::Other }),
             }
         }
     }

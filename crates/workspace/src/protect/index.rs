@@ -1,6 +1,7 @@
 //! Git's index, read for the one thing that matters here: which paths are repositories of their own. gitformat-index(5), and
 //! where that leaves a choice, as `create_from_disk` of git's read-cache.c reads it: an agent may have written it.
 
+use super::known_index;
 use crate::settings::open_file;
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What is in a git directory's index and the files that it may be split into.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Index {
     /// The paths of the entries that are, or may be, repositories.
     pub(super) repositories: BTreeSet<Vec<u8>>,
@@ -37,19 +38,31 @@ pub struct Gitlinks {
     pub unnamed: bool,
 }
 
-/// Reads all of them.
+/// Reads all of them; a start and an end ask several times, and what did not change in between is read once.
 pub(super) fn index(git_dir: &Path) -> Index {
-    let entries = fs::read_dir(git_dir).into_iter().flatten().flatten();
+    known_index::or_else(files(git_dir), read)
+}
+
+/// The index, and the files that it may be split into.
+fn files(git_dir: &Path) -> Vec<PathBuf> {
     let is_index = |name: &[u8]| name == b"index" || name.starts_with(b"sharedindex.");
+    let entries = fs::read_dir(git_dir).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| is_index(entry.file_name().as_bytes())).map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    files
+}
+
+fn read(files: &[PathBuf]) -> Index {
     let mut found = Index::default();
     let mut shared = Vec::new();
     let mut unnamed = false;
     let mut rest = MOST_BYTES;
-    for entry in entries.filter(|entry| is_index(entry.file_name().as_bytes())) {
-        let bytes = match contents(&entry.path(), &mut rest) {
+    for file in files {
+        let bytes = match contents(file, &mut rest) {
             Contents::Index(bytes) => bytes,
             Contents::TooLarge => {
-                found.too_large.push(entry.path());
+                found.too_large.push(file.clone());
                 continue;
             }
             Contents::Other => continue,
@@ -59,10 +72,10 @@ pub(super) fn index(git_dir: &Path) -> Index {
                 found.repositories.extend(links.names);
                 unnamed |= links.unnamed;
             }
-            Err(Unread::TooLarge) => found.too_large.push(entry.path()),
-            Err(Unread::Malformed) => found.unreadable.push(entry.path()),
+            Err(Unread::TooLarge) => found.too_large.push(file.clone()),
+            Err(Unread::Malformed) => found.unreadable.push(file.clone()),
         }
-        if entry.file_name() != "index" {
+        if file.file_name().is_some_and(|name| name != "index") {
             shared.push(bytes);
         }
     }
@@ -113,6 +126,7 @@ fn contents(index: &Path, rest: &mut u64) -> Contents {
         None => Contents::TooLarge,
         Some(left) => {
             *rest = left;
+            bytes.reserve_exact(usize::try_from(size).unwrap_or_default());
             match file.take(size).read_to_end(&mut bytes) {
                 Ok(_) => Contents::Index(bytes),
                 Err(_) => Contents::Other,
@@ -192,19 +206,26 @@ impl<'b> Reader<'b> {
         // With the byte behind it, which git copies as well and believes to be the end.
         let more = length.checked_sub(copied).ok_or(Unread::Malformed)?;
         let written = rest.get(..=more).ok_or(Unread::Malformed)?;
-        name.truncate(copied);
-        name.extend_from_slice(written);
-        self.keep(mode, name)?;
-        name.truncate(length);
+        // Only in version 4 the next one needs the name of this one.
+        if version == 4 || self.is_wanted(mode) {
+            name.truncate(copied);
+            name.extend_from_slice(written);
+            self.keep(mode, name)?;
+            name.truncate(length);
+        }
         Ok(match version {
             4 => at + more + 1,
             _ => start + (at - start + length + 8) / 8 * 8,
         })
     }
 
+    fn is_wanted(&self, mode: u32) -> bool {
+        self.pick == Pick::Everything || mode & KIND == REPOSITORY
+    }
+
     /// Keeps a name, if it is one that is looked for. It has one byte too many, which should be 0.
     fn keep(&mut self, mode: u32, name: &[u8]) -> Result<(), Unread> {
-        if self.pick == Pick::Repositories && mode & KIND != REPOSITORY {
+        if !self.is_wanted(mode) {
             return Ok(());
         }
         // The kernel takes a path until there, whatever git believes its length to be.

@@ -12,6 +12,7 @@ mod git_dir;
 mod glob;
 mod hooks;
 mod index;
+mod known_index;
 mod left;
 mod linked;
 mod memory;

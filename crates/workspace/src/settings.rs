@@ -155,8 +155,9 @@ pub(crate) fn open_file(file: &Path) -> Option<(File, u64)> {
 
 /// A small regular file.
 pub(crate) fn contents(file: &Path) -> Option<Vec<u8>> {
-    let (file, _) = open_file(file)?;
-    let mut bytes = Vec::new();
+    let (file, size) = open_file(file)?;
+    // With a byte more its end is seen without another look.
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(MOST_BYTES)).unwrap_or_default() + 1);
     file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

@@ -113,7 +113,8 @@ impl Directory {
 
     pub(super) fn read(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, ForeignError> {
         let Some(file) = self.file(path)? else { return Ok(None) };
-        let mut bytes = Vec::new();
+        // Most are refs.
+        let mut bytes = Vec::with_capacity(512);
         file.take(most + 1).read_to_end(&mut bytes).map_err(|error| ForeignError::io(path, error))?;
         if bytes.len() as u64 > most {
             return Err(ForeignError::spoiled(path, "it is far too long"));

@@ -7,10 +7,12 @@ use crate::settings::{HostFiles, MOST_BYTES_TOGETHER, Setting, contents};
 use belljar_git::config::quoted;
 use std::fmt::Write;
 
-/// What the config says of the repository's own format.
-pub(super) struct Format {
+/// What the host's config says beside what the sandbox's says.
+pub(super) struct Written {
     /// Refs are kept as a reftable.
     pub(super) is_reftable: bool,
+    /// Patterns that the user ignores in every repository (`core.excludesFile`).
+    pub(super) ignored_everywhere: Vec<u8>,
 }
 
 /// Writes the sandbox's config.
@@ -19,8 +21,10 @@ pub(super) fn write(
     target: &Target<'_>,
     work_tree: Option<&str>,
     files: &HostFiles,
-) -> Result<Format, SetupError> {
-    let settings = read(source, files)?;
+) -> Result<Written, SetupError> {
+    let own = [source.host.common.join("config"), source.host.own.join("config.worktree")];
+    let settings = files.settings(&own, Some(&source.host.own), MOST_BYTES_TOGETHER);
+    let settings = settings.map_err(|error| SetupError::Unsupported(error.message))?;
     let last = |name: &str| settings.iter().rfind(|one| one.variable.name == name);
     let text_of = |name: &str| last(name).and_then(|one| one.variable.text());
     let format = text_of("extensions.objectformat").filter(|format| *format != "sha1");
@@ -49,12 +53,10 @@ pub(super) fn write(
         text.push_str(LFS);
     }
     target.write("config", text.as_bytes())?;
-    Ok(Format { is_reftable })
+    Ok(Written { is_reftable, ignored_everywhere: ignored_everywhere(&settings, files) })
 }
 
-/// Patterns that the user ignores in every repository (`core.excludesFile`).
-pub(super) fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Vec<u8> {
-    let settings = read(source, files).unwrap_or_default();
+fn ignored_everywhere(settings: &[Setting], files: &HostFiles) -> Vec<u8> {
     let named = settings.iter().rfind(|one| one.counts && one.variable.name == "core.excludesfile");
     let named = named.and_then(|one| files.resolve(one.variable.text()?, one.file.parent()?));
     let usual = || {
@@ -68,12 +70,6 @@ pub(super) fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles)
     };
     let file = named.or_else(usual);
     file.and_then(|file| contents(&file)).unwrap_or_default()
-}
-
-fn read(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Result<Vec<Setting>, SetupError> {
-    let own = [source.host.common.join("config"), source.host.own.join("config.worktree")];
-    let settings = files.settings(&own, Some(&source.host.own), MOST_BYTES_TOGETHER);
-    settings.map_err(|error| SetupError::Unsupported(error.message))
 }
 
 /// Adds a variable, if the sandbox may have it.

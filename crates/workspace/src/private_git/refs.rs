@@ -19,12 +19,7 @@ pub(super) struct Snapshot {
 
 /// Reads them as the files they are.
 pub(super) fn of_files(source: &HostFilesOfGit<'_>) -> Result<Snapshot, SetupError> {
-    let head = source.own.read("HEAD", MAX_REF_BYTES)?.unwrap_or_default();
-    let head = String::from_utf8(head).unwrap_or_default().trim_end().to_string();
-    let head = match head.strip_prefix("ref:") {
-        Some(name) => format!("ref: {}", name.trim()),
-        None => head,
-    };
+    let head = head_of_files(source)?;
     if head.is_empty() {
         return Err(SetupError::Unsupported("its HEAD cannot be read".to_string()));
     }
@@ -38,6 +33,15 @@ pub(super) fn of_files(source: &HostFilesOfGit<'_>) -> Result<Snapshot, SetupErr
         }
     }
     Ok(Snapshot { head, packed: without_own(packed), loose })
+}
+
+fn head_of_files(source: &HostFilesOfGit<'_>) -> Result<String, SetupError> {
+    let head = source.own.read("HEAD", MAX_REF_BYTES)?.unwrap_or_default();
+    let head = String::from_utf8(head).unwrap_or_default().trim_end().to_string();
+    Ok(match head.strip_prefix("ref:") {
+        Some(name) => format!("ref: {}", name.trim()),
+        None => head,
+    })
 }
 
 fn of_directory(source: &Foreign, top: &str, loose: &mut BTreeMap<String, String>) -> Result<(), SetupError> {
@@ -94,6 +98,22 @@ pub(super) fn by_git(source: &HostFilesOfGit<'_>, git: &Git) -> Result<Snapshot,
 }
 
 impl Snapshot {
+    /// Whether HEAD is on the same branch and commit now, by a look at their files alone: where a commit moves a branch, it has a
+    /// file of its own from then on.
+    pub(super) fn is_where_files_say(&self, source: &HostFilesOfGit<'_>) -> Result<bool, SetupError> {
+        if head_of_files(source)? != self.head {
+            return Ok(false);
+        }
+        let Some(name) = self.head.strip_prefix("ref: ") else { return Ok(true) };
+        let now = match source.common.read(name, MAX_REF_BYTES) {
+            Ok(Some(now)) => String::from_utf8(now).unwrap_or_default().trim_end().to_string(),
+            // It may have been packed meanwhile, or never had one.
+            Ok(None) => return Ok(!self.loose.contains_key(name)),
+            Err(_) => return Ok(true),
+        };
+        Ok(self.loose.get(name) == Some(&now))
+    }
+
     /// Whether HEAD is on the same branch and commit.
     pub(super) fn is_same_place(&self, other: &Snapshot) -> bool {
         let at = |one: &Snapshot| one.head.strip_prefix("ref: ").and_then(|name| one.all().remove(name));
@@ -144,8 +164,10 @@ impl Snapshot {
             target.write(name, format!("{text}\n").as_bytes())?;
         }
         // Build scripts read the file of the branch.
+        let is_written = |name: &str| self.loose.len() <= FEW_LOOSE_REFS && self.loose.contains_key(name);
         if let Some(name) = self.head.strip_prefix("ref: ")
             && let Some(id) = all.get(name)
+            && !is_written(name)
         {
             target.write(name, format!("{id}\n").as_bytes())?;
         }

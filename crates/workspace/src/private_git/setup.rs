@@ -75,54 +75,59 @@ pub(super) fn fill(
         .filter(|one| one.inside.ends_with("/objects"))
         .fold(String::new(), |list, one| list + &one.inside + "\n");
     target.write("objects/info/alternates", alternates.as_bytes())?;
-    let format = config::write(&source, &target, work_tree, files)?;
-    let synced = snapshot(&source, &target, format.is_reftable)?;
-    unfinished(&source, &target)?;
+    let written = config::write(&source, &target, work_tree, files)?;
+    let (synced, names) = snapshot(&source, &target, written.is_reftable)?;
+    unfinished(&source, &target, &names)?;
     logs(&source, &target, &synced)?;
-    info(&source, &target, files)?;
+    info(&source, &target, &written.ignored_everywhere)?;
     hooks(&source, &target)?;
     other_worktrees(&source, &target)?;
     Ok(synced)
 }
 
-/// HEAD, refs and index are several reads: if HEAD or its branch moved meanwhile, all is read again.
+/// HEAD, refs and index are several reads: if HEAD or its branch moved meanwhile, all is read again. Gives the names in the
+/// worktree's git directory too.
 fn snapshot(
     source: &HostFilesOfGit<'_>,
     target: &Target<'_>,
     is_reftable: bool,
-) -> Result<Synced, SetupError> {
+) -> Result<(Synced, Vec<String>), SetupError> {
     let mut tries = SNAPSHOT_TRIES;
     loop {
+        let names = source.own.names(".")?;
         let found = if is_reftable { refs::by_git(source, &Git::find()?)? } else { refs::of_files(source)? };
-        index(source, target)?;
-        let now = if is_reftable { refs::by_git(source, &Git::find()?)? } else { refs::of_files(source)? };
+        index(source, target, &names)?;
+        let is_same = match is_reftable {
+            true => found.is_same_place(&refs::by_git(source, &Git::find()?)?),
+            false => found.is_where_files_say(source)?,
+        };
         tries -= 1;
-        if found.is_same_place(&now) || tries == 0 {
-            return found.write(target);
+        if is_same || tries == 0 {
+            return Ok((found.write(target)?, names));
         }
     }
 }
 
 /// The index, with the time of its last change: git compares it with those of files, to see which may have changed since.
-fn index(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
-    let shared = source.own.names(".")?.into_iter().filter(|name| name.starts_with("sharedindex."));
-    for name in shared.chain(["index".to_string()]) {
-        if let Some(file) = source.own.file(&name)? {
-            target.copy(file, &name, MAX_INDEX_BYTES)?;
+fn index(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]) -> Result<(), SetupError> {
+    let shared = names.iter().map(String::as_str).filter(|name| name.starts_with("sharedindex."));
+    for name in shared.chain(["index"]) {
+        if let Some(file) = source.own.file(name)? {
+            target.copy(file, name, MAX_INDEX_BYTES)?;
         }
     }
     Ok(())
 }
 
 /// A merge, rebase, cherry-pick, revert or bisection that the user has begun.
-fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(), SetupError> {
-    for name in source.own.names(".")? {
+fn unfinished(source: &HostFilesOfGit<'_>, target: &Target<'_>, names: &[String]) -> Result<(), SetupError> {
+    for name in names.iter().map(String::as_str) {
         let is_state =
-            STATE_FILES.contains(&name.as_str()) || name.starts_with("BISECT_") || name.starts_with("MERGE_");
+            STATE_FILES.contains(&name) || name.starts_with("BISECT_") || name.starts_with("MERGE_");
         if is_state {
-            copy_file(&source.own, target, &name, &name)?;
-        } else if STATE_DIRECTORIES.contains(&name.as_str()) {
-            copy_directory(&source.own, target, &name)?;
+            copy_file(&source.own, target, name, name)?;
+        } else if STATE_DIRECTORIES.contains(&name) {
+            copy_directory(&source.own, target, name)?;
         }
     }
     Ok(())
@@ -138,16 +143,15 @@ fn logs(source: &HostFilesOfGit<'_>, target: &Target<'_>, synced: &Synced) -> Re
     Ok(())
 }
 
-fn info(source: &HostFilesOfGit<'_>, target: &Target<'_>, files: &HostFiles) -> Result<(), SetupError> {
+fn info(source: &HostFilesOfGit<'_>, target: &Target<'_>, everywhere: &[u8]) -> Result<(), SetupError> {
     copy_file(&source.common, target, "info/attributes", "info/attributes")?;
     copy_file(&source.own, target, "info/sparse-checkout", "info/sparse-checkout")?;
     copy_file(&source.common, target, "shallow", "shallow")?;
     // What the user ignores everywhere would be committed by an agent that knows nothing of it.
     let mut ignored = source.common.read("info/exclude", MAX_FILE_BYTES)?.unwrap_or_default();
-    let everywhere = config::ignored_everywhere(source, files);
     if !everywhere.is_empty() {
         ignored.extend_from_slice(b"\n# What the user of this machine ignores in every repository:\n");
-        ignored.extend_from_slice(&everywhere);
+        ignored.extend_from_slice(everywhere);
     }
     target.write("info/exclude", &ignored)
 }

@@ -7,6 +7,8 @@ use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{PushRules, RefPolicy};
 use belljar_spec::{Printable, SandboxError, SandboxId};
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::io::Errno;
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
@@ -14,13 +16,14 @@ use belljar_workspace::private_git::{
     SetupError, has_moved, has_objects,
 };
 use belljar_workspace::quarantine::HostRepository;
+use std::collections::HashMap;
 use std::fmt::Display;
-use std::io::PipeWriter;
+use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The git directories of one sandbox.
@@ -41,11 +44,20 @@ struct Shared {
     pinned: AtomicBool,
     /// What was imported so far.
     report: Mutex<ImportReport>,
+    /// The host's repositories that were asked about so far, by their git directory.
+    hosts: Mutex<HashMap<PathBuf, HostRepository>>,
 }
 
 struct Watching {
     stop: PipeWriter,
-    thread: JoinHandle<()>,
+    /// Disconnected when the thread uses nothing of the session any more.
+    done: Receiver<()>,
+}
+
+/// What the watching thread has of the session, let go of in this order.
+struct Watched {
+    shared: Arc<Shared>,
+    _done: Sender<()>,
 }
 
 impl GitSession {
@@ -121,6 +133,7 @@ impl GitSession {
             leash: OnceLock::new(),
             pinned: AtomicBool::new(false),
             report: Mutex::default(),
+            hosts: Mutex::default(),
         };
         GitSession { shared: Arc::new(shared), watching: Mutex::new(None) }
     }
@@ -135,17 +148,24 @@ impl GitSession {
                 .extend(repositories.iter().flat_map(|one| [one.host.own.clone(), one.host.common.clone()]));
         }
         let tops = repositories.iter().map(|one| one.host.top.clone()).collect();
-        let (Ok(mut watch), Ok((stopping, stop))) = (RefWatch::on(directories, tops), std::io::pipe()) else {
-            return;
-        };
-        let (shared, recorder, guest) = (Arc::clone(&self.shared), Arc::clone(recorder), guest.clone());
+        let Ok((stopping, stop)) = std::io::pipe() else { return };
+        let (sender, done) = mpsc::channel();
+        let watched = Watched { shared: Arc::clone(&self.shared), _done: sender };
+        let (recorder, guest) = (Arc::clone(recorder), guest.clone());
         let work = move || {
+            let shared = &watched.shared;
+            // The kernel took the mount away that was over it: nothing inside may write to the new one.
+            let is_over = || shared.is_replaced().then(|| drop(guest.take())).is_some();
+            for _ in 0..FIRST_LOOKS {
+                if is_over() || is_stopped(&stopping, FIRST_LOOKS_INTERVAL) {
+                    return;
+                }
+            }
+            let Ok(mut watch) = RefWatch::on(directories, tops) else { return };
             let mut most = Some(PIN_AFTER);
             loop {
-                if shared.is_replaced() {
-                    // The kernel took the mount away that was over it: nothing inside may write to the new one.
-                    drop(guest.take());
-                    return;
+                if is_over() {
+                    break;
                 }
                 // Also before anything was noticed: the first command began before the watch did.
                 shared.import(Some(&recorder), Moment::Living);
@@ -155,21 +175,25 @@ impl GitSession {
                         shared.pin();
                         most = None;
                     }
-                    Noticed::Stop => return,
+                    Noticed::Stop => break,
                 }
             }
+            // The kernel takes some milliseconds to close a watch: the end of the sandbox goes on meanwhile.
+            drop(watched);
+            drop(watch);
         };
         let thread = std::thread::Builder::new().name("git-import".to_string()).spawn(work);
-        let watching = thread.ok().map(|thread| Watching { stop, thread });
+        let watching = thread.ok().map(|_| Watching { stop, done });
         *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = watching;
     }
 
     /// Imports what is left, when no process inside is alive, and says what became of all commits.
     pub(crate) fn finish(self, end: End<'_>) -> ImportReport {
         let watching = self.watching.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Watching { stop, thread }) = watching {
+        if let Some(Watching { stop, done }) = watching {
             drop(stop);
-            let _ = thread.join();
+            // Nothing is ever sent.
+            let _ = done.recv();
         }
         let Some(shared) = Arc::into_inner(self.shared) else { return ImportReport::default() };
         let is_whole = match end {
@@ -292,9 +316,7 @@ impl Shared {
         if !is_needed {
             return Ok(ImportReport { notes, ..ImportReport::default() });
         }
-        let git = Git::find().map_err(|error| with_causes(&error))?;
-        let host =
-            HostRepository::open(&git, &repository.host.common).map_err(|error| with_causes(&error))?;
+        let host = self.host(repository)?;
         let importer = Importer {
             host: &repository.host,
             repository: &host,
@@ -324,15 +346,26 @@ impl Shared {
         Ok(report)
     }
 
+    /// The host's side of a repository. Git is asked about it once: what it says stays so while the sandbox lives.
+    fn host(&self, repository: &Repository) -> Result<HostRepository, String> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = hosts.get(&repository.host.common) {
+            return Ok(host.clone());
+        }
+        let git = Git::find().map_err(|error| with_causes(&error))?;
+        let host =
+            HostRepository::open(&git, &repository.host.common).map_err(|error| with_causes(&error))?;
+        hosts.insert(repository.host.common.clone(), host.clone());
+        Ok(host)
+    }
+
     /// Keeps the host's housekeeping from taking away what the sandbox borrows. Git leaves alone what is younger than two weeks, and so
     /// a sandbox of a few seconds needs none.
     fn pin(&self) {
         self.pinned.store(true, Ordering::Release);
         for repository in self.git.repositories() {
             let commit = self.git.synced(repository).and_then(|synced| synced.commit());
-            let host =
-                Git::find().ok().and_then(|git| HostRepository::open(&git, &repository.host.common).ok());
-            if let (Some(commit), Some(host)) = (commit, host) {
+            if let (Some(commit), Ok(host)) = (commit, self.host(repository)) {
                 // Without it the sandbox works as well, until the user prunes.
                 let _ = private_git::pin(&host, self.git.id(), &commit);
             }
@@ -344,6 +377,16 @@ impl Shared {
     }
 }
 
+/// Waits for the end of the session, and says whether it came.
+fn is_stopped(stopping: &PipeReader, most: Duration) -> bool {
+    let timeout = Timespec::try_from(most).ok();
+    let mut polled = [PollFd::new(stopping, PollFlags::IN)];
+    !matches!(poll(&mut polled, timeout.as_ref()), Ok(0) | Err(Errno::INTR))
+}
+
+/// A command that ends within these gets no watch, which takes the kernel 8 to 20 ms to close: its commits are imported at its end.
+const FIRST_LOOKS: u32 = 10;
+const FIRST_LOOKS_INTERVAL: Duration = Duration::from_millis(5);
 /// A sandbox that lives longer pins the commit that it began on.
 const PIN_AFTER: Duration = Duration::from_secs(10);
 

@@ -27,7 +27,9 @@ pub struct RefWatch {
 
 impl RefWatch {
     /// Watches the refs of these git directories, and the name `.git` in these folders.
-    pub fn on(directories: Vec<PathBuf>, tops: Vec<PathBuf>) -> io::Result<RefWatch> {
+    pub fn on(mut directories: Vec<PathBuf>, tops: Vec<PathBuf>) -> io::Result<RefWatch> {
+        directories.sort();
+        directories.dedup();
         let kernel = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let (watched, of_tops) = (BTreeSet::new(), BTreeSet::new());
         let mut watch = RefWatch { kernel, directories, tops, watched, of_tops };

@@ -4,8 +4,7 @@
 //! change shows as staged, which is harmless; the other way round its reverse would, and the user's next commit would undo
 //! the work. No file of the work tree is read, so no filter of the host's runs.
 
-use super::staged;
-use super::{HostGit, step};
+use super::{HostGit, large_index, staged, step};
 use crate::foreign::Head;
 use crate::inert::{Call, Running};
 use crate::quarantine::{HostRepository, IndexFiles, Landing, QuarantineError};
@@ -151,9 +150,11 @@ impl Follow<'_> {
             let call = self.repository.as_owner(self.repository.call_in(&self.host.own));
             call.env("GIT_INDEX_FILE", copy).config("core.untrackedCache", "keep")
         };
-        let read = call().args(["read-tree", "-m", "-i", old, trees.new.as_str()]).run()?;
-        if read.code != Some(0) {
-            staged::carry_over(&call, old, &trees.new)?;
+        if !large_index::carry_over(&call, &content, self.repository.format(), old, &trees.new)? {
+            let read = call().args(["read-tree", "-m", "-i", old, trees.new.as_str()]).run()?;
+            if read.code != Some(0) {
+                staged::carry_over(&call, old, &trees.new)?;
+            }
         }
         let finish = || {
             let file = File::open(copy)?;

@@ -26,6 +26,7 @@ mod host_state;
 mod import;
 mod inflow;
 mod inside;
+mod large_index;
 mod pin;
 mod place;
 mod plan;

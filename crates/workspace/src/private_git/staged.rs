@@ -14,8 +14,7 @@ pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> 
     if staged.values().any(|record| record.status == b'U') {
         return Err(Obstacle::Index("the host's index has conflicts".to_string()));
     }
-    let words = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", old, new.as_str()];
-    let changed = records(&call().args(words).output()?);
+    let changed = changes(call, old, new)?;
     let mut before = Vec::new();
     let mut after = Vec::new();
     for (path, change) in &changed {
@@ -41,12 +40,23 @@ pub(super) fn carry_over(call: &dyn Fn() -> Call, old: &str, new: &ObjectId) -> 
     Ok(())
 }
 
-/// A mode and an object, as git's raw diffs have them.
-type Side = (Vec<u8>, Vec<u8>);
+/// What differs between two commits, by path.
+pub(super) fn changes(
+    call: &dyn Fn() -> Call,
+    old: &str,
+    new: &ObjectId,
+) -> Result<BTreeMap<Vec<u8>, Record>, Obstacle> {
+    let words = ["diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", old, new.as_str()];
+    Ok(records(&call().args(words).output()?))
+}
 
-struct Record {
-    old: Side,
-    new: Side,
+/// A mode and an object, as git's raw diffs have them.
+pub(super) type Side = (Vec<u8>, Vec<u8>);
+
+/// A path that differs.
+pub(super) struct Record {
+    pub(super) old: Side,
+    pub(super) new: Side,
     status: u8,
 }
 
@@ -65,12 +75,12 @@ fn records(raw: &[u8]) -> BTreeMap<Vec<u8>, Record> {
     found
 }
 
-fn is_nothing((mode, _): &Side) -> bool {
+pub(super) fn is_nothing((mode, _): &Side) -> bool {
     mode.iter().all(|digit| *digit == b'0')
 }
 
 /// As `update-index --index-info` reads it; mode 0 removes.
-fn line(side: &Side, path: &[u8]) -> Vec<u8> {
+pub(super) fn line(side: &Side, path: &[u8]) -> Vec<u8> {
     let mode: &[u8] = if is_nothing(side) { b"0" } else { &side.0 };
     [mode, b" ", &side.1, b"\t", path, b"\0"].concat()
 }

@@ -1,0 +1,114 @@
+//! An index of many files, taken from one commit to another by the paths that differ. `git read-tree` walks both trees whole and writes
+//! what it knows of every folder anew: with 100,000 files most of the time that a commit needs to come out.
+//!
+//! Only where the index is plain and has these paths as the old commit has them. Whatever else there is, `git read-tree` decides.
+
+use super::follow::Obstacle;
+use super::staged::{self, Record};
+use crate::inert::Call;
+use belljar_git::{ObjectFormat, ObjectId};
+use std::collections::BTreeMap;
+
+/// Takes the index that `call` works on, with this content, from one commit to another. Says whether it did; if not, nothing
+/// changed.
+pub(super) fn carry_over(
+    call: &dyn Fn() -> Call,
+    content: &[u8],
+    format: ObjectFormat,
+    old: &str,
+    new: &ObjectId,
+) -> Result<bool, Obstacle> {
+    if content.len() < LARGE {
+        return Ok(false);
+    }
+    let changed = staged::changes(call, old, new)?;
+    if changed.len() > MAX_CHANGES || !has_as_before(content, format, &changed) {
+        return Ok(false);
+    }
+    // A file makes room for a folder of its name before what is in the folder comes.
+    let (gone, kept): (Vec<_>, Vec<_>) =
+        changed.iter().partition(|(_, change)| staged::is_nothing(&change.new));
+    let lines: Vec<u8> =
+        gone.into_iter().chain(kept).flat_map(|(path, change)| staged::line(&change.new, path)).collect();
+    let finished = call().args(["update-index", "-z", "--index-info"]).run_with(&lines)?;
+    Ok(finished.code == Some(0))
+}
+
+/// Whether an index has these paths as they were, with no flags of the user's, and no conflicts anywhere. Not if it is one of a kind
+/// that is not known here: gitformat-index(5).
+fn has_as_before(index: &[u8], format: ObjectFormat, changed: &BTreeMap<Vec<u8>, Record>) -> bool {
+    let hash = match format {
+        ObjectFormat::Sha1 => 20,
+        ObjectFormat::Sha256 => 32,
+    };
+    let had = changed.values().filter(|change| !staged::is_nothing(&change.old)).count();
+    let seen = entries(index, hash, |entry| match changed.get(entry.name) {
+        _ if entry.flags & STAGE != 0 => None,
+        None => Some(0),
+        Some(change) => {
+            let (mode, id) = &change.old;
+            let is_same = entry.flags & (ASSUME_VALID | EXTENDED) == 0
+                && format!("{:06o}", entry.mode).as_bytes() == mode
+                && hex(entry.id) == *id;
+            is_same.then_some(1)
+        }
+    });
+    seen == Some(had)
+}
+
+struct Entry<'i> {
+    mode: u32,
+    id: &'i [u8],
+    flags: u16,
+    name: &'i [u8],
+}
+
+/// Counts entries; none if one does not count, or if not all can be read.
+fn entries(index: &[u8], hash: usize, count: impl Fn(&Entry<'_>) -> Option<usize>) -> Option<usize> {
+    let number = |at: usize| Some(u32::from_be_bytes(index.get(at..at + 4)?.try_into().ok()?));
+    // Version 4 shortens names.
+    if index.get(..4)? != b"DIRC" || !matches!(number(4)?, 2 | 3) {
+        return None;
+    }
+    let (mut at, mut seen) = (HEADER, 0);
+    for _ in 0..number(8)? {
+        let flags_at = at + STAT + hash;
+        let flags = u16::from_be_bytes(index.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let name_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let length = match usize::from(flags & LENGTH) {
+            LONG => index.get(name_at..)?.iter().position(|byte| *byte == 0)?,
+            length => length,
+        };
+        let name = index.get(name_at..name_at + length)?;
+        let id = index.get(at + STAT..flags_at)?;
+        seen += count(&Entry { mode: number(at + 24)?, id, flags, name })?;
+        at += (name_at - at + length + 8) / 8 * 8;
+    }
+    let end = index.len().checked_sub(hash)?;
+    while at + 8 <= end {
+        // In small letters: one that git has to understand, as those of a split or a sparse index.
+        if index[at].is_ascii_lowercase() {
+            return None;
+        }
+        at = at.checked_add(8)?.checked_add(number(at + 4)? as usize)?;
+    }
+    (at == end).then_some(seen)
+}
+
+fn hex(id: &[u8]) -> Vec<u8> {
+    id.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+/// Some thousand files. In tests every index is large: all that is tested of indexes holds for these too.
+const LARGE: usize = if cfg!(test) { 0 } else { 1 << 20 };
+/// Beyond that, walking the trees costs no more.
+const MAX_CHANGES: usize = 4096;
+const HEADER: usize = 12;
+/// Of an entry, before the name of its object.
+const STAT: usize = 40;
+const ASSUME_VALID: u16 = 0x8000;
+const EXTENDED: u16 = 0x4000;
+const STAGE: u16 = 0x3000;
+const LENGTH: u16 = 0x0fff;
+/// A name that is longer ends with a 0.
+const LONG: usize = 0x0fff;

@@ -1,4 +1,4 @@
-//! How fast a sandbox starts, what another root adds to that, how fast a command starts in a live one, and what an idle one costs; each beside its
+//! How fast a sandbox starts, what another root and a large repository add to that, how fast a command starts in a live one, and what an idle one costs; each beside its
 //! peers in the same run, in turn, so that a busy moment hits all of them alike. Prints medians and ratios.
 //!
 //! `cargo run --release -p belljar-bench-start [-- RUNS [SANDBOXES]]`; wants the `belljar` binary in the same target
@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark is there to print")]
 
 mod cold;
+mod folders;
 mod idle;
 mod live;
 mod peers;
@@ -21,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let peers = peers::Peers::find()?;
     cold::run(&peers, runs)?;
     roots::run(runs)?;
+    folders::run(runs)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live::run(&peers, runs))?;
     runtime.block_on(idle::run(sandboxes))?;

@@ -331,12 +331,15 @@ fn with_private_git(
         return Ok((view, None));
     }
     let state = state()?;
-    let recovered = GitSession::recover(&state);
+    let mut notes = GitSession::recover(&state);
+    if mode == ImportMode::Bind {
+        notes.extend(protect::hold_gitlinks_of_branches(&mut view, &wanted, &state));
+    }
     let made = PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);
-    session.note(recovered);
+    session.note(notes);
     Ok((view, Some(Box::new(session))))
 }
 

@@ -1,11 +1,37 @@
 //! The host's refs, for the sandbox's git directory.
 
-use super::Synced;
 use super::setup::{HostFilesOfGit, SetupError, Target};
+use super::{HostGit, Synced};
 use crate::foreign::Foreign;
 use crate::inert::Git;
 use belljar_git::ObjectId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where a repository's local branches are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BranchTips {
+    /// The commit that is checked out; none before the first one.
+    pub head: Option<ObjectId>,
+    /// The commits of all branches, each once.
+    pub others: Vec<ObjectId>,
+}
+
+/// Reads them, without a call of git where refs are files.
+pub fn branch_tips(host: &HostGit) -> Result<BranchTips, SetupError> {
+    let source = HostFilesOfGit::open(host)?;
+    let found = match host.common.join("reftable").exists() {
+        true => by_git(&source, &Git::find()?)?,
+        false => of_files(&source)?,
+    };
+    let mut all = found.shown();
+    all.retain(|name, _| name.starts_with("refs/heads/"));
+    let head = match found.head.strip_prefix("ref: ") {
+        Some(name) => all.get(name).cloned(),
+        None => found.head.parse().ok(),
+    };
+    let others: BTreeSet<ObjectId> = all.into_values().collect();
+    Ok(BranchTips { head, others: others.into_iter().collect() })
+}
 
 /// HEAD and the refs of a repository, as they were at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

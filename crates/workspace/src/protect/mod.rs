@@ -9,6 +9,7 @@ mod enclosing;
 mod executed;
 mod fingerprint;
 mod git_dir;
+mod gitlink_paths;
 mod glob;
 mod hooks;
 mod index;
@@ -25,6 +26,7 @@ mod words;
 
 pub use baseline::{Baseline, Findings};
 pub use executed::{Executed, runs_on_host};
+pub use gitlink_paths::hold_gitlinks_of_branches;
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;

@@ -2,10 +2,9 @@
 //! protect are paths of the work tree, and `.git` of every repository that gets none.
 
 use super::git_dir::{git_dirs_below, is_one};
-use super::index;
-use super::shields::{Missing, Shields};
+use super::gitlink_paths;
 use crate::private_git::{HostGit, Module, Wanted};
-use crate::settings::{contents, path_of, plain};
+use crate::settings::{contents, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded, View};
@@ -32,7 +31,7 @@ pub fn without_git(mut view: View) -> Result<(View, Vec<Wanted>), SandboxError> 
         }
     }
     for one in &wanted {
-        hold_gitlinks(&mut view, &one.host)?;
+        gitlink_paths::hold_those_of_index(&mut view, &one.host);
     }
     Ok((view, wanted))
 }
@@ -89,28 +88,6 @@ fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
     }
     found.truncate(MAX_REPOSITORIES);
     found
-}
-
-/// Paths that the host's index has as repositories of their own: with a `.git` in one of them, `git status` of the host would run git
-/// there.
-fn hold_gitlinks(view: &mut View, host: &HostGit) -> Result<(), SandboxError> {
-    let gitlinks = index::index(&host.own).repositories;
-    let Ok(top) = host.top.strip_prefix(&view.folder).map(Path::to_path_buf) else { return Ok(()) };
-    if gitlinks.is_empty() {
-        return Ok(());
-    }
-    let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
-    for name in gitlinks {
-        let path = top.join(path_of(&name)).join(".git");
-        let Some(path) = path.to_str() else { continue };
-        let mut more = shields.clone();
-        // A folder behind a link, or one that is no folder: told of at the end if something is made there.
-        if more.protect(path, Missing::Directory).is_ok() {
-            shields = more;
-        }
-    }
-    view.shields = shields.finish();
-    Ok(())
 }
 
 /// Each needs a mount or two.

@@ -61,6 +61,21 @@ impl Shields {
         Ok(())
     }
 
+    /// The same, where folders on the way that are missing are made, and can be worked in.
+    pub(super) fn protect_below_made(&mut self, path: &str, missing: Missing) -> Result<(), SandboxError> {
+        if self.covers(path) {
+            return Ok(());
+        }
+        for (end, _) in path.match_indices('/') {
+            let parent = &path[..end];
+            let is_known = |shield: &Shield| shield.path == parent && shield.what != Shielded::Watched;
+            if self.look(parent)?.is_none() && !self.list.iter().any(is_known) {
+                self.list.push(Shield { path: parent.to_string(), what: Shielded::Anchored });
+            }
+        }
+        self.protect(path, missing)
+    }
+
     /// Has `path` compared at the end. It is not held: it cannot be, or it need not.
     pub(super) fn watch(&mut self, path: &str) {
         let is_known = |shield: &Shield| shield.path == path && shield.what == Shielded::Watched;

@@ -204,3 +204,46 @@ fn a_shared_git_directory_is_the_hosts_own() {
         wait_for(sandbox.dispose());
     }
 }
+
+#[test]
+fn submodules_of_another_branch_cannot_be_made_repositories() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        let canary = place.canary();
+        script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
+        let main = place.git("-C w symbolic-ref --short HEAD").unwrap();
+        let commit = place.git("-C w rev-parse HEAD").unwrap();
+        fs::create_dir(place.path("w/full")).unwrap();
+        fs::write(place.path("w/full/file"), "x").unwrap();
+        place.git("-C w add full").unwrap();
+        place.git("-C w commit -q -m full").unwrap();
+        place.git("-C w checkout -q -b other").unwrap();
+        place.git("-C w rm -q -r full").unwrap();
+        for path in ["missing/deep/sub", "full"] {
+            let link = format!("-C w update-index --add --cacheinfo 160000,{},{path}", commit.trim());
+            place.git(&link).unwrap();
+        }
+        place.git("-C w commit -q -m links").unwrap();
+        place.git(&format!("-C w checkout -q -f {}", main.trim())).unwrap();
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let evil = place.path("w/evil.sh").display().to_string();
+        let attack = format!(
+            "for s in missing/deep/sub full; do rm -rf $s; mv ${{s%%/*}} away; mkdir -p $s; git init -q $s; \
+             git -C $s config core.fsmonitor {evil}; git -C $s -c core.fsmonitor=false commit -q --allow-empty -m s; \
+             done; git status >/dev/null || exit 3; echo x > missing/deep/beside"
+        );
+        let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", attack.as_str()]).unwrap())).unwrap();
+        assert_eq!(result.exit_code, Some(0), "{wall}: {}", all_output(&result));
+        // While it lives, and afterwards.
+        assert!(!place.path("w/missing/deep/sub/.git").exists(), "{wall}");
+        assert!(!place.path("w/full/.git/config").exists(), "{wall}");
+        wait_for(sandbox.dispose());
+        place.git("-C w checkout -q -f other").unwrap();
+        place.git("-C w status").unwrap();
+        place.git("-C w diff").unwrap();
+        assert!(!canary.exists(), "{wall}: git of the host ran what the sandbox left");
+        assert!(!place.path("w/full/.git").exists(), "{wall}");
+        assert_eq!(fs::read_to_string(place.path("w/missing/deep/beside")).unwrap(), "x\n", "{wall}");
+    }
+}

@@ -115,3 +115,38 @@ fn a_pipe_for_a_submodules_config_holds_nobody_up() {
     let shields = receiver.recv_timeout(Duration::from_secs(100)).expect("it waits").unwrap();
     assert_eq!(what(&shields, ".git/modules/planted/config"), Some(Existing));
 }
+
+#[test]
+fn gitlinks_of_other_branches_are_held_and_known_at_the_next_start() {
+    let place = Place::new();
+    place.repository("w");
+    place.git(&["-C", "w", "branch", "first"]);
+    place.git(&["-C", "w", "checkout", "-q", "-b", "other"]);
+    let commit = fs::read_to_string(place.path("w/.git/refs/heads/first")).unwrap();
+    for path in ["a/deep/sub", "file"] {
+        let link = format!("160000,{},{path}", commit.trim());
+        place.git(&["-C", "w", "rm", "-q", "--cached", "--ignore-unmatch", path]);
+        place.git(&["-C", "w", "update-index", "--add", "--cacheinfo", &link]);
+    }
+    place.git(&["-C", "w", "commit", "-q", "-m", "links"]);
+    place.git(&["-C", "w", "checkout", "-q", "-f", "first"]);
+    let state = place.path("state");
+    let hold = || {
+        let (mut view, wanted) = without_git(place.view("w").unwrap()).unwrap();
+        let notes = hold_gitlinks_of_branches(&mut view, &wanted, &state);
+        (view.shields, notes)
+    };
+    let (shields, notes) = hold();
+    assert_eq!(what(&shields, "a"), Some(Anchored));
+    assert_eq!(what(&shields, "a/deep/sub"), Some(belljar_spec::workspace::Shielded::MissingDirectory));
+    // A file in the place of a submodule cannot be held, and is told.
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].starts_with("`file` is a submodule on another branch"), "{notes:?}");
+    // The second start asks no git: objects that are gone are not missed.
+    fs::rename(place.path("w/.git/objects"), place.path("objects")).unwrap();
+    fs::create_dir(place.path("w/.git/objects")).unwrap();
+    assert_eq!(hold(), (shields, notes));
+    // Without what is known it cannot be told, and that is said.
+    fs::remove_dir_all(&state).unwrap();
+    assert!(hold().1[0].contains("are not protected"));
+}

@@ -1,0 +1,197 @@
+//! Paths that a repository has as repositories of their own. With a `.git` of an agent's in one of them, `git status` of the host runs
+//! what its config says: at once if the index names it, and after a checkout if another branch does. So nothing can be made there.
+//!
+//! The index is read as a file. What other branches name takes a call of git, which compares them with HEAD; it is written down by
+//! commit below the state directory, so that a start needs none unless a branch is new or moved.
+
+use super::index;
+use super::shields::{Missing, Shields};
+use crate::hold::write_whole;
+use crate::inert::{Git, GitError};
+use crate::private_git::{BranchTips, HostGit, SetupError, Wanted, branch_tips};
+use crate::settings::path_of;
+use belljar_git::ObjectId;
+use belljar_spec::workspace::View;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Holds the paths that the index of a repository names.
+pub(super) fn hold_those_of_index(view: &mut View, host: &HostGit) {
+    let names = index::index(&host.own).repositories;
+    let names = names.into_iter().filter_map(|name| path_of(&name).to_str().map(str::to_string));
+    hold(view, host, names);
+}
+
+/// Holds the paths that other local branches of these repositories name. Gives notes on what was not looked at or not held.
+pub fn hold_gitlinks_of_branches(view: &mut View, wanted: &[Wanted], state: &Path) -> Vec<String> {
+    let mut notes = Vec::new();
+    for Wanted { host, dot_git, .. } in wanted {
+        let Named { mut paths, not_looked_at } = match of_branches(host, state) {
+            Ok(named) => named,
+            Err(error) => {
+                notes.push(format!("submodules on other branches of `{dot_git}` are not protected: {error}"));
+                continue;
+            }
+        };
+        let beyond = paths.len().saturating_sub(MAX_PATHS);
+        paths = paths.into_iter().take(MAX_PATHS).collect();
+        let mut not_held = hold(view, host, paths.into_iter());
+        not_held.truncate(MAX_TOLD);
+        if not_looked_at > 0 {
+            notes.push(format!(
+                "{not_looked_at} branches of `{dot_git}` were not searched for submodules: paths that only they name are not protected"
+            ));
+        }
+        if beyond > 0 {
+            notes.push(format!(
+                "other branches of `{dot_git}` name more than {MAX_PATHS} submodules: {beyond} of these paths are not protected"
+            ));
+        }
+        notes.extend(not_held.into_iter().map(|path| {
+            format!("`{path}` is a submodule on another branch of `{dot_git}`, and a file or link here: it is not protected")
+        }));
+    }
+    notes
+}
+
+/// Holds paths of a repository's work tree; gives those that cannot be held. A link, or a file in the place of a folder, cannot: what
+/// is made there is told of at the end.
+fn hold(view: &mut View, host: &HostGit, names: impl Iterator<Item = String>) -> Vec<String> {
+    let Ok(top) = host.top.strip_prefix(&view.folder).map(Path::to_path_buf) else { return Vec::new() };
+    let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
+    let mut not_held = Vec::new();
+    for name in names {
+        let path = top.join(&name);
+        let place = view.folder.join(&path);
+        let is_empty = |place: &Path| fs::read_dir(place).is_ok_and(|mut inside| inside.next().is_none());
+        // Without a `.git` of ours in it where it can be: git of the host takes an empty one for a damaged submodule.
+        let is_whole = place.symlink_metadata().is_err() || is_empty(&place);
+        let path = if is_whole { path } else { path.join(".git") };
+        let mut more = shields.clone();
+        match path.to_str().map(|path| more.protect_below_made(path, Missing::Directory)) {
+            Some(Ok(())) => shields = more,
+            Some(Err(_)) | None => not_held.push(name),
+        }
+    }
+    view.shields = shields.finish();
+    not_held
+}
+
+/// What the branches of a repository name.
+#[derive(Debug, Default)]
+struct Named {
+    paths: BTreeSet<String>,
+    /// How many tips were too many for this start.
+    not_looked_at: usize,
+}
+
+/// What was found in commits, by commit.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Known {
+    /// The git directory: another one may have its inode by now.
+    directory: PathBuf,
+    by_commit: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn of_branches(host: &HostGit, state: &Path) -> Result<Named, SetupError> {
+    let BranchTips { head, mut others } = branch_tips(host)?;
+    others.retain(|tip| Some(tip) != head.as_ref());
+    let Some(head) = head.filter(|_| !others.is_empty()) else { return Ok(Named::default()) };
+    let file = file(host, state);
+    let mut known = file.as_deref().map(|file| Known::read(file, host)).unwrap_or_default();
+    let new: Vec<&ObjectId> =
+        others.iter().filter(|tip| !known.by_commit.contains_key(tip.as_str())).collect();
+    let not_looked_at = new.len().saturating_sub(MAX_NEW_TIPS);
+    let new = &new[..new.len().min(MAX_NEW_TIPS)];
+    if !new.is_empty() {
+        let of_head = index::index(&host.own).repositories;
+        let of_head: BTreeSet<String> =
+            of_head.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect();
+        let found = compare(host, &head, new)?;
+        for tip in new {
+            // What a branch has in common with HEAD is in the index.
+            let mut paths = found.get(tip.as_str()).cloned().unwrap_or_default();
+            paths.extend(of_head.iter().cloned());
+            known.by_commit.insert(tip.to_string(), paths);
+        }
+        known.by_commit.retain(|commit, _| others.iter().any(|tip| tip.as_str() == commit));
+        if let Some(file) = &file {
+            known.write(file, host);
+        }
+    }
+    let paths =
+        known.by_commit.into_iter().filter(|(commit, _)| others.iter().any(|tip| tip.as_str() == commit));
+    Ok(Named { paths: paths.flat_map(|(_, paths)| paths).collect(), not_looked_at })
+}
+
+/// The gitlinks of some commits at paths where `head` has none, or another one. Git descends only where trees differ.
+fn compare(
+    host: &HostGit,
+    head: &ObjectId,
+    tips: &[&ObjectId],
+) -> Result<BTreeMap<String, BTreeSet<String>>, GitError> {
+    let lines = tips.iter().map(|tip| format!("{tip} {head}\n")).collect::<String>();
+    let git = Git::find()?;
+    let call = git.on(&host.common).config("safe.directory", "*").patience(COMPARE_TIMEOUT);
+    let words = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--always"];
+    let raw = call.args(words).output_with(lines.as_bytes())?;
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut commit = String::new();
+    let mut fields = raw.split(|byte| *byte == 0);
+    while let Some(field) = fields.next() {
+        let Some(record) = field.strip_prefix(b":") else {
+            commit = String::from_utf8_lossy(field).trim().to_string();
+            found.entry(commit.clone()).or_default();
+            continue;
+        };
+        let path = fields.next().unwrap_or_default();
+        let is_gitlink = record.split(|byte| *byte == b' ').nth(1) == Some(b"160000");
+        if let (true, Ok(path)) = (is_gitlink, std::str::from_utf8(path)) {
+            found.entry(commit.clone()).or_default().insert(path.to_string());
+        }
+    }
+    // A commit that git cannot read is passed over without a word.
+    match tips.iter().find(|tip| !found.contains_key(tip.as_str())) {
+        None => Ok(found),
+        Some(tip) => {
+            Err(GitError::Failed { words: "diff-tree".to_string(), reason: format!("{tip} cannot be read") })
+        }
+    }
+}
+
+/// The file that has what is known of a repository.
+fn file(host: &HostGit, state: &Path) -> Option<PathBuf> {
+    let found = host.common.metadata().ok()?;
+    Some(state.join("gitlinks").join(format!("{:x}-{:x}", found.dev(), found.ino())))
+}
+
+impl Known {
+    fn read(file: &Path, host: &HostGit) -> Known {
+        let known = fs::read(file).ok().and_then(|bytes| serde_json::from_slice::<Known>(&bytes).ok());
+        known.filter(|known| known.directory == host.common).unwrap_or_default()
+    }
+
+    /// What cannot be written is looked for at the next start again.
+    fn write(&mut self, file: &Path, host: &HostGit) {
+        self.directory.clone_from(&host.common);
+        let Some(directory) = file.parent() else { return };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        if made.is_ok()
+            && let Ok(bytes) = serde_json::to_vec(self)
+        {
+            let _ = write_whole(file, &bytes);
+        }
+    }
+}
+
+/// Branches that one start looks at; those that earlier ones looked at are known.
+const MAX_NEW_TIPS: usize = 64;
+/// Each path is a mount or two.
+const MAX_PATHS: usize = 128;
+const MAX_TOLD: usize = 4;
+/// A start must not wait for longer.
+const COMPARE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -75,7 +75,7 @@ impl Importer<'_> {
         let rest = moved.split_off(moved.len().min(MAX_MOVED_REFS));
         // What a killed import left may hold the index.
         sweep(self.state)?;
-        let mut report = match self.take(synced, &inside, &moved, WithHead::Yes) {
+        let mut report = match self.take(synced, &inside, &moved, WithHead::Yes, 0) {
             Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved)?,
             outcome => outcome?,
         };
@@ -117,7 +117,7 @@ impl Importer<'_> {
                 true => (Vec::new(), WithHead::Yes),
                 false => (vec![Moved { name: name.clone(), new: commit.clone() }], WithHead::No),
             };
-            match (self.take(synced, inside, &moved, with_head), commit) {
+            match (self.take(synced, inside, &moved, with_head, 0), commit) {
                 (Err(QuarantineError::Refused(refusal)), Some(commit)) => {
                     synced.set_aside.insert(name.clone(), commit.clone());
                     let (reference, reason) = (name.as_str().into(), refusal.to_string());
@@ -135,12 +135,14 @@ impl Importer<'_> {
         Ok(report)
     }
 
+    /// `joined_before`: how often two sides of a branch were merged, and the host moved meanwhile.
     fn take(
         &self,
         synced: &mut Synced,
         inside: &Inside,
         moved: &[Moved],
         with_head: WithHead,
+        joined_before: u32,
     ) -> Result<ImportReport, QuarantineError> {
         let mut host = HostState::read(self.repository, self.host)?;
         let quarantine = Quarantine::create(self.state, &self.reading())?;
@@ -152,7 +154,7 @@ impl Importer<'_> {
         tips.extend(head.clone().filter(|_| detached));
         tips.retain(|tip| !host.ids.contains(tip));
         let known = host.known();
-        let (taken, commits) = match tips.is_empty() {
+        let (taken, mut commits) = match tips.is_empty() {
             true => (None, BTreeMap::new()),
             false => {
                 let limits = self.policy.limits;
@@ -162,6 +164,16 @@ impl Importer<'_> {
                 (Some(taken), commits)
             }
         };
+        let as_inside = moved;
+        let joined = self.join(synced, inside, &host, &quarantine, moved)?;
+        let joined_moved = joined.as_ref().map(|joined| joined.moved(moved));
+        let moved = joined_moved.as_deref().unwrap_or(moved);
+        if let Some(joined) = &joined {
+            tips.push(joined.merged.commit.clone());
+            commits = quarantine.new_commits(Some(&joined.merged.taken), &tips, &known)?;
+            step("joined");
+        }
+        let taken = joined.as_ref().map(|joined| &joined.merged.taken).or(taken.as_ref());
         let files = quarantine.index_files(&self.host.own);
         let message = format!("belljar: from sandbox {}", self.id);
         let mut blocked = Blocked::Nothing;
@@ -179,8 +191,7 @@ impl Importer<'_> {
             };
             let plan = Plan::make(&judge, moved, with_head)?;
             if !plan.is_empty() {
-                let _admitted =
-                    quarantine.admit_import(taken.as_ref(), self.repository, &plan.landings, &files)?;
+                let _admitted = quarantine.admit_import(taken, self.repository, &plan.landings, &files)?;
                 step("admitted");
                 let follow = Follow {
                     repository: self.repository,
@@ -197,6 +208,10 @@ impl Importer<'_> {
                     Err(Obstacle::Moved(reason)) if attempt > MOST_ATTEMPTS => {
                         return Err(QuarantineError::Unusable(reason));
                     }
+                    // The merge is one with a commit that the host has left behind.
+                    Err(Obstacle::Moved(_)) if joined.is_some() && joined_before < MOST_ATTEMPTS => {
+                        return self.take(synced, inside, as_inside, with_head, joined_before + 1);
+                    }
                     Err(obstacle) => {
                         blocked = blocked.after(obstacle, attempt);
                         host = HostState::read(self.repository, self.host)?;
@@ -204,8 +219,10 @@ impl Importer<'_> {
                     }
                 }
             }
-            *synced = plan.synced;
-            return Ok(plan.report);
+            let Plan { synced: mut agreed, mut report, .. } = plan;
+            joined.iter().for_each(|joined| joined.settle(&mut agreed, &mut report));
+            *synced = agreed;
+            return Ok(report);
         }
         Ok(ImportReport::default())
     }

@@ -56,10 +56,13 @@ impl Inflow<'_> {
                 continue;
             }
             match self.follow(&name, old.as_ref(), new.as_ref())? {
-                Carried::Yes => match new {
-                    Some(new) => drop(synced.refs.insert(name, new)),
-                    None => drop(synced.refs.remove(&name)),
-                },
+                Carried::Yes => {
+                    synced.set_aside.remove(&name);
+                    match new {
+                        Some(new) => drop(synced.refs.insert(name, new)),
+                        None => drop(synced.refs.remove(&name)),
+                    }
+                }
                 Carried::No(note) => notes.push(note),
                 Carried::Later => return Ok(notes),
             }
@@ -114,7 +117,14 @@ impl Inflow<'_> {
         old: Option<&ObjectId>,
         new: Option<&ObjectId>,
     ) -> Result<Carried, SetupError> {
-        if !Inside::read(self.into)?.is_current(name) {
+        let inside = Inside::read(self.into)?;
+        // Both moved, and the host has what the sandbox has: the user or belljar merged it.
+        let here = inside.refs.get(name).filter(|here| Some(*here) != old);
+        let old = match (here, new) {
+            (Some(here), Some(new)) if self.is_part(here, new)? => Some(here),
+            _ => old,
+        };
+        if !inside.is_current(name) {
             return self.move_ref(name, old, new);
         }
         let Some(index) = self.lock("index")? else { return Ok(Carried::Later) };
@@ -133,8 +143,21 @@ impl Inflow<'_> {
                 }
                 Ok(carried)
             }
-            None => self.show_beside(name, new),
+            None => {
+                let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
+                let note = format!(
+                    "branch {branch} moved on the host, and what is staged in the sandbox does not allow to follow: it is `host/{branch}` inside"
+                );
+                Ok(if self.show_beside(name, new)? { Carried::No(note) } else { Carried::No(String::new()) })
+            }
         }
+    }
+
+    /// Whether a commit is in the history of another one of the host's.
+    fn is_part(&self, commit: &ObjectId, of: &ObjectId) -> Result<bool, SetupError> {
+        let call = Git::find()?.on(&self.host.common).config("safe.directory", "*");
+        let asked = call.args(["merge-base", "--is-ancestor", commit.as_str(), of.as_str()]).run()?;
+        Ok(commit == of || asked.code == Some(0))
     }
 
     /// Moves a ref that is still where both sides agreed on last; otherwise shows the host's beside it.
@@ -158,28 +181,27 @@ impl Inflow<'_> {
                 self.into.remove_branch(&branch)?;
                 Ok(Carried::Yes)
             }
+            // The import merges them, or says that what the sandbox committed is set aside.
             (Some(new), Some(_)) => {
                 drop(lock);
-                self.show_beside(name, new)
+                self.show_beside(name, new)?;
+                Ok(Carried::No(String::new()))
             }
             // A tag, or a branch that the host deleted and the agent moved.
             (_, _) => Ok(Carried::No(String::new())),
         }
     }
 
-    /// Both sides moved: the host's branch is seen as one of a remote.
-    fn show_beside(&self, name: &str, new: &ObjectId) -> Result<Carried, SetupError> {
+    /// Shows the host's branch as one of a remote. Says whether it was elsewhere before.
+    fn show_beside(&self, name: &str, new: &ObjectId) -> Result<bool, SetupError> {
         let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
         let shown = format!("refs/remotes/host/{branch}");
         let text = format!("{new}\n");
         if self.into.read(&shown, MAX_REF_BYTES)?.as_deref() == Some(text.as_bytes()) {
-            return Ok(Carried::No(String::new()));
+            return Ok(false);
         }
         self.into.write(&shown, text.as_bytes())?;
-        Ok(Carried::No(format!(
-            "branch {branch} moved on the host and in the sandbox: the host's is `host/{branch}` inside, and what the sandbox commits is \
-             kept beside the host's"
-        )))
+        Ok(true)
     }
 
     /// Git's lock of a file inside; nothing where a git inside keeps it.

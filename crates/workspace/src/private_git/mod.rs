@@ -26,6 +26,7 @@ mod host_state;
 mod import;
 mod inflow;
 mod inside;
+mod join;
 mod large_index;
 mod pin;
 mod place;

@@ -16,6 +16,7 @@ mod intake;
 mod journal;
 mod judge;
 mod land;
+mod merge;
 mod orphan;
 mod scratch;
 mod store;
@@ -27,6 +28,7 @@ pub use intake::{Incoming, Taken};
 pub(crate) use journal::IndexFiles;
 pub(crate) use judge::shown;
 pub use land::Landing;
+pub(crate) use merge::Merged;
 pub use store::Quarantine;
 pub use sweep::sweep;
 

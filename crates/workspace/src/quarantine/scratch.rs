@@ -49,7 +49,7 @@ impl Quarantine {
         self.take_packed(&scratch, tips, &self.existing(known)?, limits)
     }
 
-    fn take_packed(
+    pub(super) fn take_packed(
         &self,
         scratch: &Path,
         tips: &[ObjectId],

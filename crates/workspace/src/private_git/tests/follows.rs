@@ -78,8 +78,8 @@ fn amended_commits_follow_as_long_as_they_are_the_sandboxs_own() {
 #[test]
 fn commits_of_the_user_meanwhile_are_never_lost() {
     let mut pair = Pair::new();
-    let agents = pair.agent_commits("work", "x\n");
-    let users = pair.user_commits("users", "x\n");
+    let agents = pair.agent_commits("README", "by the agent\n");
+    let users = pair.user_commits("README", "by the user\n");
     let report = pair.import();
     assert_eq!(aside(&report)[0].0, "refs/heads/main: refs/belljar/ID/heads/main");
     assert_eq!(

@@ -1,5 +1,6 @@
 //! Imports between a host's repository and a git directory that real git inside works on, in one folder and with no sandbox.
 
+mod apart;
 mod follows;
 mod hostile;
 mod index;

@@ -1,6 +1,6 @@
 //! A host's repository and a git directory of a sandbox's for the same folder.
 
-use super::super::{HostGit, ImportMode, ImportReport, Importer, Synced};
+use super::super::{HostGit, ImportMode, ImportReport, Importer, Inflow, Synced};
 use crate::foreign::Foreign;
 use crate::inert::Git;
 use crate::quarantine::{HostRepository, QuarantineError};
@@ -142,6 +142,13 @@ impl Pair {
 
     pub(super) fn try_import(&mut self) -> Result<ImportReport, QuarantineError> {
         self.with_importer(|importer, synced| importer.import(synced))
+    }
+
+    /// What happened on the host, carried in.
+    pub(super) fn carry_in(&mut self) -> Vec<String> {
+        let into = Foreign::open(&self.private()).unwrap();
+        let scratch = self.place.join("index.copy");
+        Inflow { host: &self.host, into: &into, scratch: &scratch }.carry_in(&mut self.synced).unwrap()
     }
 
     pub(super) fn finish(&mut self) -> ImportReport {

@@ -1,0 +1,88 @@
+//! A branch that the user and the agent moved at the same time.
+//!
+//! Both work on the same files, so both sides' changes are in the folder, and neither can be merged by hand without one side's files being in
+//! the other's way. Where no line was changed by both, belljar makes the merge commit: the host's branch follows to it, and the
+//! next look carries it into the sandbox. Where the same lines were changed, the agent's commits are set aside.
+
+use super::host_state::HostState;
+use super::import::{ImportMode, Importer};
+use super::inside::{Inside, Moved};
+use super::{ImportReport, Synced};
+use crate::quarantine::{Merged, Quarantine, QuarantineError};
+use belljar_git::ObjectId;
+
+/// A branch whose two sides were merged.
+#[derive(Debug)]
+pub(super) struct Joined {
+    name: String,
+    /// Where it is inside.
+    inside: ObjectId,
+    pub(super) merged: Merged,
+}
+
+impl Importer<'_> {
+    /// Merges the two sides of the branch that is checked out, if both only went forward and git finds no conflict. Rewritten history is
+    /// left alone: a merge would bring back what was taken out of it.
+    pub(super) fn join(
+        &self,
+        synced: &Synced,
+        inside: &Inside,
+        host: &HostState,
+        quarantine: &Quarantine,
+        moved: &[Moved],
+    ) -> Result<Option<Joined>, QuarantineError> {
+        let is_quiet = host.unfinished.is_none() && inside.unfinished.is_none();
+        if self.mode == ImportMode::Overlay || !is_quiet {
+            return Ok(None);
+        }
+        let current = moved.iter().find(|one| host.is_current(&one.name) && inside.is_current(&one.name));
+        let Some(Moved { name, new: Some(new) }) = current else { return Ok(None) };
+        let (Some(base), Some(theirs)) = (synced.refs.get(name), host.refs.get(name)) else {
+            return Ok(None);
+        };
+        let has_moved = theirs != base && theirs != new && new != base;
+        if !has_moved
+            || !quarantine.follows(base, theirs)?
+            || !quarantine.follows(base, new)?
+            || quarantine.follows(theirs, new)?
+            || quarantine.follows(new, theirs)?
+        {
+            return Ok(None);
+        }
+        let mut tips: Vec<ObjectId> = moved.iter().filter_map(|one| one.new.clone()).collect();
+        tips.retain(|tip| !host.ids.contains(tip));
+        let branch = name.strip_prefix("refs/heads/").unwrap_or(name);
+        let message = format!(
+            "Merge the host's and the sandbox's commits on {branch}\n\nBoth were made at the same time; merged by belljar, sandbox {}.",
+            self.id
+        );
+        let merged = quarantine.merge((new, theirs), &message, &tips, &host.known(), self.policy.limits)?;
+        Ok(merged.map(|merged| Joined { name: name.clone(), inside: new.clone(), merged }))
+    }
+}
+
+impl Joined {
+    /// What moved, with the merge commit in the place of the sandbox's.
+    pub(super) fn moved(&self, moved: &[Moved]) -> Vec<Moved> {
+        let new = |one: &Moved| match one.name == self.name {
+            true => Some(self.merged.commit.clone()),
+            false => one.new.clone(),
+        };
+        moved.iter().map(|one| Moved { name: one.name.clone(), new: new(one) }).collect()
+    }
+
+    /// Both sides agree on where the sandbox's branch is: the host is ahead of it by the merge, which the next look carries inside.
+    pub(super) fn settle(&self, synced: &mut Synced, report: &mut ImportReport) {
+        let merge = &self.merged.commit;
+        if synced.refs.get(&self.name) == Some(merge) {
+            synced.refs.insert(self.name.clone(), self.inside.clone());
+            let branch = self.name.strip_prefix("refs/heads/").unwrap_or(&self.name);
+            report.notes.push(format!(
+                "you and the sandbox committed on {branch} at the same time; no line was changed by both, and belljar merged them"
+            ));
+        }
+        if synced.set_aside.get(&self.name) == Some(merge) {
+            synced.set_aside.insert(self.name.clone(), self.inside.clone());
+        }
+    }
+}

@@ -105,10 +105,22 @@ fn commits_of_the_user_meanwhile_are_not_lost_and_those_inside_neither() {
         let layer = ended(&place, &sandbox);
         place.git("-C w commit -q --allow-empty -m outside").unwrap();
         let (_, report) = apply_layer(&place.path("state"), &layer, &Selection::All).unwrap();
-        assert_eq!(report.followed, [], "{wall}");
-        assert_eq!(place.git("-C w log -1 --format=%s main").unwrap(), "outside\n", "{wall}");
-        let kept = report.set_aside[0].kept_as.clone().unwrap();
-        assert_eq!(place.git(&format!("-C w log -1 --format=%s {kept}")).unwrap(), "inside\n", "{wall}");
+        assert_eq!(report.notes.len(), 1, "{wall}: {report:?}");
+        let log = place.git("-C w log --format=%s main").unwrap();
+        assert!(log.contains("outside\n") && log.contains("inside\n"), "{wall}: {log}");
+        assert_eq!(place.git("-C w status --porcelain").unwrap(), "?? more\n", "{wall}");
+        // Where both changed the same lines, the branch stays the user's.
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        sh(&sandbox, "echo theirs > new; git commit -q -a -m theirs");
+        let layer = ended(&place, &sandbox);
+        let head = place.git("-C w rev-parse HEAD").unwrap();
+        fs::write(place.path("w/new"), "ours\n").unwrap();
+        place.git("-C w commit -q -a -m ours").unwrap();
+        let refused = apply_layer(&place.path("state"), &layer, &Selection::All).unwrap_err();
+        assert_eq!(refused.code, "layer_conflict", "{wall}");
+        assert_eq!(place.git("-C w rev-parse HEAD~1").unwrap(), head, "{wall}");
+        let kept = format!("refs/belljar/{}/heads/main", layer.id);
+        assert_eq!(place.git(&format!("-C w log -1 --format=%s {kept}")).unwrap(), "theirs\n", "{wall}");
     }
 }
 

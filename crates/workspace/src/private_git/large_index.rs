@@ -112,3 +112,64 @@ const STAGE: u16 = 0x3000;
 const LENGTH: u16 = 0x0fff;
 /// A name that is longer ends with a 0.
 const LONG: usize = 0x0fff;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+
+    fn git(folder: &Path, words: &[&str]) -> String {
+        let who = ["-c", "user.name=T", "-c", "user.email=t@example.org"];
+        let output = Command::new("git").args(who).args(words).current_dir(folder).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_string()
+    }
+
+    /// Whether an index can go along to a commit that changes `a` and adds `new`, after the user did this.
+    fn goes_along(user: &[&[&str]]) -> bool {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
+        git(folder, &["init", "-q"]);
+        for name in ["a", "b"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        git(folder, &["add", "."]);
+        git(folder, &["commit", "-q", "-m", "x"]);
+        let blob = git(folder, &["rev-parse", "HEAD:a"]).into_bytes();
+        let side = |mode: &str, id: &[u8]| (mode.as_bytes().to_vec(), id.to_vec());
+        let nothing = side("000000", &[b'0'; 40]);
+        let changed = BTreeMap::from([
+            (b"a".to_vec(), Record::new(side("100644", &blob), side("100755", &blob))),
+            (b"new".to_vec(), Record::new(nothing, side("100644", &blob))),
+        ]);
+        user.iter().for_each(|words| drop(git(folder, words)));
+        let index = fs::read(folder.join(".git/index")).unwrap();
+        has_as_before(&index, ObjectFormat::Sha1, &changed)
+    }
+
+    #[test]
+    fn only_a_plain_index_with_nothing_of_the_users_goes_along_by_its_paths() {
+        let plain: [&[&[&str]]; 3] =
+            [&[], &[&["rm", "-q", "--cached", "b"]], &[&["update-index", "--skip-worktree", "b"]]];
+        for user in plain {
+            assert!(goes_along(user), "{user:?}");
+        }
+        let staged =
+            ["update-index", "--add", "--cacheinfo", "100644,0000000000000000000000000000000000000001,new"];
+        let others: [&[&[&str]]; 8] = [
+            &[&["rm", "-q", "--cached", "a"]],
+            &[&["update-index", "--chmod=+x", "a"]],
+            &[&["update-index", "--skip-worktree", "a"]],
+            &[&["update-index", "--assume-unchanged", "a"]],
+            &[&staged],
+            &[&["mv", "b", "new"]],
+            &[&["update-index", "--index-version", "4"]],
+            &[&["update-index", "--split-index"]],
+        ];
+        for user in others {
+            assert!(!goes_along(user), "{user:?}");
+        }
+    }
+}

@@ -60,6 +60,13 @@ pub(super) struct Record {
     status: u8,
 }
 
+#[cfg(test)]
+impl Record {
+    pub(super) fn new(old: Side, new: Side) -> Record {
+        Record { old, new, status: b'M' }
+    }
+}
+
 /// `:MODE MODE HASH HASH STATUS\0PATH\0`, without renames.
 fn records(raw: &[u8]) -> BTreeMap<Vec<u8>, Record> {
     let mut found = BTreeMap::new();

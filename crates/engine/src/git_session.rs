@@ -7,8 +7,6 @@ use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{PushRules, RefPolicy};
 use belljar_spec::{Printable, SandboxError, SandboxId};
-use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
-use belljar_sys::rustix::io::Errno;
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
@@ -18,13 +16,13 @@ use belljar_workspace::private_git::{
 use belljar_workspace::quarantine::HostRepository;
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::io::{PipeReader, PipeWriter};
-use std::os::fd::AsFd;
+use std::io::PipeWriter;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The git directories of one sandbox.
 pub(crate) struct GitSession {
@@ -40,6 +38,8 @@ struct Shared {
     mode: ImportMode,
     /// Of every git that reads what the sandbox made, while its cgroup is there.
     leash: OnceLock<Leash>,
+    /// Of those at the end, when the cgroup is gone.
+    last: Leash,
     /// Whether commits that it began on are pinned.
     pinned: AtomicBool,
     /// What was imported so far.
@@ -50,14 +50,77 @@ struct Shared {
 
 struct Watching {
     stop: PipeWriter,
-    /// Disconnected when the thread uses nothing of the session any more.
+    /// Disconnected when no thread uses anything of the session any more.
     done: Receiver<()>,
 }
 
-/// What the watching thread has of the session, let go of in this order.
+/// What a watching thread has of the session, let go of in this order.
 struct Watched {
     shared: Arc<Shared>,
     _done: Sender<()>,
+}
+
+impl Watched {
+    /// Ends the sandbox when the host puts another `.git` in the place of one of its own: the kernel took the mount away that was over
+    /// it, and nothing inside may write to the new one.
+    fn until_replaced(self, tops: Vec<PathBuf>, stop: BorrowedFd<'_>, end: impl FnOnce()) {
+        let mut watch = None;
+        for looks in 0.. {
+            if self.shared.is_replaced() {
+                end();
+                break;
+            }
+            if looks == FIRST_LOOKS {
+                watch = RefWatch::on(Vec::new(), tops.clone()).ok();
+            }
+            let noticed = match &mut watch {
+                Some(watch) => watch.wait(stop, None),
+                None => private_git::pause(stop, FIRST_LOOKS_INTERVAL),
+            };
+            if noticed == Noticed::Stop {
+                break;
+            }
+        }
+        self.let_go(watch);
+    }
+
+    /// Imports commits as they are made.
+    fn import_as_it_comes(self, directories: Vec<PathBuf>, stop: BorrowedFd<'_>, recorder: &Recorder) {
+        if private_git::pause(stop, FIRST_LOOKS_INTERVAL * FIRST_LOOKS) == Noticed::Stop {
+            return;
+        }
+        let Ok(mut watch) = RefWatch::on(directories, Vec::new()) else { return };
+        let mut most = Some(PIN_AFTER);
+        let mut pace = Pace::new();
+        while !self.shared.is_replaced() {
+            // Also before anything was noticed: the first command began before the watch did.
+            let began = Instant::now();
+            self.shared.import(Some(recorder), Moment::Living);
+            if pace.rest(began.elapsed(), stop) == Noticed::Stop {
+                break;
+            }
+            match watch.wait(stop, most) {
+                Noticed::Events => {}
+                Noticed::Nothing => {
+                    self.shared.pin();
+                    most = None;
+                }
+                Noticed::Stop => break,
+            }
+        }
+        self.let_go(Some(watch));
+    }
+
+    /// The kernel takes some milliseconds to close a watch: the end of the sandbox goes on meanwhile.
+    fn let_go(self, watch: Option<RefWatch>) {
+        drop(self);
+        drop(watch);
+    }
+}
+
+/// Without a thread commits are imported at the end.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    drop(std::thread::Builder::new().name(name.to_string()).spawn(work));
 }
 
 impl GitSession {
@@ -131,6 +194,7 @@ impl GitSession {
             policy,
             mode,
             leash: OnceLock::new(),
+            last: Leash::with_allowance(LAST_IMPORT_TIME),
             pinned: AtomicBool::new(false),
             report: Mutex::default(),
             hosts: Mutex::default(),
@@ -150,41 +214,17 @@ impl GitSession {
         let tops = repositories.iter().map(|one| one.host.top.clone()).collect();
         let Ok((stopping, stop)) = std::io::pipe() else { return };
         let (sender, done) = mpsc::channel();
+        if self.shared.mode == ImportMode::Bind {
+            let Ok(stopping) = stopping.try_clone() else { return };
+            let watched = Watched { shared: Arc::clone(&self.shared), _done: sender.clone() };
+            let guest = guest.clone();
+            // In a thread of its own: an import takes as long as the agent makes it.
+            spawn("git-guard", move || watched.until_replaced(tops, stopping.as_fd(), || drop(guest.take())));
+        }
         let watched = Watched { shared: Arc::clone(&self.shared), _done: sender };
-        let (recorder, guest) = (Arc::clone(recorder), guest.clone());
-        let work = move || {
-            let shared = &watched.shared;
-            // The kernel took the mount away that was over it: nothing inside may write to the new one.
-            let is_over = || shared.is_replaced().then(|| drop(guest.take())).is_some();
-            for _ in 0..FIRST_LOOKS {
-                if is_over() || is_stopped(&stopping, FIRST_LOOKS_INTERVAL) {
-                    return;
-                }
-            }
-            let Ok(mut watch) = RefWatch::on(directories, tops) else { return };
-            let mut most = Some(PIN_AFTER);
-            loop {
-                if is_over() {
-                    break;
-                }
-                // Also before anything was noticed: the first command began before the watch did.
-                shared.import(Some(&recorder), Moment::Living);
-                match watch.wait(stopping.as_fd(), most) {
-                    Noticed::Events => {}
-                    Noticed::Nothing => {
-                        shared.pin();
-                        most = None;
-                    }
-                    Noticed::Stop => break,
-                }
-            }
-            // The kernel takes some milliseconds to close a watch: the end of the sandbox goes on meanwhile.
-            drop(watched);
-            drop(watch);
-        };
-        let thread = std::thread::Builder::new().name("git-import".to_string()).spawn(work);
-        let watching = thread.ok().map(|_| Watching { stop, done });
-        *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = watching;
+        let recorder = Arc::clone(recorder);
+        spawn("git-import", move || watched.import_as_it_comes(directories, stopping.as_fd(), &recorder));
+        *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = Some(Watching { stop, done });
     }
 
     /// Imports what is left, when no process inside is alive, and says what became of all commits.
@@ -196,6 +236,7 @@ impl GitSession {
             let _ = done.recv();
         }
         let Some(shared) = Arc::into_inner(self.shared) else { return ImportReport::default() };
+        let began = Instant::now();
         let is_whole = match end {
             End::Ended(recorder) => shared.import(Some(recorder), Moment::Ended),
             End::Killed => shared.import(None, Moment::Ended),
@@ -212,6 +253,8 @@ impl GitSession {
                 ));
             }
             (true, Life::OneShot) => drop(shared.git.remove()),
+            // The next start would take as long for nothing.
+            (false, Life::OneShot) if began.elapsed() > LONGEST_RETRIED => drop(shared.git.keep_refused()),
             // What could not be imported stays, and the next start tries again.
             (false, _) | (_, Life::Persistent | Life::Refused) => {}
         }
@@ -259,7 +302,10 @@ impl Shared {
              hooks before you use git there",
             repository.host.top.join(".git").display()
         );
-        self.report().notes.push(note);
+        let mut report = self.report();
+        if !report.notes.contains(&note) {
+            report.notes.push(note);
+        }
         true
     }
 
@@ -299,7 +345,8 @@ impl Shared {
         let mut notes = Vec::new();
         if self.mode == ImportMode::Bind && moment == Moment::Living {
             let scratch = self.git.scratch("index.copy");
-            let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch };
+            let leash = self.leash.get();
+            let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch, leash };
             notes = inflow.carry_in(&mut synced).map_err(|error| with_causes(&error))?;
             if synced != before {
                 self.git.write_synced(repository, &synced).map_err(|error| with_causes(&error))?;
@@ -325,7 +372,10 @@ impl Shared {
             state: &self.state,
             policy: &self.policy,
             mode: self.mode,
-            leash: self.leash.get().filter(|_| moment == Moment::Living),
+            leash: match moment {
+                Moment::Living => self.leash.get(),
+                Moment::Ended => Some(&self.last),
+            },
         };
         let imported = match moment {
             Moment::Living => importer.import(&mut synced),
@@ -377,16 +427,41 @@ impl Shared {
     }
 }
 
-/// Waits for the end of the session, and says whether it came.
-fn is_stopped(stopping: &PipeReader, most: Duration) -> bool {
-    let timeout = Timespec::try_from(most).ok();
-    let mut polled = [PollFd::new(stopping, PollFlags::IN)];
-    !matches!(poll(&mut polled, timeout.as_ref()), Ok(0) | Err(Errno::INTR))
-}
-
 /// A command that ends within these gets no watch, which takes the kernel 8 to 20 ms to close: its commits are imported at its end.
 const FIRST_LOOKS: u32 = 10;
 const FIRST_LOOKS_INTERVAL: Duration = Duration::from_millis(5);
+/// What failed after so long is not tried again at the next start.
+const LONGEST_RETRIED: Duration = Duration::from_secs(60);
+/// Processor time of every git that reads what a sandbox made, when it has ended: several of the largest pushes.
+const LAST_IMPORT_TIME: Duration = Duration::from_secs(180);
+/// Holds imports to a part of one processor: what reads refs outside is in no cgroup, and an agent moves them without end.
+struct Pace {
+    /// Time that was used beyond the part that is allowed.
+    used: Duration,
+    last: Instant,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { used: Duration::ZERO, last: Instant::now() }
+    }
+
+    /// An import took so long; rests if it was too much lately.
+    fn rest(&mut self, took: Duration, stop: BorrowedFd<'_>) -> Noticed {
+        self.used = (self.used + took).saturating_sub(self.last.elapsed() / PART);
+        self.last = Instant::now();
+        match self.used > BURST {
+            true => private_git::pause(stop, took.saturating_mul(PART).min(LONGEST_REST)),
+            false => Noticed::Nothing,
+        }
+    }
+}
+
+/// One in so many.
+const PART: u32 = 5;
+/// What may be used at once: some hundred commits.
+const BURST: Duration = Duration::from_secs(20);
+const LONGEST_REST: Duration = Duration::from_secs(10);
 /// A sandbox that lives longer pins the commit that it began on.
 const PIN_AFTER: Duration = Duration::from_secs(10);
 

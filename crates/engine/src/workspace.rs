@@ -16,7 +16,7 @@ use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
-use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
+use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError, Worked};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
@@ -141,6 +141,9 @@ impl Workspace {
                 let memory = state.as_ref().ok().map(|state| Memory::at(state));
                 let Some(folder) = folder else { return Ok(Workspace::of_folder(None, None)) };
                 let view = protect::view_of_itself(folder, policy, memory.as_ref())?;
+                if let Ok(state) = &state {
+                    note_work(state, &view.folder)?;
+                }
                 if !has_private_git(spec) {
                     return Ok(Workspace::of_folder(Some(view), None));
                 }
@@ -164,6 +167,7 @@ impl Workspace {
                 let view = protect::view(folder, policy)?;
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
                 let state = state()?;
+                note_work(&state, &view.folder)?;
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
                 let held = match (layer, kept::work_of(spec)) {
@@ -326,11 +330,11 @@ fn with_private_git(
     Private { id, life, mode, place }: Private<'_>,
     state: impl FnOnce() -> Result<PathBuf, SandboxError>,
 ) -> Result<(View, Option<Box<GitSession>>), SandboxError> {
-    let (mut view, wanted) = protect::without_git(view)?;
+    let state = state()?;
+    let (mut view, wanted) = protect::without_git(view, &Worked::at(&state))?;
     if wanted.is_empty() {
         return Ok((view, None));
     }
-    let state = state()?;
     let mut notes = GitSession::recover(&state);
     if mode == ImportMode::Bind {
         notes.extend(protect::hold_gitlinks_of_branches(&mut view, &wanted, &state));
@@ -341,6 +345,13 @@ fn with_private_git(
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);
     session.note(notes);
     Ok((view, Some(Box::new(session))))
+}
+
+/// What is in the folder from now on may be the sandbox's.
+fn note_work(state: &Path, folder: &Path) -> Result<(), SandboxError> {
+    Worked::at(state).note(folder).map_err(|error| {
+        SandboxError::runtime("no_state", format!("cannot note that a sandbox works in a folder: {error}"))
+    })
 }
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {

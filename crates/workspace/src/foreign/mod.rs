@@ -58,6 +58,12 @@ impl Foreign {
         self.directory.has(path)
     }
 
+    /// Has it this object as a file of its own?
+    pub(crate) fn has_loose(&self, id: &ObjectId) -> bool {
+        let (folder, name) = id.as_str().split_at(2);
+        self.directory.has(&format!("objects/{folder}/{name}"))
+    }
+
     /// Puts a file there, whole or not at all, the way git itself does: a git that runs inside meanwhile sees its lock.
     pub fn write(&self, path: &str, content: &[u8]) -> Result<(), ForeignError> {
         self.directory.write(path, content)

@@ -9,6 +9,7 @@ use super::{Foreign, ForeignError, object};
 use belljar_git::ObjectId;
 use belljar_spec::git::PushLimits;
 use flate2::read::ZlibDecoder;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -74,9 +75,19 @@ impl Copied {
         to: &Path,
     ) -> Result<(), ForeignError> {
         let Some(objects) = from.directory.below("objects")? else { return Ok(()) };
-        let mut walk = Walk { objects, to, copied: self, seen: HashSet::new(), waiting: Vec::new() };
+        let mut walk = Walk {
+            objects,
+            to,
+            copied: self,
+            seen: HashSet::new(),
+            waiting: Vec::new(),
+            inflated: Cell::new(0),
+        };
         walk.waiting.extend(tips.iter().map(|tip| Wanted { id: tip.clone(), kind: Kind::Any, beside: None }));
         while let Some(wanted) = walk.waiting.pop() {
+            if walk.seen.len() + walk.waiting.len() > MAX_WALKED || walk.inflated.get() > MAX_INFLATED {
+                return Err(ForeignError::TooMuch { what: "more names of objects", most: MAX_WALKED as u64 });
+            }
             if !known.contains(&wanted.id) && walk.seen.insert(wanted.id.clone()) {
                 walk.take(&wanted)?;
             }
@@ -121,6 +132,8 @@ struct Walk<'a> {
     copied: &'a mut Copied,
     seen: HashSet<ObjectId>,
     waiting: Vec<Wanted>,
+    /// Bytes that objects unfolded to.
+    inflated: Cell<u64>,
 }
 
 struct Wanted {
@@ -148,7 +161,7 @@ impl Walk<'_> {
         // What was copied is read, so that nobody changes it in between.
         let copy =
             File::open(self.to.join(folder).join(name)).map_err(|error| ForeignError::io(name, error))?;
-        match inflate(copy) {
+        match self.inflate(copy) {
             Some((kind, content)) if kind == b"commit" => self.commit(&content)?,
             Some((kind, content)) if kind == b"tag" => {
                 self.waiting.extend(header(&content, b"object ").map(Wanted::any));
@@ -193,8 +206,16 @@ impl Walk<'_> {
 
     /// What a loose object of this kind holds, if it is there.
     fn content(&self, id: &ObjectId, kind: &[u8]) -> Result<Option<Vec<u8>>, ForeignError> {
-        let read = self.open(id)?.and_then(inflate);
+        let read = self.open(id)?.and_then(|file| self.inflate(file));
         Ok(read.filter(|(is, _)| is == kind).map(|(_, content)| content))
+    }
+
+    fn inflate(&self, file: File) -> Option<(Vec<u8>, Vec<u8>)> {
+        let inflated = inflate(file);
+        // One that is too long to be read was read so far, too.
+        let bytes = inflated.as_ref().map_or(LARGEST_READ, |(_, content)| content.len() as u64);
+        self.inflated.set(self.inflated.get().saturating_add(bytes));
+        inflated
     }
 
     fn open(&self, id: &ObjectId) -> Result<Option<File>, ForeignError> {
@@ -265,3 +286,7 @@ fn is_hex(text: &str) -> bool {
 
 /// A tree of half a million files. A larger one is found missing, and then everything is copied.
 const LARGEST_READ: u64 = 32 << 20;
+/// Names of objects that a walk keeps: those of the trees that are new.
+const MAX_WALKED: usize = 1_000_000;
+/// What is read in a few seconds.
+const MAX_INFLATED: u64 = 2 << 30;

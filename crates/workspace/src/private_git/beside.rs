@@ -35,7 +35,7 @@ impl Beside {
             name => name.strip_prefix("refs/").unwrap_or(name),
         };
         let name = format!("refs/belljar/{}/{below}", self.id);
-        if !fits(&name) || self.refs.keys().any(|other| excludes(other, &name)) {
+        if !fits(&name) || !is_plain(&name) || self.refs.keys().any(|other| excludes(other, &name)) {
             return self.keep_numbered("kept", commit);
         }
         let there = self.refs.get(&name).cloned();
@@ -99,6 +99,11 @@ impl Beside {
     pub(super) fn landings(self) -> Vec<Landing> {
         self.landings
     }
+}
+
+/// Whether a name says nothing to a shell: people are told to run commands with it.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@=,%#".contains(&byte))
 }
 
 /// Whether a file system has room for a ref of this name: a sandbox may have packed one that it has none for.

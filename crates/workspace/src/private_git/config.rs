@@ -53,10 +53,12 @@ pub(super) fn write(
         text.push_str(LFS);
     }
     target.write("config", text.as_bytes())?;
-    Ok(Written { is_reftable, ignored_everywhere: ignored_everywhere(&settings, files) })
+    Ok(Written { is_reftable, ignored_everywhere: ignored_everywhere(source, files) })
 }
 
-fn ignored_everywhere(settings: &[Setting], files: &HostFiles) -> Vec<u8> {
+/// Not by the repository's own config, which an agent may have made: it would be given any file of the host.
+fn ignored_everywhere(source: &HostFilesOfGit<'_>, files: &HostFiles) -> Vec<u8> {
+    let settings = files.settings(&[], Some(&source.host.own), MOST_BYTES_TOGETHER).unwrap_or_default();
     let named = settings.iter().rfind(|one| one.counts && one.variable.name == "core.excludesfile");
     let named = named.and_then(|one| files.resolve(one.variable.text()?, one.file.parent()?));
     let usual = || {

@@ -20,7 +20,7 @@ pub(super) struct Judge<'a> {
     pub(super) inside: &'a Inside,
     pub(super) host: &'a HostState,
     pub(super) quarantine: &'a Quarantine,
-    /// The commits that are new to the host, with their parents.
+    /// The commits that no ref of the user's has, with their parents.
     pub(super) commits: &'a BTreeMap<ObjectId, Vec<ObjectId>>,
     pub(super) gitlinks: &'a Gitlinks,
     /// What an earlier attempt ran into.
@@ -89,7 +89,7 @@ impl Judge<'_> {
         {
             return aside("the host's branch has commits that are not in it".to_string());
         }
-        if !self.importer.policy.workflows && !self.quarantine.keeps_workflows(new, &self.host.ids)? {
+        if !self.importer.policy.workflows && !self.quarantine.keeps_workflows(new, &self.host.judged)? {
             return aside(belljar_git::PushRefusal::Workflows.to_string());
         }
         match self.gitlink_obstacle(new) {

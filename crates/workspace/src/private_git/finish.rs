@@ -4,12 +4,13 @@
 use super::beside::Beside;
 use super::follow::{Follow, Obstacle};
 use super::host_state::HostState;
-use super::import::unreadable;
+use super::import::{ONE_BY_ONE_TIMEOUT, too_slow, unreadable};
 use super::inside::Inside;
 use super::{ImportReport, Importer, SetAside, Synced};
 use crate::quarantine::{Quarantine, QuarantineError};
 use belljar_git::ObjectId;
 use std::collections::{BTreeSet, HashSet};
+use std::time::Instant;
 
 impl Importer<'_> {
     /// The last import of a sandbox: what was set aside has another chance to be followed, and what no ref inside has is
@@ -26,14 +27,28 @@ impl Importer<'_> {
         let dropped = self.dropped(&inside, &stash)?;
         let all: Vec<ObjectId> = stash.iter().chain(&dropped).cloned().collect();
         let missing = self.missing(&all)?;
-        let wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
+        let mut wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
+        if wanted.len() > MAX_KEPT {
+            let number = wanted.len() - MAX_KEPT;
+            report.set_aside.push(SetAside {
+                reference: format!("{number} more stashes or dropped commits").as_str().into(),
+                kept_as: None,
+                commit: wanted[MAX_KEPT].clone(),
+                is_on_host: false,
+                reason: format!("there are more than {MAX_KEPT}"),
+            });
+            wanted.truncate(MAX_KEPT);
+        }
         if !wanted.is_empty() {
             match self.keep(&wanted, &stash, &mut report) {
                 Err(QuarantineError::Refused(_)) => {
+                    let until = Instant::now() + ONE_BY_ONE_TIMEOUT;
                     for one in wanted {
-                        if let Err(QuarantineError::Refused(refusal)) =
-                            self.keep(std::slice::from_ref(&one), &stash, &mut report)
-                        {
+                        let kept = match Instant::now() < until {
+                            true => self.keep(std::slice::from_ref(&one), &stash, &mut report),
+                            false => Err(too_slow()),
+                        };
+                        if let Err(QuarantineError::Refused(refusal)) = kept {
                             let name = if stash.contains(&one) { "a stash" } else { "a commit" };
                             let (reference, reason) = (name.into(), refusal.to_string());
                             let lost =
@@ -65,12 +80,21 @@ impl Importer<'_> {
         let mut seen: HashSet<ObjectId> = inside.refs.values().chain(stash).cloned().collect();
         let mut dropped = Vec::new();
         let mut names = self.from.logged_branches().map_err(unreadable)?;
-        names.push("HEAD".to_string());
+        names.truncate(MAX_LOGS);
+        names.insert(0, "HEAD".to_string());
+        // Without packs, what has no file of its own is nowhere: a log can name anything.
+        let has_packs = self.from.names("objects/pack").is_ok_and(|names| !names.is_empty());
         for name in names {
             // A log that cannot be read is one that git inside does not believe either.
             let ids = self.from.log(&name).unwrap_or_default();
-            dropped.extend(ids.into_iter().filter(|id| seen.insert(id.clone())));
+            let is_there = |id: &ObjectId| has_packs || self.from.has_loose(id);
+            dropped.extend(ids.into_iter().filter(|id| seen.insert(id.clone()) && is_there(id)));
+            if seen.len() > MAX_LOGGED {
+                break;
+            }
         }
+        // The newest first: at the end of the logs.
+        dropped.reverse();
         Ok(dropped)
     }
 
@@ -127,6 +151,7 @@ impl Importer<'_> {
         let _admitted = quarantine.admit_import(Some(&taken), self.repository, &landings, &files)?;
         let message = format!("belljar: from sandbox {}", self.id);
         let follow = Follow {
+            quarantine: &quarantine,
             repository: self.repository,
             host: self.host,
             files: &files,
@@ -139,8 +164,15 @@ impl Importer<'_> {
             Ok(()) => Ok(()),
             Err(Obstacle::Failed(error)) => Err(error),
             Err(Obstacle::Moved(reason) | Obstacle::Index(reason)) => Err(QuarantineError::Unusable(reason)),
+            Err(Obstacle::Died) => Err(QuarantineError::Unusable("git on the host was killed".to_string())),
         }
     }
 }
 
 const MOST_OF_A_REF: u64 = 4096;
+/// Stashes and dropped commits that are kept: each becomes a ref.
+const MAX_KEPT: usize = 256;
+/// Logs that are read, each of which may be long.
+const MAX_LOGS: usize = 256;
+/// Commits that logs name, all together.
+const MAX_LOGGED: usize = 200_000;

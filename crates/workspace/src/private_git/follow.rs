@@ -7,7 +7,7 @@
 use super::{HostGit, large_index, staged, step};
 use crate::foreign::Head;
 use crate::inert::{Call, Running};
-use crate::quarantine::{HostRepository, IndexFiles, Landing, QuarantineError};
+use crate::quarantine::{HostRepository, IndexFiles, Landing, Quarantine, QuarantineError};
 use belljar_git::{ObjectFormat, ObjectId};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{self, File, FileTimes};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// What moves.
 #[derive(Debug)]
 pub(super) struct Follow<'a> {
+    /// Where what is about to be done is written down.
+    pub(super) quarantine: &'a Quarantine,
     pub(super) repository: &'a HostRepository,
     pub(super) host: &'a HostGit,
     pub(super) files: &'a IndexFiles,
@@ -50,6 +52,8 @@ pub(super) struct HeadMove {
 pub(super) enum Obstacle {
     /// A ref or the index is not where it was a moment ago.
     Moved(String),
+    /// The git that moves refs died, perhaps with locks.
+    Died,
     /// The index cannot go along.
     Index(String),
     Failed(QuarantineError),
@@ -76,7 +80,13 @@ impl Follow<'_> {
             (outcome, _) => outcome,
         };
         self.files.clear();
-        outcome
+        match outcome {
+            Err(Obstacle::Died) => {
+                self.quarantine.clear_locks();
+                Err(Obstacle::Moved("git on the host was killed".to_string()))
+            }
+            outcome => outcome,
+        }
     }
 
     fn in_one_go(&self, head: Option<&HeadMove>) -> Result<(), Obstacle> {
@@ -249,7 +259,8 @@ impl Transaction {
         let output = self.running.wait_with_output().map_err(QuarantineError::Broken)?;
         match output.status.code() {
             Some(0) => Ok(()),
-            _ => Err(Obstacle::Moved(complaint(&output.stderr))),
+            Some(_) => Err(Obstacle::Moved(complaint(&output.stderr))),
+            None => Err(Obstacle::Died),
         }
     }
 
@@ -264,7 +275,10 @@ impl Transaction {
         if let Some(mut stderr) = self.running.stderr.take() {
             let _ = stderr.by_ref().take(64 << 10).read_to_end(&mut said);
         }
-        Err(Obstacle::Moved(complaint(&said)))
+        match said.is_empty() {
+            true => Err(Obstacle::Died),
+            false => Err(Obstacle::Moved(complaint(&said))),
+        }
     }
 
     /// Whether it says this before it says anything else, or ends.

@@ -3,7 +3,7 @@
 use super::HostGit;
 use super::inside::UNFINISHED;
 use crate::foreign::Head;
-use crate::quarantine::{HostRepository, QuarantineError};
+use crate::quarantine::{HostRef, HostRepository, QuarantineError};
 use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
 use std::collections::{BTreeMap, HashSet};
@@ -18,6 +18,9 @@ pub(super) struct HostState {
     pub(super) refs: BTreeMap<String, ObjectId>,
     /// The values of all refs, those too whose name is no text.
     pub(super) ids: Vec<ObjectId>,
+    /// The same without belljar's own refs. Commits that only those have were set aside: a branch that takes them is judged as if
+    /// they were new.
+    pub(super) judged: Vec<ObjectId>,
     /// Branches that another worktree has checked out, or is rebasing or bisecting.
     pub(super) busy: HashSet<String>,
     /// What git is in the middle of in this worktree.
@@ -29,7 +32,11 @@ impl HostState {
     pub(super) fn read(repository: &HostRepository, host: &HostGit) -> Result<HostState, QuarantineError> {
         let head = head(repository, host)?;
         let all = repository.refs()?;
-        let ids = all.iter().map(|one| one.id.clone()).collect::<HashSet<_>>().into_iter().collect();
+        let ids_of = |refs: &mut dyn Iterator<Item = &HostRef>| {
+            refs.map(|one| one.id.clone()).collect::<HashSet<_>>().into_iter().collect()
+        };
+        let ids = ids_of(&mut all.iter());
+        let judged = ids_of(&mut all.iter().filter(|one| !one.is_own()));
         let named = all.into_iter().filter(|one| !one.is_symbolic);
         let named = named.filter_map(|one| Some((String::from_utf8(one.name).ok()?, one.id)));
         let refs: BTreeMap<String, ObjectId> = named.collect();
@@ -46,13 +53,20 @@ impl HostState {
             busy.remove(&branch.full());
         }
         let unfinished = UNFINISHED.iter().find(|(file, _)| host.own.join(file).exists());
-        Ok(HostState { head, commit, refs, ids, busy, unfinished: unfinished.map(|(_, name)| *name) })
+        Ok(HostState { head, commit, refs, ids, judged, busy, unfinished: unfinished.map(|(_, name)| *name) })
     }
 
     /// Commits whose history the host has.
     pub(super) fn known(&self) -> Vec<ObjectId> {
         let mut known = self.ids.clone();
         known.extend(self.commit.clone().filter(|commit| !self.ids.contains(commit)));
+        known
+    }
+
+    /// Commits that nothing new is found in: the history of the user's own refs.
+    pub(super) fn own_history(&self) -> Vec<ObjectId> {
+        let mut known = self.judged.clone();
+        known.extend(self.commit.clone().filter(|commit| !self.judged.contains(commit)));
         known
     }
 

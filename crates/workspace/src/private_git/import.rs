@@ -22,6 +22,7 @@ use belljar_git::ObjectId;
 use belljar_spec::git::RefPolicy;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Takes over what a sandbox's git directory has and the host has not.
 #[derive(Clone, Copy)]
@@ -112,12 +113,17 @@ impl Importer<'_> {
         let mut report = ImportReport::default();
         let heads = [("HEAD".to_string(), inside.commit())];
         let refs = moved.iter().map(|one| (one.name.clone(), one.new.clone()));
+        let until = Instant::now() + ONE_BY_ONE_TIMEOUT;
         for (name, commit) in refs.chain(heads) {
             let (moved, with_head) = match name == "HEAD" {
                 true => (Vec::new(), WithHead::Yes),
                 false => (vec![Moved { name: name.clone(), new: commit.clone() }], WithHead::No),
             };
-            match (self.take(synced, inside, &moved, with_head, 0), commit) {
+            let taken = match Instant::now() < until {
+                true => self.take(synced, inside, &moved, with_head, 0),
+                false => Err(too_slow()),
+            };
+            match (taken, commit) {
                 (Err(QuarantineError::Refused(refusal)), Some(commit)) => {
                     synced.set_aside.insert(name.clone(), commit.clone());
                     let (reference, reason) = (name.as_str().into(), refusal.to_string());
@@ -152,16 +158,17 @@ impl Importer<'_> {
         let detached = matches!(inside.head, Some(Head::Detached(_)));
         let mut tips: Vec<ObjectId> = moved.iter().filter_map(|one| one.new.clone()).collect();
         tips.extend(head.clone().filter(|_| detached));
+        let mut judged: Vec<ObjectId> =
+            tips.iter().filter(|tip| !host.judged.contains(tip)).cloned().collect();
         tips.retain(|tip| !host.ids.contains(tip));
         let known = host.known();
-        let (taken, mut commits) = match tips.is_empty() {
-            true => (None, BTreeMap::new()),
+        let taken = match tips.is_empty() {
+            true => None,
             false => {
                 let limits = self.policy.limits;
                 let taken = quarantine.take_from(self.from, self.repository, &tips, &known, limits)?;
                 step("taken");
-                let commits = quarantine.new_commits(Some(&taken), &tips, &known)?;
-                (Some(taken), commits)
+                Some(taken)
             }
         };
         let as_inside = moved;
@@ -169,11 +176,14 @@ impl Importer<'_> {
         let joined_moved = joined.as_ref().map(|joined| joined.moved(moved));
         let moved = joined_moved.as_deref().unwrap_or(moved);
         if let Some(joined) = &joined {
-            tips.push(joined.merged.commit.clone());
-            commits = quarantine.new_commits(Some(&joined.merged.taken), &tips, &known)?;
+            judged.push(joined.merged.commit.clone());
             step("joined");
         }
         let taken = joined.as_ref().map(|joined| &joined.merged.taken).or(taken.as_ref());
+        let commits = match judged.is_empty() {
+            true => BTreeMap::new(),
+            false => quarantine.new_commits(taken, &judged, &host.own_history())?,
+        };
         let files = quarantine.index_files(&self.host.own);
         let message = format!("belljar: from sandbox {}", self.id);
         let mut blocked = Blocked::Nothing;
@@ -194,6 +204,7 @@ impl Importer<'_> {
                 let _admitted = quarantine.admit_import(taken, self.repository, &plan.landings, &files)?;
                 step("admitted");
                 let follow = Follow {
+                    quarantine: &quarantine,
                     repository: self.repository,
                     host: self.host,
                     files: &files,
@@ -240,9 +251,9 @@ impl Importer<'_> {
         }
         let mut lines = commits.keys().map(|commit| format!("{commit}\n")).collect::<String>();
         for Moved { name, new } in moved {
+            // From one end to the other, since the last commit alone does not say what those before it changed.
             if let (Some(new), Some(old)) = (new, host.refs.get(name))
-                && commits.contains_key(new)
-                && !commits[new].contains(old)
+                && (commits.contains_key(new) || host.is_current(name))
             {
                 lines += &format!("{new} {old}\n");
             }
@@ -264,7 +275,7 @@ impl Blocked {
             Obstacle::Index(reason) => Blocked::CheckedOut(reason),
             // Somebody on the host was quicker; after the second time nothing follows, and the commits are kept all the same.
             Obstacle::Moved(reason) if attempt > 0 => Blocked::Everything(reason),
-            Obstacle::Moved(_) | Obstacle::Failed(_) => self.clone(),
+            Obstacle::Moved(_) | Obstacle::Died | Obstacle::Failed(_) => self.clone(),
         }
     }
 }
@@ -294,6 +305,13 @@ pub(super) fn unreadable(error: ForeignError) -> QuarantineError {
     QuarantineError::pack(error.to_string())
 }
 
+/// An agent made many things that are no commits, and each takes a while to be refused.
+pub(super) fn too_slow() -> QuarantineError {
+    QuarantineError::pack("there is too much that is refused")
+}
+
 const MOST_ATTEMPTS: u32 = 3;
+/// Each may copy as much as all may.
+pub(super) const ONE_BY_ONE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Refs that one import looks at.
 const MAX_MOVED_REFS: usize = 256;

@@ -11,7 +11,8 @@ use super::refs::{self, Snapshot};
 use super::setup::{HostFilesOfGit, SetupError};
 use super::{HostGit, Synced};
 use crate::foreign::{Foreign, Head, Locked};
-use crate::inert::Git;
+use crate::inert::{Git, Leash};
+use crate::protect::gitlinks;
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +27,8 @@ pub struct Inflow<'a> {
     pub into: &'a Foreign,
     /// A file of belljar's own for a copy of the sandbox's index.
     pub scratch: &'a Path,
+    /// The sandbox's limits, for the git that reads its index.
+    pub leash: Option<&'a Leash>,
 }
 
 impl Inflow<'_> {
@@ -226,6 +229,10 @@ impl Inflow<'_> {
             }
             let mut bytes = Vec::new();
             file.take(MAX_INDEX_BYTES).read_to_end(&mut bytes).map_err(failed())?;
+            // Git believes an index, and reads on behind its end.
+            if gitlinks(&bytes).is_err() {
+                return Ok(None);
+            }
             fs::write(self.scratch, bytes).map_err(failed())?;
             let copy = fs::File::options().write(true).open(self.scratch).map_err(failed())?;
             copy.set_modified(found.modified().map_err(failed())?).map_err(failed())?;
@@ -236,6 +243,7 @@ impl Inflow<'_> {
                 ObjectFormat::Sha256 => EMPTY_TREE_SHA256,
             };
             let git = Git::find()?;
+            let git = self.leash.map_or(git.clone(), |leash| git.on_leash(leash));
             let call = git
                 .on(&self.host.own)
                 .config("safe.directory", "*")
@@ -270,7 +278,8 @@ enum Carried {
 const EMPTY_TREE_SHA1: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const EMPTY_TREE_SHA256: &str = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321";
 const MAX_REF_BYTES: u64 = 4096;
-const MAX_INDEX_BYTES: u64 = 1 << 30;
+/// Two million files.
+const MAX_INDEX_BYTES: u64 = 256 << 20;
 /// A git inside that only refreshes its index has the lock for a few milliseconds.
 const LOCK_TRIES: u32 = 20;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);

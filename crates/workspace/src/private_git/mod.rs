@@ -16,6 +16,7 @@
 //! end. What is in such a directory is only read and written by the functions of [`crate::foreign`]:
 //! below one descriptor, over no link.
 
+mod believed;
 mod beside;
 mod config;
 mod decide;
@@ -39,6 +40,7 @@ mod synced;
 mod tests;
 mod watch;
 
+pub use believed::Worked;
 pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
@@ -47,7 +49,7 @@ pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, open, w
 pub use refs::{BranchTips, branch_tips};
 pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, Refs, SetAside, Synced};
-pub use watch::{Noticed, RefWatch};
+pub use watch::{Noticed, RefWatch, pause};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -146,6 +146,15 @@ impl RefWatch {
     }
 }
 
+/// Waits for so long, or until there is something to read on the descriptor.
+pub fn pause(stop: BorrowedFd<'_>, time: Duration) -> Noticed {
+    let timeout = Timespec::try_from(time).ok();
+    match poll(&mut [PollFd::from_borrowed_fd(stop, PollFlags::IN)], timeout.as_ref()) {
+        Ok(0) | Err(Errno::INTR) => Noticed::Nothing,
+        Ok(_) | Err(_) => Noticed::Stop,
+    }
+}
+
 /// Why a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noticed {

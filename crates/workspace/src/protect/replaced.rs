@@ -3,7 +3,7 @@
 
 use super::git_dir::{git_dirs_below, is_one};
 use super::gitlink_paths;
-use crate::private_git::{HostGit, Module, Wanted};
+use crate::private_git::{HostGit, Module, Wanted, Worked};
 use crate::settings::{contents, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
@@ -11,22 +11,30 @@ use belljar_spec::workspace::{Shield, Shielded, View};
 use std::path::Path;
 
 /// A view without the git directories of its repositories, and those repositories, the folder's own first; none where the folder is
-/// no repository.
-pub fn without_git(mut view: View) -> Result<(View, Vec<Wanted>), SandboxError> {
+/// no repository. One further down that an agent may have prepared stays where it is, held in parts: git of the host never
+/// works there.
+pub fn without_git(mut view: View, worked: &Worked) -> Result<(View, Vec<Wanted>), SandboxError> {
     let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
+    if let Some(obstacle) = worked.obstacle(&host) {
+        let message =
+            format!("the repository `{}` cannot be given to a sandbox: {obstacle}", host.top.display());
+        return Err(SandboxError::unavailable("git_unsupported", message)
+            .hint("look where it leads, and remove it if you did not make it"));
+    }
     let mut wanted = vec![Wanted { host: host.clone(), dot_git: ".git".to_string(), module: None }];
     view.git = None;
     replace(&mut view, ".git");
-    for module in modules(&view.folder, &host) {
-        wanted.push(module);
-    }
+    wanted
+        .extend(modules(&view.folder, &host).into_iter().filter(|one| worked.obstacle(&one.host).is_none()));
     for dot_git in further_down(&view) {
         let git_dir = view.folder.join(&dot_git);
+        let Some(top) = git_dir.parent() else { continue };
+        let host = HostGit { top: top.to_path_buf(), own: git_dir.clone(), common: git_dir.clone() };
+        if worked.obstacle(&host).is_some() {
+            continue;
+        }
         replace(&mut view, &dot_git);
-        if let Some(top) = git_dir.parent()
-            && wanted.len() < MAX_REPOSITORIES
-        {
-            let host = HostGit { top: top.to_path_buf(), own: git_dir.clone(), common: git_dir.clone() };
+        if wanted.len() < MAX_REPOSITORIES {
             wanted.push(Wanted { host, dot_git, module: None });
         }
     }

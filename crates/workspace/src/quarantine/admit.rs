@@ -2,7 +2,7 @@
 
 use super::host::Owner;
 use super::journal::{IndexFiles, Journal, Lock, MOVED, Moving, keep_content};
-use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken};
+use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken, sweep};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -96,6 +96,13 @@ impl Quarantine {
             copy: own.join(format!("belljar-index-{}", self.id)),
             lock: own.join("index.lock"),
             content: keep_content(&self.id),
+        }
+    }
+
+    /// Takes the locks of refs away that git left when it was killed, and not we with it.
+    pub(crate) fn clear_locks(&self) {
+        if let Some(journal) = Journal::read(&self.directory) {
+            sweep::clear_locks(&self.directory, &journal);
         }
     }
 

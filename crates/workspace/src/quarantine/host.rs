@@ -41,6 +41,11 @@ impl HostRef {
     pub fn is_shown(&self) -> bool {
         SHOWN.iter().any(|prefix| self.name.starts_with(prefix.as_bytes()))
     }
+
+    /// Is it one that belljar keeps?
+    pub(crate) fn is_own(&self) -> bool {
+        self.name.starts_with(b"refs/belljar/")
+    }
 }
 
 impl HostRepository {

@@ -51,6 +51,7 @@ impl Quarantine {
         }
         let text = String::from_utf8_lossy(&finished.stdout);
         let mut commits = BTreeMap::new();
+        let mut unclear = Vec::new();
         for line in text.lines() {
             let mut ids = line.split(' ').filter_map(|id| id.parse::<ObjectId>().ok());
             let Some(id) = ids.next() else { continue };
@@ -58,7 +59,15 @@ impl Quarantine {
             // A first commit looks like a tree or a file here.
             if !parents.is_empty() || taken.is_some_and(|taken| taken.commits.contains(&id)) {
                 commits.insert(id, parents);
+            } else if taken.is_none_or(|taken| !taken.objects.contains(&id)) {
+                unclear.push(id);
             }
+        }
+        // Those of an earlier import.
+        if !unclear.is_empty() {
+            let kinds = self.kinds(&unclear)?;
+            let first = kinds.into_iter().filter(|(_, kind)| kind == "commit");
+            commits.extend(first.map(|(id, _)| (id, Vec::new())));
         }
         Ok(commits)
     }

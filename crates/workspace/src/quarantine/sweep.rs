@@ -41,6 +41,11 @@ fn undo(directory: &Path, id: &str) {
     if let Some(index) = &journal.index {
         index.clear();
     }
+    clear_locks(directory, &journal);
+}
+
+/// Removes locks that a git of ours died with.
+pub(super) fn clear_locks(directory: &Path, journal: &Journal) {
     let Ok(began) = fs::metadata(directory.join(FILE)) else { return };
     let stuck =
         journal.locks.iter().filter_map(|lock| Some((lock, stuck(lock, &began)?))).collect::<Vec<_>>();

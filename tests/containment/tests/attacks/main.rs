@@ -27,6 +27,7 @@ mod network;
 mod overlay_git;
 mod path_races;
 mod private_git;
+mod private_git_again;
 mod privileges;
 mod processes;
 mod protected_paths;

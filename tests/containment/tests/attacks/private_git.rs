@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-fn spec(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
+pub(crate) fn spec(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
     SandboxSpec {
         backend: BackendChoice::Named(wall),
         workspace: Some(place.path(folder)),
@@ -19,7 +19,7 @@ fn spec(place: &Place, wall: BackendName, folder: &str) -> SandboxSpec {
     }
 }
 
-fn start(place: &Place, spec: &SandboxSpec) -> belljar_engine::Sandbox {
+pub(crate) fn start(place: &Place, spec: &SandboxSpec) -> belljar_engine::Sandbox {
     Engine::new().with_state(place.path("state")).create_blocking(spec).unwrap()
 }
 

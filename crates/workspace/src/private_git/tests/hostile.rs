@@ -184,6 +184,6 @@ fn odd_refs_and_heads_inside_do_no_harm() {
     assert_eq!(pair.user(&["symbolic-ref", "HEAD"]), "refs/heads/main");
 }
 
-fn hex(id: &str) -> Vec<u8> {
+pub(super) fn hex(id: &str) -> Vec<u8> {
     (0..id.len() / 2).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect()
 }

@@ -8,6 +8,7 @@ use belljar_spec::git::RefPolicy;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Not a test: the process that is killed.
@@ -111,6 +112,38 @@ fn an_import_that_is_killed_leaves_the_host_whole() {
         let before = pair.at_host("main");
         pair.agent_commits("work", &format!("{step}\n"));
         killed(&pair, Some(step), None);
+        assert_whole(&mut pair, &before, "by the user", step);
+    }
+}
+
+/// Ends every git of this process, the first time.
+pub(super) fn kill_git_once() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if IS_DONE.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    for task in fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            assert!(Command::new("kill").args(["-9", child]).status().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn git_that_is_killed_alone_leaves_no_lock() {
+    for step in ["lock", "prepared", "renamed"] {
+        let mut pair = staged();
+        let before = pair.at_host("main");
+        pair.agent_commits("work", "x\n");
+        fs::write(pair.place.join("synced.json"), serde_json::to_vec(&pair.synced).unwrap()).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "private_git::tests::killed::importing", "--ignored"]);
+        command.env("IMPORT_PLACE", &pair.place).env("IMPORT_GIT_KILLED_AT", step);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{step}: {}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(leftovers(&pair), Vec::<PathBuf>::new(), "{step}");
+        assert_ne!(pair.at_host("main"), before, "{step}");
         assert_whole(&mut pair, &before, "by the user", step);
     }
 }

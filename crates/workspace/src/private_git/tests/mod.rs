@@ -1,6 +1,7 @@
 //! Imports between a host's repository and a git directory that real git inside works on, in one folder and with no sandbox.
 
 mod apart;
+mod aside;
 mod follows;
 mod hostile;
 mod index;
@@ -15,5 +16,8 @@ use std::env;
 pub(super) fn step(name: &str) {
     if env::var_os("IMPORT_KILLED_AT").is_some_and(|chosen| chosen == name) {
         let _ = kill_process(getpid(), Signal::KILL);
+    }
+    if env::var_os("IMPORT_GIT_KILLED_AT").is_some_and(|chosen| chosen == name) {
+        killed::kill_git_once();
     }
 }

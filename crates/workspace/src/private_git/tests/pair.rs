@@ -148,7 +148,9 @@ impl Pair {
     pub(super) fn carry_in(&mut self) -> Vec<String> {
         let into = Foreign::open(&self.private()).unwrap();
         let scratch = self.place.join("index.copy");
-        Inflow { host: &self.host, into: &into, scratch: &scratch }.carry_in(&mut self.synced).unwrap()
+        Inflow { host: &self.host, into: &into, scratch: &scratch, leash: None }
+            .carry_in(&mut self.synced)
+            .unwrap()
     }
 
     pub(super) fn finish(&mut self) -> ImportReport {

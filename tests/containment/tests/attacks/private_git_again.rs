@@ -1,0 +1,115 @@
+//! Git directories that an agent made, when the next sandbox works in the same folder: they name files and folders of the host, and git
+//! of the host would write through them. And commits that were set aside, taken by another branch.
+
+use crate::private_git::{spec, start};
+use crate::protected_paths::{Place, script};
+use belljar_engine::Engine;
+use belljar_spec::{BackendName, Command};
+use belljar_tests_containment::*;
+use std::fs;
+use std::time::Duration;
+
+/// Runs a script in a sandbox of its own, and gives what it printed.
+fn run(place: &Place, wall: BackendName, folder: &str, script: &str) -> String {
+    let sandbox = start(place, &spec(place, wall, folder));
+    let script = format!("cd /workspace\n{script}");
+    let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap();
+    wait_for(sandbox.dispose());
+    text(&result.stdout)
+}
+
+/// A repository made in the sandbox, `$S` is a folder of the host.
+const MADE: &str = "git init -q n; cd n; git config user.name x; git config user.email x@x; git commit -q --allow-empty -m s";
+
+#[test]
+fn a_git_directory_that_an_agent_made_shows_nothing_of_the_host() {
+    let attacks = [
+        "echo $S > .git/objects/info/alternates",
+        "ln -s $S .git/lfs",
+        "git config core.excludesFile $S/key",
+        "mkdir o; echo $S > o/list; ln -s /workspace/n/o/list .git/objects/info/alternates; \
+         ln -sf ../../../o/list .git/objects/info/alternates",
+        "printf '[core]\\n\\texcludesFile = %s/key\\n' $S > more; git config include.path ../more",
+    ];
+    for wall in walls() {
+        for attack in attacks {
+            let place = Place::new();
+            place.repository("w");
+            fs::create_dir(place.path("secret")).unwrap();
+            fs::write(place.path("secret/key"), "TOPSECRET\n").unwrap();
+            let secret = place.path("secret").display().to_string();
+            run(&place, *wall, "w", &format!("S={secret}\n{MADE}\n{attack}"));
+            let look = "ls -R /run/belljar; cat n/.git/info/exclude; find / -xdev -name key -exec cat {} + 2>/dev/null; \
+                        find /run/belljar -name key -exec cat {} +";
+            let seen = run(&place, *wall, "w", look);
+            assert!(!seen.contains("TOPSECRET"), "{wall}: {attack}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
+    let attacks = [
+        "rm -rf .git/logs; mkdir -p .git/logs/refs/heads; ln -s $S .git/logs/refs/heads/agent",
+        "git pack-refs --all; rm -rf .git/logs .git/refs/heads; ln -s $S .git/refs/heads",
+        "for i in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do for j in 0 1 2 3 4 5 6 7 8 9 a b c d e f; do \
+         ln -s $S .git/objects/$i$j; done; done",
+    ];
+    for wall in walls() {
+        for attack in attacks {
+            let place = Place::new();
+            place.repository("w");
+            fs::create_dir_all(place.path("secret")).unwrap();
+            let secret = place.path("secret").display().to_string();
+            run(&place, *wall, "w", &format!("S={secret}\n{MADE}\n{attack}"));
+            let commit =
+                "cd n; git checkout -q -b agent/x; echo x > f; git add f; git commit -q -m x; sleep 0.5";
+            run(&place, *wall, "w", commit);
+            assert_eq!(fs::read_dir(place.path("secret")).unwrap().count(), 0, "{wall}: {attack}");
+        }
+    }
+}
+
+#[test]
+fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
+    for wall in walls() {
+        let place = Place::new();
+        fs::create_dir_all(place.path("w")).unwrap();
+        fs::create_dir(place.path("secret")).unwrap();
+        let secret = place.path("secret").display().to_string();
+        run(&place, *wall, "w", &format!("git init -q .; echo {secret} > .git/objects/info/alternates"));
+        let engine = Engine::new().with_state(place.path("state"));
+        let refused = engine.create_blocking(&spec(&place, *wall, "w"));
+        let Err(error) = refused else { panic!("{wall}: the list of alternates was believed") };
+        assert!(error.to_string().contains("objects/info/alternates"), "{wall}: {error}");
+        fs::remove_file(place.path("w/.git/objects/info/alternates")).unwrap();
+        run(&place, *wall, "w", "true");
+    }
+}
+
+#[test]
+fn commits_that_were_set_aside_run_nothing_on_the_host_when_another_branch_takes_them() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        let canary = place.canary();
+        script(&place.path("w/evil.sh"), &format!("#!/bin/sh\ntouch {}\n", canary.display()));
+        let evil = place.path("w/evil.sh").display().to_string();
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let step = |script: &str| {
+            let script = format!("cd /workspace\n{script}");
+            wait_for(sandbox.exec(&Command::new(["sh", "-c", script.as_str()]).unwrap())).unwrap();
+            std::thread::sleep(Duration::from_millis(700));
+        };
+        step(&format!(
+            "git checkout -q -b x; git init -q sub; git -C sub commit -q --allow-empty -m s; \
+             git -C sub config core.fsmonitor {evil}; git add sub; git commit -q -m gitlink"
+        ));
+        step("git checkout -q -");
+        step("git merge -q --ff-only x");
+        wait_for(sandbox.dispose());
+        place.git("-C w status").unwrap();
+        assert!(!place.git("-C w ls-files -s").unwrap().contains("160000"), "{wall}");
+        assert!(!canary.exists(), "{wall}");
+    }
+}

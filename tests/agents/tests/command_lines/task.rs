@@ -4,7 +4,7 @@
 use belljar_agent::entry::{Block, Entry, Step, StepState, System};
 use belljar_agent::stop::StopReason;
 use belljar_tests_agents::{Done, Job, KEY, for_agents, words};
-use belljar_tests_hosts::Api;
+use belljar_tests_hosts::{Api, Step as ModelStep};
 
 for_agents! {
     a_task_of_two_turns_is_done: claude codex opencode pi gemini;
@@ -13,6 +13,7 @@ for_agents! {
     a_command_that_fails_is_no_failed_run: claude codex pi;
     a_command_of_the_agent_sees_no_key: claude codex opencode pi gemini;
     a_model_that_is_busy_once_is_asked_again: claude codex pi;
+    a_commit_in_the_folder_is_the_hosts: claude codex opencode pi gemini;
     what_is_not_committed_on_a_branch_is_told: codex;
 }
 
@@ -44,6 +45,23 @@ fn a_task_of_two_turns_is_done(agent: &str) {
     {
         assert!(steps.contains(&step), "{step:?} is not in {steps:?}");
     }
+}
+
+/// As if the user had made it: branch, index, author.
+fn a_commit_in_the_folder_is_the_hosts(agent: &str) {
+    let commit =
+        "echo work > work.txt && git add work.txt && git commit -q -m 'by the agent' && echo committed";
+    let job = Job::script(agent, [ModelStep::run(commit), ModelStep::say("It is committed.")]);
+    job.git(&["config", "user.name", "Ada"]);
+    job.git(&["config", "user.email", "ada@example.org"]);
+    let done = job.run();
+    succeeded(&done);
+    assert!(done.tool_results()[0].contains("committed"), "{:?}", done.tool_results());
+    let log = job.git(&["log", "-1", "--format=%an <%ae> %cn: %s", "main"]);
+    assert_eq!(log, "Ada <ada@example.org> Ada: by the agent\n");
+    assert_eq!(job.git(&["status", "--porcelain", "--branch"]), "## main\n");
+    assert_eq!(job.git(&["for-each-ref", "--format=%(refname)"]), "refs/heads/main\n");
+    job.git(&["fsck", "--strict"]);
 }
 
 /// Only commits come to the branch here; the rest stays where the agent worked.

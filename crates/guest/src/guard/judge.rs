@@ -108,10 +108,14 @@ fn hooks_elsewhere(line: &Line<'_>, variable: &dyn Fn(&str) -> Option<Vec<u8>>) 
     }
     let count =
         variable("GIT_CONFIG_COUNT").and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
-    let name = |index: usize| format!("GIT_CONFIG_KEY_{index}");
-    let by_number = (0..count.unwrap_or(0).min(MOST_SETTINGS)).map(name);
-    if let Some(name) = by_number.into_iter().find(|name| variable(name).is_some_and(|key| leads(&key))) {
-        return Some(format!("{name}=core.hooksPath"));
+    // An empty one is what Gemini gives to every command of its: no word of the model's would let it commit.
+    let is_said = |index: &usize| {
+        let value = variable(&format!("GIT_CONFIG_VALUE_{index}"));
+        variable(&format!("GIT_CONFIG_KEY_{index}")).is_some_and(|key| leads(&key))
+            && value.is_none_or(|value| !value.is_empty())
+    };
+    if let Some(index) = (0..count.unwrap_or(0).min(MOST_SETTINGS)).find(is_said) {
+        return Some(format!("GIT_CONFIG_KEY_{index}=core.hooksPath"));
     }
     // What git itself passes on to its own commands: 'name'='value' 'name'='value'.
     let parameters = variable("GIT_CONFIG_PARAMETERS")?.to_ascii_lowercase();

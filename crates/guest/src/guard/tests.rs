@@ -67,12 +67,17 @@ fn lines_are_judged_by_what_they_mean() {
 #[test]
 fn the_environment_counts() {
     type Variables<'v> = &'v [(&'v str, &'v str)];
-    let cases: [(Variables<'_>, &str, bool); 8] = [
+    let cases: [(Variables<'_>, &str, bool); 9] = [
         (&[("HUSKY", "0")], "commit -m x", true),
         (&[("HUSKY", "1")], "commit -m x", false),
         (&[("HUSKY", "0")], "rev-parse HEAD", false),
         (&[("GIT_CONFIG_COUNT", "2"), ("GIT_CONFIG_KEY_1", "Core.HooksPath")], "commit", true),
         (&[("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_1", "core.hooksPath")], "commit", false),
+        (
+            &[("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "core.hooksPath"), ("GIT_CONFIG_VALUE_0", "")],
+            "commit",
+            false,
+        ),
         (&[("GIT_CONFIG_PARAMETERS", "'core.hooksPath'='/dev/null'")], "push", true),
         (&[("GIT_CONFIG_PARAMETERS", "'core.pager'='cat'")], "push", false),
         (&[], "commit", false),

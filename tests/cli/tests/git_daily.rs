@@ -68,7 +68,7 @@ fn commit_and_amend() {
 #[test]
 fn what_the_user_has_staged_and_changed_stays() {
     let before = "echo staged > new; git add new; echo changed > f1; git add -N f5; echo x > untracked";
-    same(before, "echo 2 > f2; git commit -q -m two -- f2; git status --porcelain");
+    same(before, "echo two > f2; git commit -q -m two -- f2; git status --porcelain");
     same(before, "git commit -q -m all -a; git status --porcelain");
 }
 
@@ -87,7 +87,7 @@ fn interactive_rebase() {
 
 #[test]
 fn stash_and_pop() {
-    let stash = "echo work >> f1; echo new > new; git add new; git stash -q -u; git status --porcelain; git stash list; \
+    let stash = "echo work >> f1; echo new > new; git add new; git stash -q; git status --porcelain; git stash list; \
                  echo 2 >> f2; git commit -q -a -m two; git stash pop -q --index; git status --porcelain";
     same("", stash);
     same(

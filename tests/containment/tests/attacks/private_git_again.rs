@@ -74,16 +74,18 @@ fn the_host_writes_through_no_link_of_a_git_directory_that_an_agent_made() {
 fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
     for wall in walls() {
         let place = Place::new();
-        fs::create_dir_all(place.path("w")).unwrap();
+        place.repository("w");
         fs::create_dir(place.path("secret")).unwrap();
         let secret = place.path("secret").display().to_string();
-        run(&place, *wall, "w", &format!("git init -q .; echo {secret} > .git/objects/info/alternates"));
+        run(&place, *wall, "w", &format!("{MADE}\necho {secret} > .git/objects/info/alternates"));
+        assert!(place.path("w/n/.git/objects/info/alternates").exists());
         let engine = Engine::new().with_state(place.path("state"));
-        let refused = engine.create_blocking(&spec(&place, *wall, "w"));
-        let Err(error) = refused else { panic!("{wall}: the list of alternates was believed") };
+        let Err(error) = engine.create_blocking(&spec(&place, *wall, "w/n")) else {
+            panic!("{wall}: the list of alternates was believed")
+        };
         assert!(error.to_string().contains("objects/info/alternates"), "{wall}: {error}");
-        fs::remove_file(place.path("w/.git/objects/info/alternates")).unwrap();
-        run(&place, *wall, "w", "true");
+        fs::remove_file(place.path("w/n/.git/objects/info/alternates")).unwrap();
+        run(&place, *wall, "w/n", "true");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What people do with git every day, done in a sandbox and, with the same script, in a copy of the folder. Afterwards git on the host
-//! must say the same of both: branches, commits to the last digit, index, files.
+//! must say the same of both: branches, commits to the last digit, index, files. What is only staged inside is not staged on the host:
+//! the index of a sandbox never comes out.
 
 use belljar_tests_cli::Home;
 use std::fs;
@@ -88,7 +89,7 @@ fn interactive_rebase() {
 #[test]
 fn stash_and_pop() {
     let stash = "echo work >> f1; echo new > new; git add new; git stash -q; git status --porcelain; git stash list; \
-                 echo 2 >> f2; git commit -q -a -m two; git stash pop -q --index; git status --porcelain";
+                 echo 2 >> f2; git commit -q -a -m two; git stash pop -q --index; git status --porcelain; git commit -q -a -m popped";
     same("", stash);
     same(
         "echo users >> f4; git stash -q; echo more >> f5",

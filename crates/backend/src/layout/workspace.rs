@@ -167,6 +167,10 @@ impl Shown {
             origin: BindOrigin::Named,
         };
         self.covers.push(bind(&git.directory, &target, BindKind::ReadWrite));
+        for file in &git.covered {
+            let target = format!("{}/{}", relative(workspace), file.path);
+            self.covers.push(bind(&file.source, &target, BindKind::ReadOnly));
+        }
         for borrowed in &git.borrowed {
             self.covers.push(bind(&borrowed.source, &borrowed.inside, BindKind::ReadOnly));
             if borrowed.borrows {

@@ -6,4 +6,6 @@ mod view;
 
 pub use mode::{CloneSpec, GitAccess, WorkspaceMode};
 pub use protected::{ProtectedPath, ProtectedPathError};
-pub use view::{BorrowedObjects, DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View};
+pub use view::{
+    BorrowedObjects, CoveredFile, DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View,
+};

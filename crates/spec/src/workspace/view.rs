@@ -56,6 +56,17 @@ pub struct PrivateGitView {
     pub directory: PathBuf,
     /// Object directories of the host that it borrows from.
     pub borrowed: Vec<BorrowedObjects>,
+    /// `.git` files of submodules that name another path inside.
+    pub covered: Vec<CoveredFile>,
+}
+
+/// A file of the workspace in whose place another one is seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoveredFile {
+    /// Relative to the workspace.
+    pub path: String,
+    /// The file that is seen, which belljar keeps for this sandbox.
+    pub source: PathBuf,
 }
 
 /// What a repository's `.git` is.

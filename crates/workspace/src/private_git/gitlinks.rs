@@ -75,7 +75,7 @@ impl Gitlinks {
 /// not asked.
 fn has_commit(git: &Git, host: &HostGit, path: &[u8], id: &ObjectId) -> bool {
     let wanted = host.top.join(OsStr::from_bytes(path));
-    let mut waiting = vec![(host.common.join("modules"), 0)];
+    let mut waiting = vec![(host.own.join("modules"), 0)];
     while let Some((directory, depth)) = waiting.pop() {
         if is_module_of(&directory, &wanted) {
             // Its work tree is the agent's to write, and perhaps gone.

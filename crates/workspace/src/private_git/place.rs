@@ -8,7 +8,7 @@ use crate::quarantine::alternates;
 use crate::remove::remove;
 use crate::settings::HostFiles;
 use belljar_spec::SandboxId;
-use belljar_spec::workspace::{BorrowedObjects, DotGit, PrivateGitView};
+use belljar_spec::workspace::{BorrowedObjects, CoveredFile, DotGit, PrivateGitView};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -76,7 +76,9 @@ pub struct Wanted {
 pub struct Module {
     /// `modules/NAME`
     pub path: String,
-    pub work_tree: String,
+    /// `core.worktree`. In a linked worktree none: the `.git` file in the submodule's folder names its git directory by another path
+    /// inside, and git takes that folder.
+    pub work_tree: Option<String>,
 }
 
 impl PrivateGit {
@@ -116,7 +118,7 @@ impl PrivateGit {
                     let _ = remove(&path);
                 }
                 make_directory(&path)?;
-                let work_tree = one.module.as_ref().map(|module| module.work_tree.as_str());
+                let work_tree = one.module.as_ref().and_then(|module| module.work_tree.as_deref());
                 let synced = fill(&one.host, &path, &borrowed, work_tree, files)?;
                 synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
             }
@@ -129,9 +131,16 @@ impl PrivateGit {
                         common: one.host.common.clone(),
                     },
                 };
-                views.push(PrivateGitView { dot_git: one.dot_git.clone(), kind, directory: path, borrowed });
+                let (dot_git, covered) = (one.dot_git.clone(), Vec::new());
+                views.push(PrivateGitView { dot_git, kind, directory: path, borrowed, covered });
             } else if let Some(first) = views.first_mut() {
                 first.borrowed.extend(borrowed);
+                if let (DotGit::File { inside, .. }, Some(module)) = (&first.kind, &one.module) {
+                    let source = root.join(format!("{index}.gitfile"));
+                    let text = format!("gitdir: {inside}/{}\n", module.path);
+                    fs::write(&source, text).map_err(SetupError::make(&source))?;
+                    first.covered.push(CoveredFile { path: one.dot_git.clone(), source });
+                }
             }
             label.repositories.push(repository);
         }

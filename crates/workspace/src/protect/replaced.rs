@@ -71,16 +71,18 @@ fn further_down(view: &View) -> Vec<String> {
     directories.map(str::to_string).collect()
 }
 
-/// Submodules that are checked out in the folder. Without their git directories `git status` of the whole fails.
+/// Submodules that are checked out in the folder, and theirs. Without their git directories `git status` of the whole fails. A linked
+/// worktree has those of its own, in its own part of the git directory.
 fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
-    let top = host.common.join("modules");
+    let top = host.own.join("modules");
+    let is_linked = host.own != host.common;
     let mut found = Vec::new();
     for directory in git_dirs_below(&top, MAX_LOOKED_AT).unwrap_or_default() {
         let config = contents(&directory.join("config")).unwrap_or_default();
         let named = variables(&config).into_iter().rfind(|variable| variable.name == "core.worktree");
         let Some(work_tree) = named.and_then(|one| one.text().map(str::to_string)) else { continue };
         let place = plain(&directory.join(&work_tree));
-        let (Ok(path), Ok(below)) = (directory.strip_prefix(&host.common), place.strip_prefix(folder)) else {
+        let (Ok(path), Ok(below)) = (directory.strip_prefix(&host.own), place.strip_prefix(folder)) else {
             continue;
         };
         let (Some(path), Some(below)) = (path.to_str(), below.to_str()) else { continue };
@@ -91,7 +93,10 @@ fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
         found.push(Wanted {
             host: HostGit { top: place.clone(), own: directory.clone(), common: directory.clone() },
             dot_git: format!("{below}/.git"),
-            module: Some(Module { path: path.to_string(), work_tree }),
+            module: Some(Module {
+                path: path.to_string(),
+                work_tree: Some(work_tree).filter(|_| !is_linked),
+            }),
         });
     }
     found.truncate(MAX_REPOSITORIES);

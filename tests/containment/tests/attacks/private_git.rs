@@ -247,3 +247,38 @@ fn submodules_of_another_branch_cannot_be_made_repositories() {
         assert_eq!(fs::read_to_string(place.path("w/missing/deep/beside")).unwrap(), "x\n", "{wall}");
     }
 }
+
+#[test]
+fn submodules_of_linked_worktrees_and_of_submodules_work_inside() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("inner");
+        place.repository("lib");
+        let allow = "-c protocol.file.allow=always";
+        place.git(&format!("-C lib {allow} submodule add -q ../inner inner")).unwrap();
+        place.git("-C lib commit -q -m inner").unwrap();
+        place.repository("main");
+        place.git(&format!("-C main {allow} submodule add -q ../lib sub")).unwrap();
+        place.git("-C main commit -q -m sub").unwrap();
+        place.git(&format!("-C main {allow} submodule update -q --init --recursive")).unwrap();
+        place.git("-C main worktree add -q -b linked ../linked").unwrap();
+        place.git(&format!("-C linked {allow} submodule update -q --init --recursive")).unwrap();
+        for folder in ["main", "linked"] {
+            let sandbox = start(&place, &spec(&place, *wall, folder));
+            let work = "set -e; git status --porcelain; git submodule status --recursive >/dev/null; \
+                cd sub/inner; git checkout -q -b work; echo x > new; git add new; git commit -q -m inner; \
+                cd ..; git checkout -q -b work; git add inner; git commit -q -m lib; \
+                cd ..; git add sub; git commit -q -m sub; git status --porcelain";
+            let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", work]).unwrap())).unwrap();
+            assert_eq!(result.exit_code, Some(0), "{wall} {folder}: {}", all_output(&result));
+            assert_eq!(text(&result.stdout), "", "{wall} {folder}");
+            wait_for(sandbox.dispose());
+            for path in ["", "/sub", "/sub/inner"] {
+                let status = place.git(&format!("-C {folder}{path} status --porcelain")).unwrap();
+                assert_eq!(status, "", "{wall} {folder}{path}: {:?}", sandbox.changes());
+            }
+            let last = place.git(&format!("-C {folder} log -1 --format=%s")).unwrap();
+            assert_eq!(last, "sub\n", "{wall} {folder}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use super::follow::{Follow, Obstacle};
 use super::host_state::HostState;
 use super::import::{ONE_BY_ONE_TIMEOUT, too_slow, unreadable};
 use super::inside::Inside;
+use super::worktrees::Worktree;
 use super::{ImportReport, Importer, SetAside, Synced};
 use crate::quarantine::{Quarantine, QuarantineError};
 use belljar_git::ObjectId;
@@ -24,7 +25,9 @@ impl Importer<'_> {
         let inside = Inside::read(self.from).map_err(unreadable)?;
         report.unfinished = inside.unfinished;
         let stash = self.stash()?;
-        let dropped = self.dropped(&inside, &stash)?;
+        let worktrees = self.worktrees();
+        let dropped = self.dropped(&inside, &stash, &worktrees)?;
+        report.notes.extend(worktrees.iter().map(Worktree::sentence));
         let all: Vec<ObjectId> = stash.iter().chain(&dropped).cloned().collect();
         let missing = self.missing(&all)?;
         let mut wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();
@@ -76,9 +79,15 @@ impl Importer<'_> {
     }
 
     /// Commits that HEAD or a branch was at, and no ref inside is now.
-    fn dropped(&self, inside: &Inside, stash: &[ObjectId]) -> Result<Vec<ObjectId>, QuarantineError> {
+    fn dropped(
+        &self,
+        inside: &Inside,
+        stash: &[ObjectId],
+        worktrees: &[Worktree],
+    ) -> Result<Vec<ObjectId>, QuarantineError> {
         let mut seen: HashSet<ObjectId> = inside.refs.values().chain(stash).cloned().collect();
-        let mut dropped = Vec::new();
+        let heads = worktrees.iter().flat_map(|one| one.heads.iter().cloned());
+        let mut dropped: Vec<ObjectId> = heads.filter(|id| seen.insert(id.clone())).collect();
         let mut names = self.from.logged_branches().map_err(unreadable)?;
         names.truncate(MAX_LOGS);
         names.insert(0, "HEAD".to_string());
@@ -121,6 +130,7 @@ impl Importer<'_> {
         let quarantine = Quarantine::create(self.state, &self.reading())?;
         let known = host.known();
         let taken = quarantine.take_from(self.from, self.repository, tips, &known, self.policy.limits)?;
+        report.notes.extend(self.take_lfs(&quarantine, Some(&taken))?);
         let commits = quarantine.new_commits(Some(&taken), tips, &known)?;
         let parents: HashSet<&ObjectId> = commits.values().flatten().collect();
         let mut beside = Beside::new(self.id, self.repository.format(), &host.refs);

@@ -200,6 +200,7 @@ impl Importer<'_> {
                 blocked: &blocked,
             };
             let plan = Plan::make(&judge, moved, with_head)?;
+            let lfs = self.take_lfs(&quarantine, taken)?;
             if !plan.is_empty() {
                 let _admitted = quarantine.admit_import(taken, self.repository, &plan.landings, &files)?;
                 step("admitted");
@@ -231,6 +232,7 @@ impl Importer<'_> {
                 }
             }
             let Plan { synced: mut agreed, mut report, .. } = plan;
+            report.notes.extend(lfs);
             joined.iter().for_each(|joined| joined.settle(&mut agreed, &mut report));
             *synced = agreed;
             return Ok(report);

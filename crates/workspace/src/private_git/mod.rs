@@ -29,6 +29,7 @@ mod inflow;
 mod inside;
 mod join;
 mod large_index;
+mod lfs;
 mod pin;
 mod place;
 mod plan;
@@ -39,6 +40,7 @@ mod synced;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod worktrees;
 
 pub use believed::Worked;
 pub use import::{ImportMode, Importer};

@@ -4,6 +4,7 @@
 //! No git is started: a start must not take longer because a folder is a repository. What the host has is read below one
 //! descriptor and over no link, since an agent may have written there before.
 
+use super::worktrees::NOT_HERE;
 use super::{HostGit, Synced, config, refs};
 use crate::foreign::{Foreign, ForeignError};
 use crate::inert::{Git, GitError};
@@ -209,9 +210,9 @@ fn other_worktrees(source: &HostFilesOfGit<'_>, target: &Target<'_>) -> Result<(
         target.make_directory(&directory)?;
         for (file, content) in [
             ("HEAD", head.as_slice()),
-            ("commondir", b"../..\n"),
-            ("gitdir", b"/run/belljar/no-such-worktree/.git\n"),
-            ("locked", b"a worktree on the host\n"),
+            ("commondir", b"../..\n".as_slice()),
+            ("gitdir", format!("{NOT_HERE}/.git\n").as_bytes()),
+            ("locked", b"a worktree on the host\n".as_slice()),
         ] {
             target.write(&format!("{directory}/{file}"), content)?;
         }

@@ -84,6 +84,32 @@ impl Quarantine {
         Ok(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
+    /// The contents of the files in a pack that have no more than so many bytes.
+    pub(crate) fn small_files(&self, taken: &Taken, most: u64) -> Result<Vec<Vec<u8>>, QuarantineError> {
+        let names = taken.objects.iter().map(|id| format!("{id}\n")).collect::<String>();
+        let question = ["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)", "--buffer"];
+        let answers = self.call().args(question).output_with(names.as_bytes())?;
+        let text = String::from_utf8_lossy(&answers).into_owned();
+        let small = text.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (id, kind, size) = (words.next()?, words.next()?, words.next()?.parse::<u64>().ok()?);
+            (kind == "blob" && size <= most).then(|| format!("{id}\n"))
+        });
+        let small = small.collect::<String>();
+        let question = ["cat-file", "--batch=%(objectsize)", "--buffer"];
+        let answers = self.call().args(question).output_with(small.as_bytes())?;
+        // `SIZE\nCONTENT\n`, one after the other.
+        let (mut files, mut rest) = (Vec::new(), answers.as_slice());
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let size = std::str::from_utf8(&rest[..end]).ok().and_then(|size| size.parse::<usize>().ok());
+            let content = size.and_then(|size| rest.get(end + 1..end + 1 + size));
+            let Some(content) = content else { break };
+            files.push(content.to_vec());
+            rest = rest.get(end + 2 + content.len()..).unwrap_or_default();
+        }
+        Ok(files)
+    }
+
     /// What changed, as the raw records of `git diff-tree --stdin -z`: a line of the input is a commit, which is compared with
     /// its parents, or a commit and another one to compare it with.
     pub(crate) fn raw_changes(&self, lines: &str) -> Result<Vec<u8>, QuarantineError> {

@@ -4,6 +4,7 @@ use super::super::{pin, unpin};
 use super::pair::{ID, Pair, aside, commit, git};
 use crate::inert::Git;
 use crate::quarantine::HostRepository;
+use sha2::{Digest, Sha256};
 
 #[test]
 fn stashes_and_dropped_commits_are_kept_at_the_end() {
@@ -70,4 +71,63 @@ fn pins_hold_what_a_sandbox_borrows() {
         pair.user(&["gc", "-q", "--prune=now"]);
         assert!(!pair.agent_may_fail(&["cat-file", "-t", &pinned]).status.success());
     }
+}
+
+#[test]
+fn objects_of_git_lfs_come_out_with_their_commits() {
+    let mut pair = Pair::new();
+    pair.policy.limits.bytes = belljar_spec::ByteSize::bytes(64 << 10);
+    let object =
+        |content: &[u8]| Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let path = |name: &str| format!("lfs/objects/{}/{}/{name}", &name[..2], &name[2..4]);
+    let text = |name: &str, size: usize| {
+        format!("version https://git-lfs.github.com/spec/v1\noid sha256:{name}\nsize {size}\n")
+    };
+    let (good, bad, linked) = (object(b"good"), object(b"what it is not"), object(b"linked"));
+    let (large, unnamed) = (object(&[b'x'; 100 << 10]), object(b"unnamed"));
+    let private = pair.private();
+    for (name, content) in
+        [(&good, &b"good"[..]), (&bad, b"other"), (&large, &[b'x'; 100 << 10]), (&unnamed, b"unnamed")]
+    {
+        super::pair::write(&private, &path(name), std::str::from_utf8(content).unwrap());
+    }
+    super::pair::write(&pair.place, "secret", "linked");
+    super::pair::write(&private, &path(&linked), "");
+    std::fs::remove_file(private.join(path(&linked))).unwrap();
+    std::os::unix::fs::symlink(pair.place.join("secret"), private.join(path(&linked))).unwrap();
+    for (file, name, size) in
+        [("good", &good, 4), ("bad", &bad, 5), ("linked", &linked, 6), ("large", &large, 100 << 10)]
+    {
+        pair.write(file, &text(name, size));
+    }
+    pair.agent(&["add", "."]);
+    pair.agent(&["commit", "-q", "-m", "pointers"]);
+    let report = pair.import();
+    assert_eq!(report.followed.len(), 1, "{report:?}");
+    assert_eq!(std::fs::read(pair.host.own.join(path(&good))).unwrap(), b"good");
+    for name in [&bad, &linked, &large, &unnamed] {
+        assert!(!pair.host.own.join(path(name)).exists());
+    }
+    assert_eq!(report.notes.len(), 2, "{report:?}");
+    assert!(report.notes.iter().any(|note| note.contains("more than `[git] bytes`")), "{report:?}");
+    assert!(report.notes.iter().any(|note| note.contains("its content has another name")), "{report:?}");
+    // Nothing half done is left.
+    let folder = pair.host.own.join(path(&bad));
+    assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
+fn worktrees_made_inside_are_named_and_their_commits_kept() {
+    let mut pair = Pair::new();
+    pair.agent(&["worktree", "add", "-q", "--detach", ".wt/x"]);
+    let tree = pair.host.top.join(".wt/x");
+    std::fs::write(tree.join("more"), "x\n").unwrap();
+    let inside = |words: &[&str]| git(&tree, &[("GIT_DIR", pair.private().join("worktrees/x"))], words);
+    inside(&["add", "more"]);
+    inside(&["commit", "-q", "-m", "detached"]);
+    let commit = inside(&["rev-parse", "HEAD"]);
+    let report = pair.finish();
+    assert_eq!(pair.at_host(&format!("refs/belljar/{ID}/dropped/0")), commit, "{report:?}");
+    assert_eq!(report.notes.len(), 1, "{report:?}");
+    assert!(report.notes[0].contains(".wt/x` is a worktree that was made inside"), "{report:?}");
 }

@@ -76,7 +76,7 @@ impl Importer<'_> {
         let rest = moved.split_off(moved.len().min(MAX_MOVED_REFS));
         // What a killed import left may hold the index.
         sweep(self.state)?;
-        let mut report = match self.take(synced, &inside, &moved, WithHead::Yes, 0) {
+        let mut report = match self.take(synced, &inside, &moved, WithHead::Yes, Joining::Try(0)) {
             Err(QuarantineError::Refused(_)) => self.one_by_one(synced, &inside, &moved)?,
             outcome => outcome?,
         };
@@ -120,7 +120,7 @@ impl Importer<'_> {
                 false => (vec![Moved { name: name.clone(), new: commit.clone() }], WithHead::No),
             };
             let taken = match Instant::now() < until {
-                true => self.take(synced, inside, &moved, with_head, 0),
+                true => self.take(synced, inside, &moved, with_head, Joining::Try(0)),
                 false => Err(too_slow()),
             };
             match (taken, commit) {
@@ -141,14 +141,13 @@ impl Importer<'_> {
         Ok(report)
     }
 
-    /// `joined_before`: how often two sides of a branch were merged, and the host moved meanwhile.
     fn take(
         &self,
         synced: &mut Synced,
         inside: &Inside,
         moved: &[Moved],
         with_head: WithHead,
-        joined_before: u32,
+        joining: Joining,
     ) -> Result<ImportReport, QuarantineError> {
         let mut host = HostState::read(self.repository, self.host)?;
         let quarantine = Quarantine::create(self.state, &self.reading())?;
@@ -172,7 +171,10 @@ impl Importer<'_> {
             }
         };
         let as_inside = moved;
-        let joined = self.join(synced, inside, &host, &quarantine, moved)?;
+        let joined = match joining {
+            Joining::Try(_) => self.join(synced, inside, &host, &quarantine, moved)?,
+            Joining::Lost | Joining::Refused => None,
+        };
         let joined_moved = joined.as_ref().map(|joined| joined.moved(moved));
         let moved = joined_moved.as_deref().unwrap_or(moved);
         if let Some(joined) = &joined {
@@ -200,6 +202,9 @@ impl Importer<'_> {
                 blocked: &blocked,
             };
             let plan = Plan::make(&judge, moved, with_head)?;
+            if joined.as_ref().is_some_and(|joined| joined.is_set_aside(&plan.report)) {
+                return self.take(synced, inside, as_inside, with_head, Joining::Refused);
+            }
             let lfs = self.take_lfs(&quarantine, taken)?;
             if !plan.is_empty() {
                 let _admitted = quarantine.admit_import(taken, self.repository, &plan.landings, &files)?;
@@ -221,8 +226,8 @@ impl Importer<'_> {
                         return Err(QuarantineError::Unusable(reason));
                     }
                     // The merge is one with a commit that the host has left behind.
-                    Err(Obstacle::Moved(_)) if joined.is_some() && joined_before < MOST_ATTEMPTS => {
-                        return self.take(synced, inside, as_inside, with_head, joined_before + 1);
+                    Err(Obstacle::Moved(_)) if joined.is_some() => {
+                        return self.take(synced, inside, as_inside, with_head, joining.after_a_lost_race());
                     }
                     Err(obstacle) => {
                         blocked = blocked.after(obstacle, attempt);
@@ -232,6 +237,10 @@ impl Importer<'_> {
                 }
             }
             let Plan { synced: mut agreed, mut report, .. } = plan;
+            if joining == Joining::Lost {
+                // The host moves on and on: the next look tries again.
+                agreed.set_aside.retain(|name, _| !host.is_current(name));
+            }
             report.notes.extend(lfs);
             joined.iter().for_each(|joined| joined.settle(&mut agreed, &mut report));
             *synced = agreed;
@@ -271,6 +280,26 @@ impl Importer<'_> {
     }
 }
 
+/// Whether two sides of a branch are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joining {
+    /// They are, if they can be; so often they were, and the host moved meanwhile.
+    Try(u32),
+    /// The host moved every time.
+    Lost,
+    /// The merge is nothing that the host may follow to.
+    Refused,
+}
+
+impl Joining {
+    fn after_a_lost_race(self) -> Joining {
+        match self {
+            Joining::Try(times) if times < MOST_ATTEMPTS => Joining::Try(times + 1),
+            Joining::Try(_) | Joining::Lost | Joining::Refused => Joining::Lost,
+        }
+    }
+}
+
 impl Blocked {
     fn after(&self, obstacle: Obstacle, attempt: u32) -> Blocked {
         match obstacle {
@@ -292,6 +321,10 @@ impl ImportReport {
             }
         }
         self.followed.extend(other.followed);
+        // What was set aside, and is in a branch by now.
+        let is_released =
+            |one: &SetAside| one.kept_as.as_ref().is_some_and(|name| other.released.contains(name));
+        self.set_aside.retain(|known| !is_released(known));
         for one in other.set_aside {
             // Told once, however often it is tried.
             self.set_aside.retain(|known| known.reference != one.reference || known.kept_as != one.kept_as);

@@ -71,6 +71,11 @@ impl Joined {
         moved.iter().map(|one| Moved { name: one.name.clone(), new: new(one) }).collect()
     }
 
+    /// Whether the host does not follow to the merge: then the sandbox's own commits are set aside, and not the merge.
+    pub(super) fn is_set_aside(&self, report: &ImportReport) -> bool {
+        report.set_aside.iter().any(|one| one.commit == self.merged.commit)
+    }
+
     /// Both sides agree on where the sandbox's branch is: the host is ahead of it by the merge, which the next look carries inside.
     pub(super) fn settle(&self, synced: &mut Synced, report: &mut ImportReport) {
         let merge = &self.merged.commit;
@@ -80,9 +85,6 @@ impl Joined {
             report.notes.push(format!(
                 "you and the sandbox committed on {branch} at the same time; no line was changed by both, and belljar merged them"
             ));
-        }
-        if synced.set_aside.get(&self.name) == Some(merge) {
-            synced.set_aside.insert(self.name.clone(), self.inside.clone());
         }
     }
 }

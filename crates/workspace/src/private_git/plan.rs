@@ -64,7 +64,10 @@ impl Plan {
             let new = after.get(&branch.full()).filter(|new| judge.host.commit.as_ref() != Some(*new));
             plan.trees = new.map(|new| Trees { old: judge.host.commit.clone(), new: new.clone() });
         }
-        plan.landings.extend(beside.landings());
+        let beside = beside.landings();
+        let gone = beside.iter().filter(|landing| landing.new.is_zero());
+        plan.report.released = gone.map(|landing| landing.name.as_str().to_string()).collect();
+        plan.landings.extend(beside);
         Ok(plan)
     }
 

@@ -47,6 +47,8 @@ pub struct ImportReport {
     pub followed: Vec<Followed>,
     /// Commits that the host has, under names of belljar's.
     pub set_aside: Vec<SetAside>,
+    /// Names of belljar's that are gone: a branch of the host has their commits by now.
+    pub released: Vec<String>,
     /// The branch or commit that the host's HEAD went to, if it went along.
     pub head: Option<Head>,
     /// What git inside is in the middle of; looked for at the sandbox's end.

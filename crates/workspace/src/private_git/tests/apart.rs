@@ -90,3 +90,34 @@ fn history_that_was_rewritten_is_not_merged_back() {
     assert_eq!(aside(&pair.import()).len(), 1);
     assert_eq!(pair.at_host("main"), users);
 }
+
+#[test]
+fn what_was_set_aside_and_followed_later_is_not_told_as_left() {
+    let mut pair = Pair::new();
+    // The user is in the middle of something, and then is not.
+    super::pair::write(&pair.host.own, "MERGE_HEAD", &pair.at_host("HEAD"));
+    pair.agent_commits("work", "x\n");
+    let mut report = pair.import();
+    assert_eq!(report.set_aside.len(), 1);
+    std::fs::remove_file(pair.host.own.join("MERGE_HEAD")).unwrap();
+    pair.user_commits("users", "x\n");
+    pair.carry_in();
+    report.join(pair.import());
+    assert_eq!((report.followed.len(), report.set_aside.len()), (1, 0), "{report:?}");
+    assert_eq!(pair.user(&["for-each-ref", "refs/belljar"]), "");
+}
+
+#[test]
+fn a_merge_that_the_host_may_not_follow_to_is_not_kept() {
+    let mut pair = Pair::new();
+    let agents = pair.agent_commits("work", "x\n");
+    let commit = pair.at_host("HEAD");
+    // To the sandbox's side the user's submodule is a new one.
+    pair.user(&["update-index", "--add", "--cacheinfo", &format!("160000,{commit},sub")]);
+    pair.user(&["commit", "-q", "-m", "link"]);
+    pair.carry_in();
+    let report = pair.import();
+    assert_eq!(aside(&report)[0].0, "refs/heads/main: refs/belljar/ID/heads/main");
+    assert_eq!(pair.at_host(&format!("refs/belljar/{ID}/heads/main")), agents);
+    assert_eq!(pair.import(), Default::default());
+}

@@ -100,7 +100,7 @@ fn hex(id: &[u8]) -> Vec<u8> {
 }
 
 /// Some thousand files. In tests every index is large: all that is tested of indexes holds for these too.
-const LARGE: usize = if cfg!(test) { 0 } else { 1 << 20 };
+const LARGE: usize = if cfg!(test) { 1 } else { 1 << 20 };
 /// Beyond that, walking the trees costs no more.
 const MAX_CHANGES: usize = 4096;
 const HEADER: usize = 12;

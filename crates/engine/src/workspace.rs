@@ -330,16 +330,18 @@ fn with_private_git(
     Private { id, life, mode, place }: Private<'_>,
     state: impl FnOnce() -> Result<PathBuf, SandboxError>,
 ) -> Result<(View, Option<Box<GitSession>>), SandboxError> {
-    let state = state()?;
-    let (mut view, wanted) = protect::without_git(view, &Worked::at(&state))?;
-    if wanted.is_empty() {
+    if !protect::is_repository(&view) {
         return Ok((view, None));
     }
+    let state = state()?;
+    let (mut view, wanted) = protect::without_git(view, &Worked::at(&state))?;
     let mut notes = GitSession::recover(&state);
     if mode == ImportMode::Bind {
         notes.extend(protect::hold_gitlinks_of_branches(&mut view, &wanted, &state));
     }
-    let made = PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &HostFiles::real());
+    let placeholders = protect::placeholders(&view);
+    let made =
+        PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &placeholders, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);

@@ -91,6 +91,9 @@ fn stash_and_pop() {
     let stash = "echo work >> f1; echo new > new; git add new; git stash -q; git status --porcelain; git stash list; \
                  echo 2 >> f2; git commit -q -a -m two; git stash pop -q --index; git status --porcelain; git commit -q -a -m popped";
     same("", stash);
+    let untracked = "echo new > new; git stash -q -u; git status --porcelain; git stash pop -q; git status --porcelain; \
+                     git clean -q -f -d; git status --porcelain";
+    same("", untracked);
     same(
         "echo users >> f4; git stash -q; echo more >> f5",
         "git stash list; git stash -q; git stash pop -q; git status --porcelain",

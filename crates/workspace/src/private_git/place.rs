@@ -82,12 +82,14 @@ pub struct Module {
 }
 
 impl PrivateGit {
-    /// Makes them, or goes on with those of an earlier life of the same sandbox. The first one wanted is the workspace's own.
+    /// Makes them, or goes on with those of an earlier life of the same sandbox. The first one wanted is the workspace's own, in which
+    /// `placeholders` are only there for mounts: git inside is not to touch them.
     pub fn create(
         state: &Path,
         id: SandboxId,
         life: Life,
         wanted: &[Wanted],
+        placeholders: &[String],
         files: &HostFiles,
     ) -> Result<(PrivateGit, Vec<PrivateGitView>), SetupError> {
         let place = place(state);
@@ -119,7 +121,8 @@ impl PrivateGit {
                 }
                 make_directory(&path)?;
                 let work_tree = one.module.as_ref().and_then(|module| module.work_tree.as_deref());
-                let synced = fill(&one.host, &path, &borrowed, work_tree, files)?;
+                let placeholders = if index == 0 { placeholders } else { &[] };
+                let synced = fill(&one.host, &path, &borrowed, work_tree, placeholders, files)?;
                 synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
             }
             if one.module.is_none() {

@@ -54,6 +54,7 @@ pub(super) fn fill(
     directory: &Path,
     borrowed: &[BorrowedObjects],
     work_tree: Option<&str>,
+    placeholders: &[String],
     files: &HostFiles,
 ) -> Result<Synced, SetupError> {
     let source = HostFilesOfGit::open(host)?;
@@ -80,7 +81,7 @@ pub(super) fn fill(
     let (synced, names) = snapshot(&source, &target, written.is_reftable)?;
     unfinished(&source, &target, &names)?;
     logs(&source, &target, &synced)?;
-    info(&source, &target, &written.ignored_everywhere)?;
+    info(&source, &target, &written.ignored_everywhere, placeholders)?;
     hooks(&source, &target)?;
     other_worktrees(&source, &target)?;
     Ok(synced)
@@ -144,7 +145,12 @@ fn logs(source: &HostFilesOfGit<'_>, target: &Target<'_>, synced: &Synced) -> Re
     Ok(())
 }
 
-fn info(source: &HostFilesOfGit<'_>, target: &Target<'_>, everywhere: &[u8]) -> Result<(), SetupError> {
+fn info(
+    source: &HostFilesOfGit<'_>,
+    target: &Target<'_>,
+    everywhere: &[u8],
+    placeholders: &[String],
+) -> Result<(), SetupError> {
     copy_file(&source.common, target, "info/attributes", "info/attributes")?;
     copy_file(&source.own, target, "info/sparse-checkout", "info/sparse-checkout")?;
     copy_file(&source.common, target, "shallow", "shallow")?;
@@ -153,6 +159,11 @@ fn info(source: &HostFilesOfGit<'_>, target: &Target<'_>, everywhere: &[u8]) -> 
     if !everywhere.is_empty() {
         ignored.extend_from_slice(b"\n# What the user of this machine ignores in every repository:\n");
         ignored.extend_from_slice(everywhere);
+    }
+    // `git stash -u` and `git clean` would fail at them.
+    if !placeholders.is_empty() {
+        ignored.extend_from_slice(b"\n# Read-only here, and not in the folder:\n");
+        placeholders.iter().for_each(|path| ignored.extend_from_slice(format!("/{path}\n").as_bytes()));
     }
     target.write("info/exclude", &ignored)
 }

@@ -30,7 +30,7 @@ pub use gitlink_paths::hold_gitlinks_of_branches;
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;
-pub use replaced::without_git;
+pub use replaced::{is_repository, without_git};
 use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
@@ -91,6 +91,13 @@ pub fn view_with(folder: &Path, policy: Policy<'_>, host: &HostFiles) -> Result<
     let is_file = Shields::below(&folder).look(".git")?.is_some_and(|kind| !kind.is_dir());
     let linked = if is_file { Some(linked::follow(&folder)?) } else { None };
     decide(&folder, linked, policy, host)
+}
+
+/// Paths of a view that are not in the folder, and inside are something read-only, beside those of a git directory.
+pub fn placeholders(view: &View) -> Vec<String> {
+    let is_missing = |what: &Shielded| matches!(what, Shielded::MissingDirectory | Shielded::MissingFile(_));
+    let missing = view.shields.iter().filter(|shield| is_missing(&shield.what));
+    missing.map(|shield| shield.path.clone()).filter(|path| !path.ends_with(".git")).collect()
 }
 
 /// The paths of a view that nobody inside may change, beside those of a git directory: what a layer of it must not change either.

@@ -44,6 +44,11 @@ pub fn without_git(mut view: View, worked: &Worked) -> Result<(View, Vec<Wanted>
     Ok((view, wanted))
 }
 
+/// Whether the folder of a view is a repository.
+pub fn is_repository(view: &View) -> bool {
+    repository_of(view).is_some()
+}
+
 fn repository_of(view: &View) -> Option<HostGit> {
     let top = view.folder.clone();
     match &view.git {

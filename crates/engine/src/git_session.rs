@@ -131,6 +131,16 @@ impl GitSession {
         for git in private_git::abandoned(state) {
             let (policy, mode) = (PushRules::default().to_folder(), ImportMode::Overlay);
             let id = git.id().to_string();
+            if let Some(repository) = git.replaced() {
+                let dot_git = repository.host.top.join(".git");
+                let (dot_git, place) = (dot_git.display().to_string(), git.keep_refused());
+                notes.push(format!(
+                    "sandbox {id} was killed, and `{dot_git}` is another repository now: its commits are kept in `{}`; run no git there \
+                     outside of a sandbox",
+                    place.display()
+                ));
+                continue;
+            }
             let report = GitSession::new(git, state.to_path_buf(), policy, mode).finish(End::Killed);
             let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
             if !kept.is_empty() {

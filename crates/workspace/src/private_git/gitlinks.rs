@@ -62,7 +62,10 @@ impl Gitlinks {
     ) -> Option<String> {
         let mut all = commits.into_iter().chain([tip]);
         if let Some(path) = all.find_map(|commit| self.new.get(commit)) {
-            return Some(format!("it makes `{}` a submodule", shown(path)));
+            let path = shown(path);
+            return Some(format!(
+                "it makes `{path}` a submodule, and git here runs what the config of a repository in `{path}` says; look there before you merge it"
+            ));
         }
         let missing = self.changed.get(tip)?.iter().find(|(path, id)| !has_commit(git, host, path, id));
         missing.map(|(path, id)| {

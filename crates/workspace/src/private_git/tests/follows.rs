@@ -290,7 +290,7 @@ fn submodules_are_never_new_on_the_host() {
     pair.agent(&["rm", "-q", "--cached", "sub"]);
     pair.agent(&["commit", "-q", "-m", "undone"]);
     let report = pair.import();
-    assert_eq!(aside(&report)[0].1, "it makes `sub` a submodule");
+    assert!(aside(&report)[0].1.starts_with("it makes `sub` a submodule"), "{report:?}");
     assert_eq!(pair.at_host("HEAD"), before);
     assert_eq!(pair.user(&["ls-files", "-s", "sub"]), "");
     // One that the host has moves to commits that the host has of it.

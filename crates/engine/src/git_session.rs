@@ -6,6 +6,7 @@ use crate::held::Held as HeldGuest;
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{PushRules, RefPolicy};
+use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::layer::{Held, LayerId};
@@ -36,6 +37,7 @@ struct Shared {
     state: PathBuf,
     policy: RefPolicy,
     mode: ImportMode,
+    protected: Vec<ProtectedPath>,
     /// Of every git that reads what the sandbox made, while its cgroup is there.
     leash: OnceLock<Leash>,
     /// Of those at the end, when the cgroup is gone.
@@ -141,7 +143,8 @@ impl GitSession {
                 ));
                 continue;
             }
-            let report = GitSession::new(git, state.to_path_buf(), policy, mode).finish(End::Killed);
+            let report =
+                GitSession::new(git, state.to_path_buf(), policy, mode, Vec::new()).finish(End::Killed);
             let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
             if !kept.is_empty() {
                 notes.push(format!("sandbox {id} was killed; its commits are kept as {}", kept.join(", ")));
@@ -160,7 +163,8 @@ impl GitSession {
         if let Some(mut git) = private_git::open(state, id).map_err(unreadable)? {
             git.release().map_err(unreadable)?;
             let policy = PushRules::default().to_folder();
-            GitSession::new(git, state.to_path_buf(), policy, ImportMode::Overlay).finish(End::Killed);
+            GitSession::new(git, state.to_path_buf(), policy, ImportMode::Overlay, Vec::new())
+                .finish(End::Killed);
         }
         Ok(())
     }
@@ -174,7 +178,8 @@ impl GitSession {
     pub(crate) fn of_layer(state: &Path, layer: &Held) -> Result<Option<GitSession>, SandboxError> {
         let policy = PushRules::default().to_folder();
         let git = private_git::open(&layer.directory, name_of(layer.id)).map_err(unreadable)?;
-        Ok(git.map(|git| GitSession::new(git, state.to_path_buf(), policy, ImportMode::Bind)))
+        let (state, protected) = (state.to_path_buf(), layer.protected.clone());
+        Ok(git.map(|git| GitSession::new(git, state, policy, ImportMode::Bind, protected)))
     }
 
     /// Removes what the host keeps of the sandbox's commits.
@@ -197,12 +202,19 @@ impl GitSession {
         self.shared.report().notes.extend(notes);
     }
 
-    pub(crate) fn new(git: PrivateGit, state: PathBuf, policy: RefPolicy, mode: ImportMode) -> GitSession {
+    pub(crate) fn new(
+        git: PrivateGit,
+        state: PathBuf,
+        policy: RefPolicy,
+        mode: ImportMode,
+        protected: Vec<ProtectedPath>,
+    ) -> GitSession {
         let shared = Shared {
             git,
             state,
             policy,
             mode,
+            protected,
             leash: OnceLock::new(),
             last: Leash::with_allowance(LAST_IMPORT_TIME),
             pinned: AtomicBool::new(false),
@@ -382,6 +394,8 @@ impl Shared {
             state: &self.state,
             policy: &self.policy,
             mode: self.mode,
+            // Their names are those of the workspace.
+            protected: if repository.dot_git == ".git" { &self.protected } else { &[] },
             leash: match moment {
                 Moment::Living => self.leash.get(),
                 Moment::Ended => Some(&self.last),

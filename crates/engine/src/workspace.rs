@@ -344,7 +344,8 @@ fn with_private_git(
         PrivateGit::create(place.unwrap_or(&state), id, life, &wanted, &placeholders, &HostFiles::real());
     let (git, views) = made.map_err(|error| no_private_git(&view.folder, &error))?;
     view.private_git = views;
-    let session = GitSession::new(git, state, spec.pushes.to_folder(), mode);
+    let protected = protect::held_paths(&view);
+    let session = GitSession::new(git, state, spec.pushes.to_folder(), mode, protected);
     session.note(notes);
     Ok((view, Some(Box::new(session))))
 }

@@ -14,12 +14,14 @@ use super::gitlinks::Gitlinks;
 use super::host_state::HostState;
 use super::inside::{Inside, Moved};
 use super::plan::{Plan, WithHead};
+use super::protected;
 use super::{HostGit, ImportReport, SetAside, Synced, step};
 use crate::foreign::{Foreign, ForeignError, Head};
 use crate::inert::Leash;
 use crate::quarantine::{HostRepository, Quarantine, QuarantineError, sweep};
 use belljar_git::ObjectId;
 use belljar_spec::git::RefPolicy;
+use belljar_spec::workspace::ProtectedPath;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,6 +41,8 @@ pub struct Importer<'a> {
     /// Which branches the sandbox may make or move beside the one that is checked out, and how much may come at once.
     pub policy: &'a RefPolicy,
     pub mode: ImportMode,
+    /// Paths of the worktree that the sandbox cannot change: a commit that does is named.
+    pub protected: &'a [ProtectedPath],
     /// The sandbox's cgroup and processor time, for every git that reads what the sandbox made. Not for those that hold locks of
     /// the host's repository: the sandbox may be paused.
     pub leash: Option<&'a Leash>,
@@ -190,7 +194,8 @@ impl Importer<'_> {
         let message = format!("belljar: from sandbox {}", self.id);
         let mut blocked = Blocked::Nothing;
         for attempt in 0.. {
-            let gitlinks = self.gitlinks(&quarantine, &host, moved, head.as_ref(), &commits)?;
+            let changes = self.changes(&quarantine, &host, moved, head.as_ref(), &commits)?;
+            let gitlinks = Gitlinks::read(&changes);
             let judge = Judge {
                 importer: self,
                 synced,
@@ -242,6 +247,7 @@ impl Importer<'_> {
                 agreed.set_aside.retain(|name, _| !host.is_current(name));
             }
             report.notes.extend(lfs);
+            report.notes.extend(protected::note(&changes, &commits, self.protected));
             joined.iter().for_each(|joined| joined.settle(&mut agreed, &mut report));
             *synced = agreed;
             return Ok(report);
@@ -249,16 +255,17 @@ impl Importer<'_> {
         Ok(ImportReport::default())
     }
 
-    fn gitlinks(
+    /// What the host would follow to, as raw records of `git diff-tree`.
+    fn changes(
         &self,
         quarantine: &Quarantine,
         host: &HostState,
         moved: &[Moved],
         head: Option<&ObjectId>,
         commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
-    ) -> Result<Gitlinks, QuarantineError> {
+    ) -> Result<Vec<u8>, QuarantineError> {
         if self.mode == ImportMode::Overlay {
-            return Ok(Gitlinks::default());
+            return Ok(Vec::new());
         }
         let mut lines = commits.keys().map(|commit| format!("{commit}\n")).collect::<String>();
         for Moved { name, new } in moved {
@@ -274,8 +281,8 @@ impl Importer<'_> {
             lines += &format!("{new} {old}\n");
         }
         match lines.is_empty() {
-            true => Ok(Gitlinks::default()),
-            false => Ok(Gitlinks::read(&quarantine.raw_changes(&lines)?)),
+            true => Ok(Vec::new()),
+            false => quarantine.raw_changes(&lines),
         }
     }
 }

@@ -33,6 +33,7 @@ mod lfs;
 mod pin;
 mod place;
 mod plan;
+mod protected;
 mod refs;
 mod setup;
 mod staged;

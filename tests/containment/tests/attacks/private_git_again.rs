@@ -2,8 +2,8 @@
 //! of the host would write through them. And commits that were set aside, taken by another branch.
 
 use crate::private_git::{spec, start};
-use crate::protected_paths::{Place, script};
-use belljar_engine::Engine;
+use crate::protected_paths::{Place, all_output, script};
+use belljar_engine::{Changes, Engine};
 use belljar_spec::{BackendName, Command};
 use belljar_tests_containment::*;
 use std::fs;
@@ -113,5 +113,26 @@ fn commits_that_were_set_aside_run_nothing_on_the_host_when_another_branch_takes
         place.git("-C w status").unwrap();
         assert!(!place.git("-C w ls-files -s").unwrap().contains("160000"), "{wall}");
         assert!(!canary.exists(), "{wall}");
+    }
+}
+
+#[test]
+fn a_commit_that_changes_a_protected_path_is_named() {
+    for wall in gateway_walls() {
+        let place = Place::new();
+        place.repository("w");
+        fs::create_dir(place.path("w/.husky")).unwrap();
+        fs::write(place.path("w/.husky/pre-commit"), "true\n").unwrap();
+        let sandbox = start(&place, &spec(&place, *wall, "w"));
+        let script = "git config user.name a; git config user.email a@b; blob=$(echo evil | git hash-object -w --stdin); \
+                      git update-index --add --cacheinfo 100755,$blob,.husky/pre-commit; git commit -q -m hook";
+        let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap())).unwrap();
+        assert_eq!(result.exit_code, Some(0), "{wall}: {}", all_output(&result));
+        wait_for(sandbox.dispose());
+        assert_eq!(fs::read_to_string(place.path("w/.husky/pre-commit")).unwrap(), "true\n", "{wall}");
+        let Some(Ok(Changes::Folder { git, .. })) = sandbox.changes() else {
+            panic!("{wall}: nothing was said")
+        };
+        assert!(git.notes.iter().any(|note| note.ends_with("`.husky/pre-commit`")), "{wall}: {git:?}");
     }
 }

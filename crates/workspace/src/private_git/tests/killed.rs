@@ -28,6 +28,7 @@ fn importing() {
         state: &place.join("state"),
         policy: &RefPolicy::only(vec!["*".parse().unwrap()]),
         mode: ImportMode::Bind,
+        protected: &[],
         leash: None,
     };
     let mut synced: Synced = serde_json::from_slice(&fs::read(place.join("synced.json")).unwrap()).unwrap();

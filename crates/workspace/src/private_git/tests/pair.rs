@@ -171,6 +171,7 @@ impl Pair {
             state: &self.place.join("state"),
             policy: &self.policy,
             mode: self.mode,
+            protected: &[],
             leash: None,
         };
         call(&importer, &mut self.synced)

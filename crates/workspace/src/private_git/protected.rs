@@ -1,0 +1,104 @@
+//! Protected paths in commits that a sandbox made.
+//!
+//! The files in the folder are read-only inside, but a commit can hold anything: git of the host writes it into the folder when the user
+//! checks it out or restores it. So a commit that changes such a path is named.
+
+use belljar_git::ObjectId;
+use belljar_spec::egress::Printable;
+use belljar_spec::workspace::ProtectedPath;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What a person should know of commits that change protected paths, by the raw records of `git diff-tree --stdin -z`.
+pub(super) fn note(
+    raw: &[u8],
+    commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
+    protected: &[ProtectedPath],
+) -> Option<String> {
+    let changed = changed(raw, commits, protected);
+    let shown: Vec<String> =
+        changed.iter().take(MOST_NAMED).map(|path| format!("`{}`", Printable::new(path))).collect();
+    let more = match changed.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message =
+        "commits of the sandbox change protected paths, whose files in your folder are as they were";
+    let advice = "read these before you restore or check them out";
+    (!shown.is_empty()).then(|| format!("{message}; {advice}: {}{more}", shown.join(", ")))
+}
+
+/// The paths that a new commit has otherwise than every one of its parents: what a merge took from one of them is not its own.
+fn changed(
+    raw: &[u8],
+    commits: &BTreeMap<ObjectId, Vec<ObjectId>>,
+    protected: &[ProtectedPath],
+) -> BTreeSet<Vec<u8>> {
+    let mut compared: HashMap<ObjectId, usize> = HashMap::new();
+    let mut found: HashMap<(ObjectId, Vec<u8>), usize> = HashMap::new();
+    let mut commit = None;
+    let mut fields = raw.split(|byte| *byte == 0);
+    while let Some(field) = fields.next() {
+        if !field.starts_with(b":") {
+            commit = ObjectId::parse(field).ok().filter(|commit| commits.contains_key(commit));
+            commit.iter().for_each(|commit| *compared.entry(commit.clone()).or_default() += 1);
+            continue;
+        }
+        let path = fields.next().unwrap_or_default();
+        if let Some(commit) = commit.as_ref().filter(|_| is_below(path, protected)) {
+            *found.entry((commit.clone(), path.to_vec())).or_default() += 1;
+        }
+    }
+    let is_own = |commit: &ObjectId, times: usize| times >= compared[commit].max(commits[commit].len());
+    found
+        .into_iter()
+        .filter(|((commit, _), times)| is_own(commit, *times))
+        .map(|((_, path), _)| path)
+        .collect()
+}
+
+fn is_below(path: &[u8], protected: &[ProtectedPath]) -> bool {
+    protected.iter().any(|one| {
+        let rest = path.strip_prefix(one.as_str().as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    })
+}
+
+/// The rest is counted.
+const MOST_NAMED: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(digit: &str) -> ObjectId {
+        digit.repeat(40).parse().unwrap()
+    }
+
+    #[test]
+    fn a_commit_is_named_by_what_it_changes_and_a_merge_by_what_no_parent_has() {
+        let record = |path: &str| format!(":100644 100644 {} {} M\0{path}\0", id("a"), id("b"));
+        let protected = [".husky".parse().unwrap(), ".vscode/tasks.json".parse().unwrap()];
+        let commits =
+            BTreeMap::from([(id("1"), vec![id("9")]), (id("2"), vec![id("1"), id("8")]), (id("3"), vec![])]);
+        // Of a merge that took `.husky/x` from its second parent, which is not compared here because nothing else differs from it.
+        let raw = format!(
+            "{}\0{}{}{}\0{}{}{}\0{}{}\0{}",
+            id("1"),
+            record("src/a"),
+            record(".huskyx"),
+            id("2"),
+            record(".husky/x"),
+            record(".husky/evil"),
+            id("2"),
+            record(".husky/evil"),
+            id("7"),
+            record(".husky/of-the-user"),
+        );
+        let found = changed(raw.as_bytes(), &commits, &protected);
+        assert_eq!(found, BTreeSet::from([b".husky/evil".to_vec()]));
+        let raw = format!("{}\0{}", id("3"), record(".vscode/tasks.json"));
+        let note = note(raw.as_bytes(), &commits, &protected).unwrap();
+        assert!(note.ends_with("`.vscode/tasks.json`"), "{note}");
+        assert_eq!(super::note(b"", &commits, &protected), None);
+    }
+}

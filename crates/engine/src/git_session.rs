@@ -146,6 +146,9 @@ impl GitSession {
             let report =
                 GitSession::new(git, state.to_path_buf(), policy, mode, Vec::new()).finish(End::Killed);
             let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
+            if report.is_partial {
+                notes.extend(report.notes.iter().map(|note| format!("sandbox {id} was killed; {note}")));
+            }
             if !kept.is_empty() {
                 notes.push(format!("sandbox {id} was killed; its commits are kept as {}", kept.join(", ")));
             }

@@ -11,7 +11,9 @@ use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{
     GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
 };
-use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{
+    Admin, Assurance, BackendChoice, Compare, Permission, SandboxError, SandboxId, SandboxSpec,
+};
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
@@ -88,6 +90,25 @@ impl Workspace {
     pub(crate) fn prepare(
         spec: &SandboxSpec,
         id: SandboxId,
+        state: impl Fn() -> Result<PathBuf, SandboxError>,
+        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
+    ) -> Result<Workspace, SandboxError> {
+        let workspace = Workspace::ready(spec, id, &state, secrets)?;
+        let own = workspace.view.iter().filter(|_| spec.mode == WorkspaceMode::Bind).map(|view| &view.folder);
+        let shared = spec.shared.iter().filter(|share| share.permission == Permission::Write);
+        let folders = own.chain(shared.map(|share| &share.path));
+        // What is not there is refused by the backend, in its own words.
+        let folders: Vec<PathBuf> =
+            folders.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir()).collect();
+        if !folders.is_empty() {
+            note_work(&state()?, &folders)?;
+        }
+        Ok(workspace)
+    }
+
+    fn ready(
+        spec: &SandboxSpec,
+        id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
@@ -116,7 +137,7 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
-                Workspace::prepare(spec, new_id()?, state, secrets)
+                Workspace::ready(spec, new_id()?, state, secrets)
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
@@ -141,9 +162,6 @@ impl Workspace {
                 let memory = state.as_ref().ok().map(|state| Memory::at(state));
                 let Some(folder) = folder else { return Ok(Workspace::of_folder(None, None)) };
                 let view = protect::view_of_itself(folder, policy, memory.as_ref())?;
-                if let Ok(state) = &state {
-                    note_work(state, &view.folder)?;
-                }
                 if !has_private_git(spec) {
                     return Ok(Workspace::of_folder(Some(view), None));
                 }
@@ -167,7 +185,6 @@ impl Workspace {
                 let view = protect::view(folder, policy)?;
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
                 let state = state()?;
-                note_work(&state, &view.folder)?;
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
                 let held = match (layer, kept::work_of(spec)) {
@@ -350,10 +367,12 @@ fn with_private_git(
     Ok((view, Some(Box::new(session))))
 }
 
-/// What is in the folder from now on may be the sandbox's.
-fn note_work(state: &Path, folder: &Path) -> Result<(), SandboxError> {
-    Worked::at(state).note(folder).map_err(|error| {
+/// What is in these folders from now on may be the sandbox's.
+fn note_work(state: &Path, folders: &[PathBuf]) -> Result<(), SandboxError> {
+    let worked = Worked::at(state);
+    folders.iter().try_for_each(|folder| worked.note(folder)).map_err(|error| {
         SandboxError::runtime("no_state", format!("cannot note that a sandbox works in a folder: {error}"))
+            .hint("set XDG_STATE_HOME to a folder that you can write to")
     })
 }
 

@@ -10,11 +10,11 @@ use crate::settings::HostFiles;
 use belljar_spec::SandboxId;
 use belljar_spec::workspace::{BorrowedObjects, CoveredFile, DotGit, PrivateGitView};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The git directories of one sandbox, held while this lives.
 #[derive(Debug)]
@@ -55,11 +55,14 @@ pub struct Repository {
     pub(super) directory: String,
     /// The file with what both sides agreed on last.
     pub(super) synced: String,
-    /// Device and inode of the host's git directory: another repository at the same path is another one.
-    pub(super) identity: (u64, u64),
+    /// The host's git directory: another repository at the same path is another one.
+    pub(super) identity: Identity,
     /// The same of the folder's `.git`, over which the sandbox's is mounted: when the host replaces it, the mount is gone.
-    pub(super) dot_git_identity: (u64, u64),
+    pub(super) dot_git_identity: Identity,
 }
+
+/// Device, inode, and when it was made in nanoseconds, where the file system knows: a number is given again as soon as it is free.
+type Identity = (u64, u64, u64);
 
 /// A repository that a sandbox is to have, found by the protected paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -301,7 +304,9 @@ pub fn abandoned(state: &Path) -> Vec<PrivateGit> {
             Some(label) if label.life == Life::OneShot => found.push(PrivateGit { root, label, _hold: hold }),
             Some(_) => {}
             // Killed before anything could be done in it.
-            None => drop(remove(&root)),
+            None if !root.join(LABEL).exists() => drop(remove(&root)),
+            // Of another version of belljar.
+            None => {}
         }
     }
     found
@@ -350,16 +355,18 @@ fn borrowed(host: &HostGit, number: &mut usize) -> Vec<BorrowedObjects> {
     found
 }
 
-pub(super) fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let found = fs::metadata(path)?;
-    Ok((found.dev(), found.ino()))
+fn identity(path: &Path) -> io::Result<Identity> {
+    Ok(identity_of(&fs::metadata(path)?))
 }
 
-fn identity_of_link(path: &Path) -> io::Result<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let found = fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
+fn identity_of_link(path: &Path) -> io::Result<Identity> {
+    Ok(identity_of(&fs::symlink_metadata(path)?))
+}
+
+fn identity_of(found: &Metadata) -> Identity {
+    let made = found.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    let made = made.and_then(|made| u64::try_from(made.as_nanos()).ok());
+    (found.dev(), found.ino(), made.unwrap_or_default())
 }
 
 fn place(state: &Path) -> PathBuf {

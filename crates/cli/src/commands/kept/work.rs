@@ -34,6 +34,7 @@ impl Work {
 impl Lost {
     pub(super) fn words(&self) -> String {
         match self {
+            Lost::Changes { files: Some(0), .. } => "commits that no branch of its folder has".into(),
             Lost::Changes { files: Some(1), .. } => "1 change that is not in its folder".into(),
             Lost::Changes { files: Some(files), .. } => format!("{files} changes that are not in its folder"),
             Lost::Changes { files: None, .. } => {

@@ -4,11 +4,11 @@
 
 use super::HostGit;
 use crate::quarantine::alternates;
-use std::fs::{self, DirBuilder, File};
-use std::io::Write;
+use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The folders that sandboxes have worked in, and since when: a directory of belljar's own with a file for each.
 #[derive(Debug, Clone)]
@@ -31,8 +31,11 @@ impl Worked {
             return Ok(());
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let new = file.with_extension(std::process::id().to_string());
-        File::create(&new)?.write_all(folder.as_os_str().as_bytes())?;
+        // Several threads of a process may start sandboxes in one folder.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let new = file.with_extension(format!("{}-{number}", std::process::id()));
+        fs::write(&new, folder.as_os_str().as_bytes())?;
         fs::rename(&new, &file)
     }
 

@@ -55,7 +55,9 @@ fn a_shell_of_its_own_says_where_we_are() {
         let mut person = at_terminal(&home, words);
         person.sees("you are inside (").sees("this folder is /workspace").sees("exit with ctrl-D");
         person.sees("(belljar)").sees("$ ").types("stty size\r").sees("24 80");
-        person.resizes(50, 132).types("stty size\r").sees("50 132");
+        // The new size comes by a signal, and not at once.
+        let wait = "until [ \"$(stty size)\" = '50 132' ]; do sleep 0.05; done; echo wi\"\"de\r";
+        person.resizes(50, 132).types(wait).sees("wide");
         // A command goes, and the shell stays.
         person.types("sh -c 'echo sle\"\"eps; exec sleep 1000'\r").sees("sleeps").types("\x03").sees("$ ");
         person.types("echo $((40 + 2)); exit 3\r").sees("42");

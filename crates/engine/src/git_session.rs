@@ -68,12 +68,13 @@ impl Watched {
     fn until_replaced(self, tops: Vec<PathBuf>, stop: BorrowedFd<'_>, end: impl FnOnce()) {
         let mut watch = None;
         for looks in 0.. {
+            // Before the look, so that nothing happens between the two.
+            if looks == FIRST_LOOKS {
+                watch = RefWatch::on(Vec::new(), tops.clone()).ok();
+            }
             if self.shared.is_replaced() {
                 end();
                 break;
-            }
-            if looks == FIRST_LOOKS {
-                watch = RefWatch::on(Vec::new(), tops.clone()).ok();
             }
             let noticed = match &mut watch {
                 Some(watch) => watch.wait(stop, None),

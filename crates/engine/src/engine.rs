@@ -8,6 +8,7 @@ pub use describe::{Description, describe};
 use self::plan::Planned;
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
+use crate::git_session::GitSession;
 use crate::neighbours::Neighbours;
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
@@ -177,6 +178,21 @@ impl Engine {
     }
 
     fn make_in_workspace(&self, making: &Making<'_>) -> Result<Sandbox, SandboxError> {
+        // Before the first try and not with each: where commits are kept is said once, also when the start fails.
+        let recovered = GitSession::recover(&self.state()?);
+        match self.make_in_unchanged_workspace(making) {
+            Ok(mut sandbox) => {
+                sandbox.recovered = recovered;
+                Ok(sandbox)
+            }
+            Err(error) => {
+                let hints: Vec<String> = error.hint.iter().cloned().chain(recovered).collect();
+                Err(if hints.is_empty() { error } else { error.hint(hints.join("; ")) })
+            }
+        }
+    }
+
+    fn make_in_unchanged_workspace(&self, making: &Making<'_>) -> Result<Sandbox, SandboxError> {
         let mut tries = TRIES;
         loop {
             self.begins(Stage::Workspace)?;

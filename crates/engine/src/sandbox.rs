@@ -28,6 +28,8 @@ pub struct Sandbox {
     guest: Held,
     pausing: Pause,
     outside: Outside,
+    /// Where commits of sandboxes are that were killed together with belljar, in words.
+    pub(crate) recovered: Vec<String>,
     files: Mutex<Files>,
 }
 
@@ -79,6 +81,7 @@ impl Sandbox {
             guest: Held::new(guest),
             pausing: Pause::default(),
             outside,
+            recovered: Vec::new(),
             files: Mutex::new(Files::Closed),
         })
     }
@@ -100,6 +103,7 @@ impl Sandbox {
             .into_iter()
             .chain(self.outside.unreached.clone())
             .chain(beside)
+            .chain(self.recovered.iter().cloned())
             .collect();
         (!all.is_empty()).then(|| all.join("; "))
     }

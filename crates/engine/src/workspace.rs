@@ -352,9 +352,9 @@ fn with_private_git(
     }
     let state = state()?;
     let (mut view, wanted) = protect::without_git(view, &Worked::at(&state))?;
-    let mut notes = GitSession::recover(&state);
+    let mut notes = Vec::new();
     if mode == ImportMode::Bind {
-        notes.extend(protect::hold_gitlinks_of_branches(&mut view, &wanted, &state));
+        notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state);
     }
     let placeholders = protect::placeholders(&view);
     let made =

@@ -87,3 +87,19 @@ fn commits_of_a_killed_sandbox_go_into_no_other_repository() {
     assert_eq!(git(&folder, "for-each-ref"), "");
     assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
 }
+
+#[test]
+fn a_start_that_fails_says_where_commits_of_a_killed_sandbox_are() {
+    let home = killed();
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let run = home.run(&["run", "--backend", "host", "--at-least", "namespace", "--", "true"]);
+        assert_eq!(run.code, 125, "{}", run.stderr);
+        assert!(run.stderr.contains("below namespace"), "{}", run.stderr);
+        if run.stderr.contains("was killed; its commits are kept as refs/belljar/") {
+            break;
+        }
+        assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
+    }
+    assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
+}

@@ -15,6 +15,7 @@ pub mod pack_judge;
 pub mod private_git;
 pub mod protect;
 pub mod quarantine;
+mod raw_diff;
 pub mod relay;
 pub mod remove;
 mod settings;

@@ -6,6 +6,7 @@
 
 use super::HostGit;
 use crate::inert::Git;
+use crate::raw_diff::{Change, GITLINK, Part, parts};
 use belljar_git::ObjectId;
 use belljar_git::config::variables;
 use std::collections::HashMap;
@@ -28,21 +29,21 @@ impl Gitlinks {
     pub(super) fn read(raw: &[u8]) -> Gitlinks {
         let mut found = Gitlinks::default();
         let mut commit = None;
-        let mut fields = raw.split(|byte| *byte == 0);
-        while let Some(field) = fields.next() {
-            let Some(record) = field.strip_prefix(b":") else {
-                commit = ObjectId::parse(field).ok();
-                continue;
+        for part in parts(raw) {
+            let Change { old, new, path, .. } = match part {
+                Part::Commit(id) => {
+                    commit = ObjectId::parse(id).ok();
+                    continue;
+                }
+                Part::Change(change) => change,
             };
-            let path = fields.next().unwrap_or_default();
-            let words = record.split(|byte| *byte == b' ').collect::<Vec<_>>();
-            let (Some(commit), [old, new, _, id, ..]) = (&commit, &words[..]) else { continue };
-            match (*old == GITLINK, *new == GITLINK) {
+            let Some(commit) = &commit else { continue };
+            match (old.0 == GITLINK, new.0 == GITLINK) {
                 (false, true) => {
                     found.new.entry(commit.clone()).or_insert_with(|| path.to_vec());
                 }
                 (true, true) => {
-                    let id = ObjectId::parse(id).ok();
+                    let id = ObjectId::parse(new.1).ok();
                     let changed = found.changed.entry(commit.clone()).or_default();
                     changed.extend(id.map(|id| (path.to_vec(), id)));
                 }
@@ -120,8 +121,6 @@ fn shown(path: &[u8]) -> String {
     belljar_spec::egress::Printable::new(path).to_string()
 }
 
-/// The mode of a gitlink.
-const GITLINK: &[u8] = b"160000";
 const DEEPEST: usize = 16;
 
 #[cfg(test)]

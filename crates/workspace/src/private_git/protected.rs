@@ -3,6 +3,7 @@
 //! The files in the folder are read-only inside, but a commit can hold anything: git of the host writes it into the folder when the user
 //! checks it out or restores it. So a commit that changes such a path is named.
 
+use crate::raw_diff::{Change, Part, parts};
 use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
 use belljar_spec::workspace::ProtectedPath;
@@ -36,16 +37,17 @@ fn changed(
     let mut compared: HashMap<ObjectId, usize> = HashMap::new();
     let mut found: HashMap<(ObjectId, Vec<u8>), usize> = HashMap::new();
     let mut commit = None;
-    let mut fields = raw.split(|byte| *byte == 0);
-    while let Some(field) = fields.next() {
-        if !field.starts_with(b":") {
-            commit = ObjectId::parse(field).ok().filter(|commit| commits.contains_key(commit));
-            commit.iter().for_each(|commit| *compared.entry(commit.clone()).or_default() += 1);
-            continue;
-        }
-        let path = fields.next().unwrap_or_default();
-        if let Some(commit) = commit.as_ref().filter(|_| is_below(path, protected)) {
-            *found.entry((commit.clone(), path.to_vec())).or_default() += 1;
+    for part in parts(raw) {
+        match part {
+            Part::Commit(id) => {
+                commit = ObjectId::parse(id).ok().filter(|commit| commits.contains_key(commit));
+                commit.iter().for_each(|commit| *compared.entry(commit.clone()).or_default() += 1);
+            }
+            Part::Change(Change { path, .. }) => {
+                if let Some(commit) = commit.as_ref().filter(|_| is_below(path, protected)) {
+                    *found.entry((commit.clone(), path.to_vec())).or_default() += 1;
+                }
+            }
         }
     }
     let is_own = |commit: &ObjectId, times: usize| times >= compared[commit].max(commits[commit].len());

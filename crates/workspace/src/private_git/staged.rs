@@ -2,6 +2,7 @@
 
 use super::follow::Obstacle;
 use crate::inert::Call;
+use crate::raw_diff::{Change, Part, parts};
 use belljar_git::ObjectId;
 use std::collections::BTreeMap;
 
@@ -67,19 +68,16 @@ impl Record {
     }
 }
 
-/// `:MODE MODE HASH HASH STATUS\0PATH\0`, without renames.
 fn records(raw: &[u8]) -> BTreeMap<Vec<u8>, Record> {
-    let mut found = BTreeMap::new();
-    let mut fields = raw.split(|byte| *byte == 0);
-    while let (Some(record), Some(path)) = (fields.next(), fields.next()) {
-        let words = record.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect::<Vec<_>>();
-        let [old_mode, new_mode, old, new, status] = &words[..] else { continue };
-        let old_mode = old_mode.strip_prefix(b":").unwrap_or(old_mode).to_vec();
-        let status = status.first().copied().unwrap_or_default();
-        let record = Record { old: (old_mode, old.clone()), new: (new_mode.clone(), new.clone()), status };
-        found.insert(path.to_vec(), record);
-    }
-    found
+    let side = |(mode, id): (&[u8], &[u8])| (mode.to_vec(), id.to_vec());
+    let record = |part: Part<'_>| match part {
+        Part::Commit(_) => None,
+        Part::Change(Change { old, new, status, path }) => {
+            let status = status.first().copied().unwrap_or_default();
+            Some((path.to_vec(), Record { old: side(old), new: side(new), status }))
+        }
+    };
+    parts(raw).filter_map(record).collect()
 }
 
 pub(super) fn is_nothing((mode, _): &Side) -> bool {

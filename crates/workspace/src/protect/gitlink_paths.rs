@@ -9,6 +9,7 @@ use super::shields::{Missing, Shields};
 use crate::hold::write_whole;
 use crate::inert::{Git, GitError};
 use crate::private_git::{BranchTips, HostGit, SetupError, Wanted, branch_tips};
+use crate::raw_diff::{Change, GITLINK, Part, parts};
 use crate::settings::path_of;
 use belljar_git::ObjectId;
 use belljar_spec::workspace::View;
@@ -141,17 +142,17 @@ fn compare(
     let raw = call.args(words).output_with(lines.as_bytes())?;
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut commit = String::new();
-    let mut fields = raw.split(|byte| *byte == 0);
-    while let Some(field) = fields.next() {
-        let Some(record) = field.strip_prefix(b":") else {
-            commit = String::from_utf8_lossy(field).trim().to_string();
-            found.entry(commit.clone()).or_default();
-            continue;
-        };
-        let path = fields.next().unwrap_or_default();
-        let is_gitlink = record.split(|byte| *byte == b' ').nth(1) == Some(b"160000");
-        if let (true, Ok(path)) = (is_gitlink, std::str::from_utf8(path)) {
-            found.entry(commit.clone()).or_default().insert(path.to_string());
+    for part in parts(&raw) {
+        match part {
+            Part::Commit(id) => {
+                commit = String::from_utf8_lossy(id).trim().to_string();
+                found.entry(commit.clone()).or_default();
+            }
+            Part::Change(Change { new, path, .. }) => {
+                if let (GITLINK, Ok(path)) = (new.0, std::str::from_utf8(path)) {
+                    found.entry(commit.clone()).or_default().insert(path.to_string());
+                }
+            }
         }
     }
     // A commit that git cannot read is passed over without a word.

@@ -33,6 +33,6 @@ pub use event::{CallEnding, CostSource, Ending, Event};
 pub use log::Log;
 pub use place::{directory, state_directory};
 pub use prune::{Pruned, Pruning, prune};
-pub use read::{LogFile, Reader, Record, find, list};
+pub use read::{LogFile, Logged, Reader, Record, find, list};
 pub use time::Stamp;
 pub use verify::{Finding, LogState, Problem, Progress, Report, Severity, Verified, verify};

@@ -2,7 +2,7 @@
 //! is `verify`.
 
 use crate::append::is_held;
-use crate::{AuditError, place};
+use crate::{AuditError, Event, place};
 use belljar_spec::SandboxId;
 use serde::Deserialize;
 use std::fs::{self, File};
@@ -70,8 +70,39 @@ pub struct Record {
     pub raw: String,
     /// When it was written, if it is a record.
     pub time: Option<String>,
-    /// What happened, as it was written, since another version of belljar may have; null if it is no record.
-    pub event: serde_json::Value,
+    /// What happened.
+    pub event: Logged,
+}
+
+/// An event as it is in a log, which another version of belljar may have written, or a program that is not belljar at all.
+#[derive(Debug, Clone)]
+pub enum Logged {
+    /// As this version knows it.
+    Known(Box<Event>),
+    /// Anything else; null if the line is no record.
+    Other(serde_json::Value),
+}
+
+impl Logged {
+    /// The event, where this version knows it.
+    pub fn known(&self) -> Option<&Event> {
+        match self {
+            Logged::Known(event) => Some(event),
+            Logged::Other(_) => None,
+        }
+    }
+
+    /// Whether nothing comes after it.
+    pub fn is_end(&self) -> bool {
+        matches!(self.known(), Some(Event::SandboxEnded {}))
+    }
+}
+
+impl Record {
+    /// The event as it was written, whatever this version knows of it.
+    pub fn written(&self) -> serde_json::Value {
+        serde_json::from_str(&self.raw).map(|parts: Parts| parts.event).unwrap_or_default()
+    }
 }
 
 /// The records of a log, one after the other.
@@ -101,9 +132,12 @@ impl Reader {
         self.line += 1;
         let parts: Option<Parts> = serde_json::from_slice(line).ok();
         let (time, event) = parts.map(|parts| (parts.time, parts.event)).unzip();
+        let event = event.unwrap_or_default();
+        let event =
+            Event::deserialize(&event).map_or(Logged::Other(event), |event| Logged::Known(Box::new(event)));
         let raw = String::from_utf8_lossy(line).into_owned();
         self.part.clear();
-        Ok(Some(Record { line: self.line, raw, time, event: event.unwrap_or_default() }))
+        Ok(Some(Record { line: self.line, raw, time, event }))
     }
 
     /// How many bytes of an unfinished line came after the last record.

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Some(args::Command::OnceJob) => belljar_server::once::run_job(),
         Some(args::Command::Keeper { directory }) => {
             // It goes on for long, and nothing of ours is open yet.
-            belljar_sys::launch::only_inherited(0);
+            belljar_sys::Inherited::take().only(0);
             return belljar_server::keeper::run(&directory);
         }
     };

@@ -1,12 +1,10 @@
 //! What a sandbox called, held against what LiteLLM billed.
 
 use crate::config::{LlmFlags, Loaded};
-use belljar_audit::{Reader, Stamp, find, verify};
+use belljar_audit::{CostSource, Event, Logged, Reader, Stamp, find, verify};
 use belljar_gateway::SecretStore;
 use belljar_gateway::llm::spend::{Books, Comparison, Recorded, SpendError};
-use belljar_spec::llm::Usd;
 use belljar_spec::{SandboxError, SandboxId};
-use serde_json::Value;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -33,9 +31,15 @@ pub async fn spend(
     let mut events = Vec::new();
     let mut reader = Reader::open(&log.path)?;
     while let Some(record) = reader.next_record()? {
-        events.push(record.event);
+        if let Logged::Known(event) = record.event {
+            events.push(*event);
+        }
     }
-    let Some(opened) = events.iter().find(|event| event["kind"] == "route_opened") else {
+    let account = events.iter().find_map(|event| match event {
+        Event::RouteOpened { account, .. } => Some(account),
+        _ => None,
+    });
+    let Some(account) = account else {
         let message = format!("the sandbox {} had no route to a model", log.sandbox);
         return Err(SandboxError::policy("no_route", message)
             .hint("name another sandbox; `belljar audit` lists them"));
@@ -46,7 +50,7 @@ pub async fn spend(
         upstream: &llm.route.upstream,
         trust: &llm.route.trust,
         admin_key,
-        end_user: opened["account"].as_str().unwrap_or_default(),
+        end_user: account,
         // A day more at both ends: clocks differ, and so do ideas of when a day ends.
         from: day(begun.saturating_sub(DAY)),
         until: day(Stamp::now().second() + DAY),
@@ -56,19 +60,36 @@ pub async fn spend(
 }
 
 /// A call that was billed, if it was.
-fn recorded(event: &Value) -> Option<Recorded> {
-    if event["kind"] != "model_called" || event["cost_source"] == "free" {
+fn recorded(event: &Event) -> Option<Recorded> {
+    let Event::ModelCalled {
+        call,
+        model,
+        upstream_id,
+        message_id,
+        input_tokens,
+        output_tokens,
+        cache_read,
+        cache_write,
+        estimated,
+        cost_usd,
+        cost_source,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    if *cost_source == Some(CostSource::Free) {
         return None;
     }
-    let number = |name: &str| event[name].as_u64().unwrap_or(0);
-    let text = |name: &str| event[name].as_str().map(str::to_string);
     Some(Recorded {
-        call: number("call"),
-        ids: text("upstream_id").into_iter().chain(text("message_id")).collect(),
-        model: text("model"),
-        tokens: ["input_tokens", "output_tokens", "cache_read", "cache_write"].map(number).into_iter().sum(),
-        estimated: event["estimated"] == true,
-        cost_usd: event["cost_usd"].as_u64().map(Usd::micros),
+        call: *call,
+        ids: [upstream_id, message_id].into_iter().flatten().map(|id| id.to_string()).collect(),
+        model: model.as_ref().map(|model| model.to_string()),
+        tokens: [*input_tokens, *output_tokens, *cache_read, *cache_write]
+            .into_iter()
+            .fold(0, u64::saturating_add),
+        estimated: *estimated,
+        cost_usd: *cost_usd,
     })
 }
 

@@ -160,20 +160,20 @@ impl Workspace {
                 let folder = spec.workspace.as_ref().filter(|folder| std::fs::read_dir(folder).is_ok());
                 let state = state();
                 let memory = state.as_ref().ok().map(|state| Memory::at(state));
-                let Some(folder) = folder else { return Ok(Workspace::of_folder(None, None)) };
+                let Some(folder) = folder else { return Ok(Workspace::of_folder(None)) };
                 let view = protect::view_of_itself(folder, policy, memory.as_ref())?;
                 if !has_private_git(spec) {
-                    return Ok(Workspace::of_folder(Some(view), None));
+                    return Ok(Workspace::of_folder(Some(view)));
                 }
                 let id = kept::work_of(spec).unwrap_or(id);
                 let life = if spec.home.is_some() { Life::Persistent } else { Life::OneShot };
                 let wanted = Private { id, life, mode: ImportMode::Bind, place: None };
-                let (view, session) = with_private_git(view, spec, wanted, || state)?;
-                Ok(Workspace::of_folder(Some(view), session))
+                let (baseline, view, git) =
+                    Baseline::take_beside(view, |view| with_private_git(view, spec, wanted, || state))?;
+                let held = What::Folder { baseline: Some(Box::new(baseline)), git };
+                Ok(Workspace::new(Some(view), None, held))
             }
-            WorkspaceMode::Own(folder) => {
-                Ok(Workspace::of_folder(Some(protect::view(folder, policy)?), None))
-            }
+            WorkspaceMode::Own(folder) => Ok(Workspace::of_folder(Some(protect::view(folder, policy)?))),
             WorkspaceMode::Overlay { layer } => {
                 let folder = folder(spec, "an overlay")?;
                 if spec.git == GitAccess::Share {
@@ -232,9 +232,9 @@ impl Workspace {
     }
 
     /// A folder that is worked on itself. What it is like is looked at now, also for an administrator, who may change all of it.
-    fn of_folder(view: Option<View>, git: Option<Box<GitSession>>) -> Workspace {
+    fn of_folder(view: Option<View>) -> Workspace {
         let baseline = view.as_ref().map(|view| Box::new(Baseline::take(view)));
-        Workspace::new(view, None, What::Folder { baseline, git })
+        Workspace::new(view, None, What::Folder { baseline, git: None })
     }
 
     /// The sandbox's own git directories, if it has some.

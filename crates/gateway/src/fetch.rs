@@ -338,7 +338,7 @@ impl Step {
             method: self.method.as_str().into(),
             status: head.status.as_u16(),
             received: body.len() as u64,
-            rule: taken.rule,
+            rule: taken.rule.to_string(),
         });
         let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
         Ok(FetchResponse {

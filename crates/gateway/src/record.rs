@@ -167,7 +167,7 @@ impl Recorder {
             name: permit.name().clone(),
             port: permit.port(),
             protocol: permit.protocol(),
-            rule: permit.rule().clone(),
+            rule: permit.rule().to_string(),
             address,
         })?;
         Ok(OpenRecord {

@@ -9,7 +9,7 @@
 //! Where somebody else still holds a note, that one will take everything away. Where somebody holds a stub who knows nothing of the
 //! note, since it has notes of its own elsewhere, this waits. What is not as it was made stays: it is somebody's.
 
-use belljar_sys::launch::inherited;
+use belljar_sys::Inherited;
 use belljar_sys::mount::{UnmountFlags, unmount};
 use belljar_sys::remove::{Removal, read_whole, remove_empty_directory, remove_file_with, wait_until_free};
 use belljar_sys::rustix::fd::OwnedFd;
@@ -46,7 +46,7 @@ fn strike(stage: &[String]) -> Result<(), Errno> {
 }
 
 fn reap(notes: &[String]) -> Result<(), Errno> {
-    let mut given = inherited(1 + 2 * notes.len()).into_iter();
+    let mut given = Inherited::take().first(1 + 2 * notes.len()).into_iter();
     let directory = given.next().ok_or(Errno::BADF)?;
     let mut left = Vec::new();
     for name in notes {

@@ -18,7 +18,7 @@ use belljar_sys::rustix::process::{
     DumpableBehavior, Resource, Rlimit, getpid, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use belljar_sys::rustix::thread::gettid;
-use belljar_sys::{launch, passing};
+use belljar_sys::{Inherited, passing};
 use belljar_wire::message::{ExecEvent, Fault, Intake, Reply, Request, Sealed, Setup, SetupReply, Step};
 use std::io;
 use std::process::exit;
@@ -36,7 +36,7 @@ pub(crate) fn serve() -> io::Result<()> {
             (door, Some(Arc::new(pump)))
         }
         (Some(DOOR), Some(path)) => (knock(&path)?, None),
-        _ => (launch::first_inherited(), None),
+        _ => (Inherited::take().first(1).pop().ok_or(io::ErrorKind::NotConnected)?, None),
     };
     // While the host decides what we will see.
     let network = (word.as_deref() == Some(NETWORK)).then(Network::enter);

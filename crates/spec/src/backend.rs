@@ -129,14 +129,19 @@ pub enum BackendChoice {
 #[error("there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, container, host")]
 pub struct UnknownBackend(String);
 
+impl FromStr for BackendName {
+    type Err = UnknownBackend;
+
+    fn from_str(text: &str) -> Result<BackendName, UnknownBackend> {
+        let found = BackendName::ALL.into_iter().find(|name| name.as_str() == text);
+        found.ok_or_else(|| UnknownBackend(text.to_string()))
+    }
+}
+
 impl FromStr for BackendChoice {
     type Err = UnknownBackend;
 
     fn from_str(text: &str) -> Result<BackendChoice, UnknownBackend> {
-        if text == "auto" {
-            return Ok(BackendChoice::Auto);
-        }
-        let named = BackendName::ALL.into_iter().find(|name| name.as_str() == text);
-        named.map(BackendChoice::Named).ok_or_else(|| UnknownBackend(text.to_string()))
+        if text == "auto" { Ok(BackendChoice::Auto) } else { text.parse().map(BackendChoice::Named) }
     }
 }

@@ -226,37 +226,6 @@ fn joined_by_itself(launch: &Launch<'_>) -> Result<Option<OwnedFd>, Errno> {
     cgroup.map(open).transpose()
 }
 
-/// The first descriptor that a launched program was given: number 3. To be called once, by that program.
-pub fn first_inherited() -> OwnedFd {
-    // What a program was given is not for the programs that it starts.
-    // SAFETY: numbers only.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    // SAFETY: `launch` put a descriptor there, and by the contract above nobody else owns it.
-    unsafe { OwnedFd::from_raw_fd(3) }
-}
-
-/// The first descriptors that a launched program was given, from number 3 on. To be called once, by that program, instead of
-/// [`first_inherited`].
-pub fn inherited(count: usize) -> Vec<OwnedFd> {
-    // SAFETY: numbers only, as above.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    let is_open = |number: &i32| {
-        // SAFETY: a number that is not open is an error, and nothing else.
-        unsafe { libc::fcntl(*number, libc::F_GETFD) != -1 }
-    };
-    // SAFETY: they are open, and by the contract above nobody else owns them.
-    (3..).take(count).filter(is_open).map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()
-}
-
-/// The same, and nothing else that whoever started us had open stays open with us. To be called before anything is opened: for a
-/// program that goes on long after them.
-pub fn only_inherited(count: usize) -> Vec<OwnedFd> {
-    let above = u32::try_from(count).unwrap_or(u32::MAX - 3) + 3;
-    // SAFETY: by the contract above nobody owns what is closed.
-    unsafe { libc::syscall(libc::SYS_close_range, above, u32::MAX, 0) };
-    inherited(count)
-}
-
 /// A program on its way.
 pub struct Started {
     /// A handle that never means another process.

@@ -12,6 +12,7 @@ pub mod directory_lock;
 pub mod errno;
 pub mod exec;
 pub mod ids;
+mod inherited;
 pub mod launch;
 pub mod mark;
 pub mod mount;
@@ -27,4 +28,5 @@ pub mod spawn;
 pub mod standby;
 pub mod terminal;
 
+pub use inherited::Inherited;
 pub use rustix;

@@ -100,7 +100,7 @@ fn write(state: &State, number: u64) -> Log {
             name: name.clone(),
             port: 443,
             protocol: belljar_spec::egress::Protocol::Tls,
-            rule: rule.clone(),
+            rule: rule.to_string(),
             address: [93, 184, 216, 34].into(),
         },
         Event::ConnectionClosed {
@@ -119,7 +119,14 @@ fn write(state: &State, number: u64) -> Log {
             reason: Reason::RecordTypeRefused,
             times: 1,
         },
-        Event::Fetched { name, port: 443, method: "GET".into(), status: 200, received: 512, rule },
+        Event::Fetched {
+            name,
+            port: 443,
+            method: "GET".into(),
+            status: 200,
+            received: 512,
+            rule: rule.to_string(),
+        },
     ];
     events.iter().for_each(|event| log.append(event).expect("a record can be written"));
     log

@@ -2,9 +2,10 @@
 //! for and into no other.
 
 use belljar_tests_cli::Home;
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn git(folder: &Path, line: &str) -> String {
@@ -102,4 +103,108 @@ fn a_start_that_fails_says_where_commits_of_a_killed_sandbox_are() {
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
     }
     assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
+}
+
+/// Kills belljar, or a process of the host that works for it, while commits are imported, at moments that come by chance. How often:
+/// `BELLJAR_TEST_KILLS`, for those who want to know better.
+#[test]
+fn a_kill_during_an_import_loses_no_commit() {
+    let kills = std::env::var("BELLJAR_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let folder = home.path("work");
+    git(&folder, "init -q -b main .");
+    git(&folder, "config user.name Ada");
+    git(&folder, "config user.email ada@example.org");
+    fs::write(folder.join(".git/info/exclude"), "made\n").expect("a file");
+    fs::write(folder.join("made"), "").expect("a file");
+    git(&folder, "commit -q --allow-empty -m first");
+    let mut on_host = Vec::new();
+    for round in 0..kills {
+        let before = git(&folder, "rev-parse main");
+        let made_before = lines(&folder.join("made")).len();
+        let script = "while :; do date +%N > file && git add file && git commit -qm inside && git rev-parse HEAD >> made; sleep 0.05; done";
+        let mut belljar = home.belljar(&["run", "--", "sh", "-c", script]).spawn().expect("it starts");
+        let until = Instant::now() + Duration::from_secs(60);
+        while lines(&folder.join("made")).len() == made_before {
+            assert!(Instant::now() < until, "no commit is made inside");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_micros(chance(150_000)));
+        if round % 3 == 2 {
+            on_host.extend(commit_of_user(&folder));
+        }
+        let victims = workers(belljar.id());
+        let victim = victims[usize::try_from(chance(victims.len() as u64)).expect("few")];
+        kill(victim);
+        std::thread::sleep(Duration::from_millis(20));
+        kill(belljar.id());
+        belljar.wait().expect("it is gone");
+        // Old or new, and never anything before it.
+        git(&folder, &format!("merge-base --is-ancestor {before} main"));
+        git(&folder, "fsck --strict --no-dangling --no-progress");
+    }
+    // The last process of a killed sandbox may take a moment to go, and holds the lock until then.
+    let until = Instant::now() + Duration::from_secs(60);
+    while !fs::read_dir(home.path("state/belljar/git"))
+        .expect("it is there")
+        .all(|one| one.expect("a name").file_name() == "lock")
+    {
+        assert!(Instant::now() < until, "a git directory stays");
+        assert_eq!(home.run(&["run", "--", "true"]).code, 0);
+    }
+    git(&folder, "fsck --strict --no-dangling --no-progress");
+    let reachable = git(&folder, "rev-list --all");
+    let reachable: HashSet<&str> = reachable.lines().collect();
+    let made = lines(&folder.join("made"));
+    assert!(made.len() >= kills);
+    for commit in made.iter().chain(&on_host) {
+        assert!(
+            reachable.contains(commit.as_str()),
+            "{commit} is lost: {} inside, {} on the host",
+            made.len(),
+            on_host.len()
+        );
+    }
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).expect("it can be read");
+    // The last line may be half written.
+    text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_string).collect()
+}
+
+/// A number below `end`.
+fn chance(end: u64) -> u64 {
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0) % end
+}
+
+fn kill(process: u32) {
+    // It may have ended by itself.
+    let _ = Command::new("kill").args(["-KILL", &process.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// A commit that the user makes meanwhile, if git lets them: an import may hold the index.
+fn commit_of_user(folder: &Path) -> Option<String> {
+    let mut command = Command::new("git");
+    command.args(["commit", "-q", "--allow-empty", "-m", "user"]).current_dir(folder).stderr(Stdio::null());
+    let is_made = command.status().expect("there is git").success();
+    // An import may have followed it at once.
+    is_made.then(|| git(folder, "log -1 --format=%H --grep=^user$ main"))
+}
+
+/// belljar, and the programs of the host that it waits for: not those inside.
+fn workers(belljar: u32) -> Vec<u32> {
+    let children = fs::read_dir(format!("/proc/{belljar}/task")).into_iter().flatten().flatten();
+    let children = children.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|text| text.split(' ').filter_map(|one| one.parse().ok()).collect::<Vec<u32>>())
+        .collect();
+    let is_git = |child: &u32| {
+        fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| {
+            line.starts_with(b"/")
+                && line.split(|byte| *byte == 0).next().is_some_and(|name| name.ends_with(b"/git"))
+        })
+    };
+    let gits: Vec<u32> = children.into_iter().filter(is_git).collect();
+    std::iter::once(belljar).chain(gits).collect()
 }

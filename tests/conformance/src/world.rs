@@ -91,7 +91,7 @@ impl World {
         let mut reader = Reader::open(&log.path).expect("the record can be read");
         let mut events = Vec::new();
         while let Some(record) = reader.next_record().expect("the record can be read") {
-            events.push(record.event);
+            events.push(record.written());
         }
         events
     }

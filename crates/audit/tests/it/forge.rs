@@ -50,7 +50,7 @@ fn survives(hostile: &[&[u8]]) {
     assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), hostile.len() * 3 + 1);
     let mut reader = Reader::open(log.path()).unwrap();
     for bytes in hostile {
-        let mut next = || reader.next_record().unwrap().unwrap().event;
+        let mut next = || reader.next_record().unwrap().unwrap().written();
         let keys = |event: &serde_json::Value| event.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let refused = next();
         assert_eq!(
@@ -66,7 +66,7 @@ fn survives(hostile: &[&[u8]]) {
         assert_eq!(keys(&started), ["backend", "belljar", "kind", "loosened", "mode", "rules"]);
         assert_eq!(started["rules"][0], String::from_utf8_lossy(bytes).as_ref());
     }
-    assert_eq!(reader.next_record().unwrap().unwrap().event["kind"], "sandbox_ended");
+    assert!(reader.next_record().unwrap().unwrap().event.is_end());
     assert!(reader.next_record().unwrap().is_none());
 }
 

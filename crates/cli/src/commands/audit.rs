@@ -54,7 +54,7 @@ fn tail(out: &mut impl Write, options: &AuditTailArgs) -> Result<u8, Stop> {
     let mut last = VecDeque::new();
     let mut ended = false;
     while let Some(record) = reader.next_record()? {
-        ended |= record.event["kind"] == "sandbox_ended";
+        ended |= record.event.is_end();
         last.push_back(record);
         if last.len() > options.lines {
             last.pop_front();
@@ -66,7 +66,7 @@ fn tail(out: &mut impl Write, options: &AuditTailArgs) -> Result<u8, Stop> {
         // Asked first: what was written before it died is read below.
         let live = log.is_live();
         while let Some(record) = reader.next_record()? {
-            ended |= record.event["kind"] == "sandbox_ended";
+            ended |= record.event.is_end();
             form.record(out, &record)?;
         }
         if !live {

@@ -158,7 +158,7 @@ impl Following {
             loop {
                 match self.reader.next_record() {
                     Ok(Some(record)) => {
-                        self.ended = record.event["kind"] == "sandbox_ended";
+                        self.ended = record.event.is_end();
                         if record.line > self.behind && (self.choice)(&record) {
                             return Some(event(record));
                         }
@@ -185,30 +185,45 @@ fn event(record: Record) -> Event {
 }
 
 fn told(record: Record) -> AuditRecord {
-    AuditRecord { line: record.line, time: record.time, event: record.event }
+    AuditRecord { line: record.line, event: record.written(), time: record.time }
 }
 
 /// Records about names, connections, requests and calls that wanted to leave.
 fn is_egress(record: &Record) -> bool {
-    let kind = record.event["kind"].as_str().unwrap_or_default();
-    EGRESS.contains(&kind)
+    use belljar_audit::Event::*;
+    let Some(event) = record.event.known() else { return false };
+    match event {
+        NameRefused { .. }
+        | ConnectionOpened { .. }
+        | ConnectionClosed { .. }
+        | ConnectionRefused { .. }
+        | RequestRefused { .. }
+        | Fetched { .. }
+        | FetchRefused { .. }
+        | ModelAsked { .. }
+        | ModelCalled { .. }
+        | ModelRefused { .. }
+        | PlaceholderElsewhere { .. }
+        | PushSent { .. }
+        | PushRefused { .. } => true,
+        SandboxStarted { .. }
+        | FolderShared { .. }
+        | RouteOpened { .. }
+        | CredentialUsed { .. }
+        | SecretForwarded { .. }
+        | TokenMinted { .. }
+        | TokenRevoked { .. }
+        | RecordsStopped { .. }
+        | RecordsSuppressed { .. }
+        | RecordsLost { .. }
+        | HostFetched { .. }
+        | HostPushed { .. }
+        | HostPushRefused { .. }
+        | HostRelayBroken { .. }
+        | SandboxEnded {} => false,
+    }
 }
 
-const EGRESS: [&str; 13] = [
-    "name_refused",
-    "connection_opened",
-    "connection_closed",
-    "connection_refused",
-    "request_refused",
-    "fetched",
-    "fetch_refused",
-    "model_asked",
-    "model_called",
-    "model_refused",
-    "placeholder_elsewhere",
-    "push_sent",
-    "push_refused",
-];
 /// Soon enough for somebody who watches.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 /// So that a connection on which nothing happens is not taken for a dead one.

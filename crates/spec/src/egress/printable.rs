@@ -1,6 +1,6 @@
 //! Foreign text, fit to be shown.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
 /// Text that somebody else wrote: what is not printable is escaped, and it has an end. It cannot move a cursor, start
@@ -8,6 +8,13 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Printable(String);
+
+/// As it was written; escaped again where its writer did not.
+impl<'de> Deserialize<'de> for Printable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Printable, D::Error> {
+        Ok(Printable::escaped(&String::deserialize(deserializer)?))
+    }
+}
 
 impl Printable {
     /// The most bytes that one has.

@@ -5,7 +5,7 @@ use super::{
     spelled_address,
 };
 use ipnet::IpNet;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -309,6 +309,17 @@ impl fmt::Display for Destination {
 impl Serialize for Destination {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+/// As [`Destination::understand`], and text is escaped already.
+impl<'de> Deserialize<'de> for Destination {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Destination, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(match Destination::understand(text.as_bytes()) {
+            Destination::Text(_) => Destination::Text(Printable::escaped(&text)),
+            understood => understood,
+        })
     }
 }
 

@@ -1,12 +1,12 @@
 //! Money, in whole millionths of a dollar, and what models cost.
 
 use crate::egress::Printable;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// An amount, in millionths of a US dollar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Usd(u64);
 

@@ -1,7 +1,7 @@
 //! Where a model is, and what is spoken there.
 
 use crate::egress::Printable;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -119,7 +119,7 @@ impl fmt::Display for Upstream {
 }
 
 /// Which protocol, and how the key is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamKind {
     /// A LiteLLM proxy: all of the others, and billing headers.

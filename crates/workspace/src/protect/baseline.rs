@@ -9,11 +9,12 @@ use super::fingerprint::{Budget, Fingerprint};
 use super::left::{self, Left, LeftKind, of_git_dir};
 use super::settings_table::settings_paths;
 use super::survey::{Different, Survey};
-use super::{MAIN_WORKTREE, git_dir};
+use super::{MAIN_WORKTREE, git_dir, index, own};
 use crate::layer::RelPath;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// What a folder was like.
 #[derive(Debug)]
@@ -47,13 +48,33 @@ impl Findings {
 impl Baseline {
     /// Looks at the folder of a view, with all that is protected in it.
     pub fn take(view: &View) -> Baseline {
+        Baseline::with(view, Survey::take(&view.folder))
+    }
+
+    /// The same for a view that `work` completes, which takes a while in a large repository: a second thread walks through the
+    /// folder meanwhile.
+    pub fn take_beside<T, E>(
+        view: View,
+        work: impl FnOnce(View) -> Result<(View, T), E>,
+    ) -> Result<(Baseline, View, T), E> {
+        let folder = view.folder.clone();
+        thread::scope(|scope| {
+            let beside = index::is_large(&own(&view)).then(|| scope.spawn(|| Survey::take(&folder)));
+            let (view, done) = work(view)?;
+            let survey = beside.and_then(|beside| beside.join().ok());
+            let survey = survey.unwrap_or_else(|| Survey::take(&folder));
+            Ok((Baseline::with(&view, survey), view, done))
+        })
+    }
+
+    fn with(view: &View, survey: Survey) -> Baseline {
         let known = left::now(view).into_iter().map(|one| {
             let now = one.fingerprint();
             (one, now)
         });
         let known = known.collect();
         let protected = protected(view);
-        Baseline { known, protected, survey: Survey::take(&view.folder), view: view.clone() }
+        Baseline { known, protected, survey, view: view.clone() }
     }
 
     /// Looks again, and says what is different. The sandbox has ended.

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// What is in a git directory's index and the files that it may be split into.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +42,22 @@ pub struct Gitlinks {
 /// Reads all of them; a start and an end ask several times, and what did not change in between is read once.
 pub(super) fn index(git_dir: &Path) -> Index {
     known_index::or_else(files(git_dir), read)
+}
+
+/// Does `work` while a second thread reads a large index, so that [`index`] knows it afterwards.
+pub(super) fn while_read<T>(git_dir: &Path, work: impl FnOnce() -> T) -> T {
+    if !is_large(git_dir) {
+        return work();
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| index(git_dir));
+        work()
+    })
+}
+
+/// Whether it takes so long to read that a second thread is worth it.
+pub(super) fn is_large(git_dir: &Path) -> bool {
+    fs::symlink_metadata(git_dir.join("index")).is_ok_and(|found| found.len() >= MIN_BESIDE_BYTES)
 }
 
 /// The index, and the files that it may be split into.
@@ -322,6 +339,8 @@ const HEADER: usize = 12;
 const HASHES: [usize; 2] = [20, 32];
 /// An index of a million files has about a hundred. A sparse file costs its maker nothing, and its reader all of it.
 const MOST_BYTES: u64 = 256 << 20;
+/// A smaller one is read in less time than a thread takes to start.
+const MIN_BESIDE_BYTES: u64 = 1 << 20;
 /// Of the names that are kept; a name in version 4 costs its writer two bytes.
 const MOST_NAMES: usize = 64 << 20;
 /// What a name costs beside its bytes.

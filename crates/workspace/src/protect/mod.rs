@@ -66,8 +66,16 @@ pub fn view_of_itself(
 ) -> Result<View, SandboxError> {
     let host = HostFiles::real();
     let mut view = view_with(folder, policy, &host)?;
-    below::hold(&mut view, &host, memory);
+    index::while_read(&own(&view), || below::hold(&mut view, &host, memory));
     Ok(view)
+}
+
+/// The git directory of a view's folder, if it has one: a linked worktree's own.
+fn own(view: &View) -> PathBuf {
+    match &view.git {
+        Some(git) => git.common.join(&git.own),
+        None => view.folder.join(".git"),
+    }
 }
 
 /// The same for a worktree of a repository of ours: its git directory is known, and `.git` is not asked. `own` is the

@@ -2,7 +2,7 @@
 
 use super::Stop;
 use super::sentence::{moment, printable};
-use belljar_audit::{AuditError, LogFile, Reader};
+use belljar_audit::{AuditError, Event, LogFile, Reader};
 use belljar_spec::SandboxId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -78,17 +78,27 @@ impl Row {
         while let Some(record) = reader.next_record()? {
             row.records += 1;
             row.started = row.started.or(record.time);
-            let times = record.event["times"].as_u64().unwrap_or(1);
-            match record.event["kind"].as_str() {
-                Some("connection_opened" | "fetched") => row.opened += 1,
-                Some(kind @ ("connection_refused" | "name_refused" | "fetch_refused")) => {
-                    let field = |name: &str| record.event[name].to_string();
-                    let what = ["destination", "name", "record_type", "port", "reason"].map(field);
-                    refused.insert((kind.to_string(), what), times);
+            let what = match record.event.known() {
+                Some(Event::ConnectionOpened { .. } | Event::Fetched { .. }) => {
+                    row.opened += 1;
+                    continue;
                 }
-                Some("sandbox_ended") => row.state = "ended",
-                Some(_) | None => {}
-            }
+                Some(Event::ConnectionRefused { destination, port, reason, times, .. }) => {
+                    (("connection", destination.to_string(), *port, *reason), *times)
+                }
+                Some(Event::NameRefused { name, record_type, reason, times }) => {
+                    (("name", format!("{name} {record_type}"), None, *reason), *times)
+                }
+                Some(Event::FetchRefused { destination, port, reason, .. }) => {
+                    (("fetch", destination.to_string(), *port, *reason), 1)
+                }
+                Some(Event::SandboxEnded {}) => {
+                    row.state = "ended";
+                    continue;
+                }
+                Some(_) | None => continue,
+            };
+            refused.insert(what.0, what.1);
         }
         row.refused = refused.values().sum();
         if live {

@@ -3,7 +3,7 @@
 use crate::args::ServeArgs;
 use belljar_server::front::{self, Doors, Ready, Settings};
 use belljar_spec::SandboxError;
-use belljar_sys::launch::only_inherited;
+use belljar_sys::Inherited;
 use belljar_sys::rustix::fs::Mode;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit, setsid, umask};
 use std::os::fd::OwnedFd;
@@ -61,9 +61,9 @@ fn say_ready(ready: &Ready) {
 fn handed() -> Vec<OwnedFd> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     match (number("LISTEN_PID"), number("LISTEN_FDS")) {
-        (Some(pid), Some(count)) if pid == std::process::id() => only_inherited(count as usize),
+        (Some(pid), Some(count)) if pid == std::process::id() => Inherited::take().only(count as usize),
         // A shell that happens to start us may have a lock or a pipe open, which must not stay ours.
-        _ => only_inherited(0),
+        _ => Inherited::take().only(0),
     }
 }
 

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..SandboxSpec::default()
         },
     };
-    let state = belljar_audit::state_directory()?;
+    let state = belljar_state::state_directory()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().enable_io().build()?;
     let watch = Box::new(|_: &_, line: &str| println!("{line}"));
     let result =

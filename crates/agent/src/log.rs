@@ -14,9 +14,10 @@ use crate::heard::Heard;
 use crate::transcript::Transcript;
 use belljar_audit::Stamp;
 use belljar_spec::{SandboxError, SandboxId};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use belljar_state::{create_private, lock_open_file};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub struct Log<'w> {
 impl<'w> Log<'w> {
     /// Makes the log of a run in the run's own directory, which is made as well if need be.
     pub fn create(directory: &Path, id: SandboxId, clock: Clock) -> Result<Log<'w>, LogError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        let made = create_private(directory);
         let bad = |source| LogError::Directory { path: directory.into(), source };
         made.map_err(bad)?;
         // Who can put things there could have us write elsewhere, or read what was said.
@@ -273,14 +274,10 @@ fn take_back(file: &File, bytes: u64) -> io::Result<()> {
 /// Takes the file for this process, so that a reader knows whether somebody still writes. It is new: whoever holds it is a
 /// reader who asks just that, for an instant.
 fn hold(file: &File) -> io::Result<()> {
-    for _ in 0..PATIENCE {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(source)) => return Err(source),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-        }
+    match lock_open_file(file, LOCK_TIMEOUT)? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::WouldBlock.into()),
     }
-    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// What it is called in the run's directory.
@@ -289,9 +286,8 @@ pub const FILE: &str = "log.jsonl";
 /// The largest log. An agent that prints without end fills no disk.
 const MAX_LOG: u64 = 256 << 20;
 
-/// Ten seconds, for a reader that was stopped in just that instant.
-const PATIENCE: u32 = 10_000;
-const PAUSE: Duration = Duration::from_millis(1);
+/// For a reader that was stopped in just that instant.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

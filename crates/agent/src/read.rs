@@ -6,7 +6,8 @@ use crate::entry::{Entry, Line, System};
 use crate::log::FILE;
 use crate::stop::StopReason;
 use belljar_spec::{SandboxError, SandboxId};
-use std::fs::{self, File, TryLockError};
+use belljar_state::is_written_to;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -96,14 +97,14 @@ pub fn find(state: &Path, start: Option<&str>) -> Result<Run, ReadError> {
 impl Run {
     /// Whether somebody writes its log.
     pub fn is_live(&self) -> bool {
-        File::open(&self.log).is_ok_and(|file| is_held(&file))
+        File::open(&self.log).is_ok_and(|file| is_written_to(&file))
     }
 
     /// What its log says of it, from the first lines and the last one.
     pub fn glance(&self) -> Result<Glance, ReadError> {
         let mut reader = Reader::open(&self.log)?;
         // Asked before the last line is looked for: one that ends in between is not taken for dead.
-        let is_live = is_held(reader.file.get_ref());
+        let is_live = is_written_to(reader.file.get_ref());
         let (mut began, mut agent, mut model) = (None, None, None);
         for _ in 0..FIRST_LINES {
             let Some(found) = reader.next_line()? else { break };
@@ -172,7 +173,7 @@ impl Reader {
 
     /// Whether somebody writes to it.
     pub fn is_live(&self) -> bool {
-        is_held(self.file.get_ref())
+        is_written_to(self.file.get_ref())
     }
 
     fn understand(&self, line: Vec<u8>) -> Found {
@@ -286,20 +287,6 @@ impl From<ReadError> for SandboxError {
             ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) | ReadError::NoRuns(_) => "no_such_run",
         };
         SandboxError::runtime(code, error.to_string()).hint(error.hint())
-    }
-}
-
-/// Whether a writer holds the file, which is to say: lives. Readers who ask at the same time do not see each other.
-fn is_held(file: &File) -> bool {
-    match file.try_lock_shared() {
-        Ok(()) => {
-            // Kept until the file is closed otherwise.
-            let _ = file.unlock();
-            false
-        }
-        Err(TryLockError::WouldBlock) => true,
-        // A filesystem without locks: nobody can hold one.
-        Err(TryLockError::Error(_)) => false,
     }
 }
 

@@ -1,10 +1,11 @@
 //! The end of a file: a line is put there whole or not at all, by one process at a time.
 
 use crate::AuditError;
-use std::fs::{File, TryLockError};
+use belljar_state::lock_open_file;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Writes at the end of a file that was opened for appending. Of a line that cannot be written whole nothing stays;
 /// where even that fails, nothing may be written any more.
@@ -37,32 +38,11 @@ pub(crate) fn take_back(file: &File, bytes: u64) -> io::Result<()> {
 /// Takes the file for this process alone. Others hold it for less than a millisecond, unless somebody stopped them in
 /// just that one: then waiting has an end.
 pub(crate) fn hold(file: &File, path: &Path) -> Result<(), AuditError> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => {
-                return Err(AuditError::Held { path: path.into(), seconds: PATIENCE.as_secs() });
-            }
-            Err(TryLockError::Error(source)) => return Err(AuditError::Open { path: path.into(), source }),
-        }
+    match lock_open_file(file, LOCK_TIMEOUT) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(AuditError::Held { path: path.into(), seconds: LOCK_TIMEOUT.as_secs() }),
+        Err(source) => Err(AuditError::Open { path: path.into(), source }),
     }
 }
 
-/// Whether a writer holds the file, which is to say: lives. Readers who ask at the same time do not see each other.
-pub(crate) fn is_held(file: &File) -> bool {
-    match file.try_lock_shared() {
-        Ok(()) => {
-            // Kept until the file is closed otherwise; not even that can fail in a way that matters.
-            let _ = file.unlock();
-            false
-        }
-        Err(TryLockError::WouldBlock) => true,
-        // A filesystem without locks: nobody can hold one.
-        Err(TryLockError::Error(_)) => false,
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_micros(200);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);

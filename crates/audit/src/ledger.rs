@@ -6,11 +6,12 @@
 //! `ledger.head` holds the length and the last hash of the ledger itself, or its own end could be cut off unseen. It is
 //! written after the ledger, so the ledger may be one line ahead of it, never behind.
 
-use crate::append::{append, hold, is_held, take_back};
+use crate::append::{append, hold, take_back};
 use crate::chain::{Hash, Link, Tip};
 use crate::event::LedgerEvent;
 use crate::{AuditError, place};
 use belljar_spec::SandboxId;
+use belljar_state::is_written_to;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -106,7 +107,8 @@ impl Ledger {
         }
         // What cannot be swept now is no reason not to start.
         let killed = |sandbox: SandboxId| {
-            let file = File::open(place::log(&self.directory, sandbox)).ok().filter(|file| !is_held(file))?;
+            let file =
+                File::open(place::log(&self.directory, sandbox)).ok().filter(|file| !is_written_to(file))?;
             Some((sandbox, end(&file)?))
         };
         let killed: Vec<_> = open.into_iter().filter_map(killed).take(SWEPT_AT_ONCE).collect();

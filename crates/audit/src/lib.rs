@@ -31,7 +31,7 @@ pub use chain::{Hash, NotAHash};
 pub use error::AuditError;
 pub use event::{CallEnding, CostSource, Ending, Event};
 pub use log::Log;
-pub use place::{directory, state_directory};
+pub use place::directory;
 pub use prune::{Pruned, Pruning, prune};
 pub use read::{LogFile, Logged, Reader, Record, find, list};
 pub use time::Stamp;

@@ -3,26 +3,13 @@
 use crate::AuditError;
 use belljar_spec::SandboxId;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// Where belljar keeps what must outlive it: `$XDG_STATE_HOME/belljar`, else `~/.local/state/belljar`.
-pub fn state_directory() -> Result<PathBuf, AuditError> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    state_below(variable("XDG_STATE_HOME"), variable("HOME"))
-}
 
 /// Where the logs are.
 pub fn directory() -> Result<PathBuf, AuditError> {
-    Ok(state_directory()?.join("audit"))
-}
-
-fn state_below(state: Option<PathBuf>, home: Option<PathBuf>) -> Result<PathBuf, AuditError> {
-    // The XDG specification: what is not absolute does not count.
-    let absolute = |path: &PathBuf| path.is_absolute();
-    let state =
-        state.filter(absolute).or_else(|| home.filter(absolute).map(|home| home.join(".local/state")));
-    state.map(|state| state.join("belljar")).ok_or(AuditError::NoHome)
+    let state = belljar_state::state_directory().map_err(|_| AuditError::NoHome)?;
+    Ok(state.join("audit"))
 }
 
 /// The directory, made if need be, and closed to others.
@@ -31,7 +18,7 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), AuditError> {
     let mode = match fs::metadata(directory) {
         Ok(found) => found.permissions().mode(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory).map_err(failed);
+            return belljar_state::create_private(directory).map_err(failed);
         }
         Err(error) => return Err(failed(error)),
     };
@@ -64,18 +51,6 @@ const PRIVATE: u32 = 0o700;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_state_directory_follows_the_variables() {
-        let path = |text: &str| Some(PathBuf::from(text));
-        let below =
-            |state, home| state_below(state, home).ok().and_then(|path| Some(path.to_str()?.to_string()));
-        assert_eq!(below(path("/s"), path("/h")).as_deref(), Some("/s/belljar"));
-        assert_eq!(below(None, path("/h")).as_deref(), Some("/h/.local/state/belljar"));
-        assert_eq!(below(path("relative"), path("/h")).as_deref(), Some("/h/.local/state/belljar"));
-        assert_eq!(below(path(""), None), None);
-        assert_eq!(below(None, path("")), None);
-    }
 
     #[test]
     fn only_a_sandboxs_file_is_its_log() {

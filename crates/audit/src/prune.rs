@@ -1,11 +1,11 @@
 //! Old logs are removed: the ledger says so first, and stays whole itself. What is not as it was written stays, since somebody has
 //! to look at it.
 
-use crate::append::is_held;
 use crate::ledger::{Ledger, end};
 use crate::verify::{Finding, Holder, LogState, Progress, Severity, Verified, View, verify};
 use crate::{AuditError, place};
 use belljar_spec::SandboxId;
+use belljar_state::is_written_to;
 use serde::Serialize;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -113,7 +113,7 @@ fn remove<'a>(directory: &Path, batch: &'a [Old], known: &mut Known) -> Result<V
         // It may be gone, or be a new sandbox's of the same name, which is in the ledger in a moment.
         let Ok(file) = File::open(&path) else { continue };
         let is_it = file.metadata().is_ok_and(|found| identity(&found) == log.file);
-        if !is_it || is_held(&file) {
+        if !is_it || is_written_to(&file) {
             continue;
         }
         match view.accounts.get(&log.sandbox) {

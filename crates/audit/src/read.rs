@@ -1,9 +1,9 @@
 //! Logs as a reader sees them: which there are, and their records in order. What a log says is shown, not judged; that
 //! is `verify`.
 
-use crate::append::is_held;
 use crate::{AuditError, Event, place};
 use belljar_spec::SandboxId;
+use belljar_state::is_written_to;
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -24,7 +24,7 @@ pub struct LogFile {
 impl LogFile {
     /// Whether the sandbox still lives.
     pub fn is_live(&self) -> bool {
-        File::open(&self.path).is_ok_and(|file| is_held(&file))
+        File::open(&self.path).is_ok_and(|file| is_written_to(&file))
     }
 }
 

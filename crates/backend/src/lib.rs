@@ -24,6 +24,7 @@ mod native;
 mod open_place;
 mod plan;
 mod stubs;
+mod sweeps;
 
 use plan::Enforcement;
 
@@ -37,4 +38,4 @@ pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };
 pub use plan::{FirstRequest, Plan, Seen, Wall, WayOut, new_id};
-pub use stubs::sweep_stubs;
+pub use sweeps::sweeps;

@@ -1,7 +1,6 @@
 //! A plan: everything that a backend needs to build one sandbox, decided beforehand.
 
 use crate::cgroup::Cgroup;
-use crate::docker::sweep_containers;
 use crate::drawing::LimitsHeld;
 use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
 use belljar_spec::workspace::View;
@@ -156,13 +155,6 @@ impl Plan {
     pub fn with_containers(mut self, directory: PathBuf) -> Plan {
         self.containers = Some(directory);
         self
-    }
-
-    /// Takes away what killed processes left of containers in that directory. Behind docker's wall the daemon is asked too:
-    /// it may have been making one when whoever wanted it died.
-    pub fn sweep_containers(&self) {
-        let is_docker = matches!(self.backend, Some(BackendName::Docker(_)));
-        self.containers.iter().for_each(|directory| sweep_containers(directory, is_docker));
     }
 
     pub(crate) fn containers(&self) -> Option<&Path> {

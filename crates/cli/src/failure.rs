@@ -81,7 +81,7 @@ pub(crate) fn of_client(error: ClientError) -> SandboxError {
 
 /// Why a daemon that was started just now ended, if it said so.
 fn last_words() -> Option<String> {
-    let log = belljar_audit::state_directory().ok()?.join("fleet/daemon.log");
+    let log = belljar_state::state_directory().ok()?.join("fleet/daemon.log");
     let is_new = log.metadata().ok()?.modified().ok()?.elapsed().is_ok_and(|age| age < JUST_NOW);
     let text = String::from_utf8_lossy(&std::fs::read(&log).ok().filter(|_| is_new)?).into_owned();
     let last = text.lines().rev().find(|line| line.starts_with("belljar: "))?;

@@ -16,11 +16,12 @@ use crate::sandbox::Outside;
 use crate::way_out;
 use crate::workspace::Workspace;
 use crate::{Sandbox, kept, llm, machine, pushes, relay};
-use belljar_backend::{Backend, RootTree, Wall, backend, sweep, sweep_stubs};
+use belljar_backend::{Backend, RootTree, Wall, backend, sweeps};
 use belljar_gateway::vault::HostSecrets;
 use belljar_gateway::{Gateway, SecretStore, Terms};
 use belljar_spec::workspace::View;
 use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_state::{Sweeps, state_directory};
 use belljar_workspace::inert::Leash;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -269,7 +270,7 @@ impl Engine {
         let root = self.root(spec, backend.name())?;
         // An image may have taken long to come.
         self.must_be_wanted()?;
-        let Planned { plan, spec, policy, authority, secrets, stubs } =
+        let Planned { plan, spec, policy, authority, secrets } =
             self.plan(backend.name(), spec, id, &record.directory, workspace, &root, &limits)?;
         let (spec, mut plan, directory) = (&spec, plan, &record.directory);
         let repository = workspace.repository.as_ref().filter(|_| plan.wall() == Wall::Own);
@@ -291,10 +292,8 @@ impl Engine {
             // The first start of a process also takes away what earlier ones left, however they ended.
             static SWEPT: OnceLock<()> = OnceLock::new();
             SWEPT.get_or_init(|| {
-                sweep();
-                // What is mounted for a container lies over stubs.
-                plan.sweep_containers();
-                stubs.iter().for_each(|directory| sweep_stubs(directory));
+                let state = state_directory().ok();
+                Sweeps::default().with(&sweeps(backend.name())).run(state.as_deref());
             });
             Ok(())
         })?;
@@ -385,7 +384,7 @@ impl Engine {
     fn state(&self) -> Result<PathBuf, SandboxError> {
         match &self.state {
             Some(directory) => Ok(directory.clone()),
-            None => belljar_audit::state_directory().map_err(|error| {
+            None => state_directory().map_err(|error| {
                 SandboxError::runtime("no_state", format!("changes cannot be kept: {error}"))
                     .hint(error.hint())
             }),

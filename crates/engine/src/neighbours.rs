@@ -16,14 +16,14 @@ use belljar_spec::llm::ModelGlob;
 use belljar_spec::secret::CredentialPlace;
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Permission, SandboxId, SandboxSpec};
-use belljar_sys::rustix::fs::{FlockOperation, flock};
-use belljar_sys::rustix::io::Errno;
+use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One sandbox among those of its user. Dropped, it is no longer there.
 pub(crate) struct Neighbours {
@@ -106,11 +106,14 @@ impl Present {
         presence: &Presence,
         recorder: &Arc<Recorder>,
     ) -> io::Result<(Present, Vec<String>)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let turn = lock_directory(&directory)?;
+        create_private(&directory)?;
+        // No other sandbox comes or goes until it is dropped.
+        let turn = Lock::wait_directory(&directory)?;
         let path = directory.join(id.to_string());
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        if !lock_open_file(&file, Duration::ZERO)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         file.write_all(&serde_json::to_vec(presence)?)?;
         let mut differing = Vec::new();
         for other in others(&directory, id)? {
@@ -131,7 +134,7 @@ impl Present {
 impl Drop for Present {
     /// Records who came in the meantime. Must happen before the record ends.
     fn drop(&mut self) {
-        let _turn = lock_directory(&self.directory);
+        let _turn = Lock::wait_directory(&self.directory);
         let (file, met) = paths(&self.directory, &self.id.to_string());
         for line in fs::read_to_string(&met).unwrap_or_default().lines() {
             if let Ok(met) = serde_json::from_str(line) {
@@ -160,15 +163,12 @@ fn others(directory: &Path, own: SandboxId) -> io::Result<Vec<String>> {
 fn living(directory: &Path, id: &str) -> Option<Presence> {
     let (file, met) = paths(directory, id);
     let opened = File::open(&file).ok()?;
-    match flock(&opened, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => serde_json::from_slice(&fs::read(&file).ok()?).ok(),
-        Ok(()) => {
-            let _ = fs::remove_file(met);
-            let _ = fs::remove_file(file);
-            None
-        }
-        Err(_) => None,
+    if is_written_to(&opened) {
+        return serde_json::from_slice(&fs::read(&file).ok()?).ok();
     }
+    let _ = fs::remove_file(met);
+    let _ = fs::remove_file(file);
+    None
 }
 
 fn tell(directory: &Path, id: &str, met: &Met) -> io::Result<()> {
@@ -179,18 +179,6 @@ fn tell(directory: &Path, id: &str, met: &Met) -> io::Result<()> {
 
 fn paths(directory: &Path, id: &str) -> (PathBuf, PathBuf) {
     (directory.join(id), directory.join(format!("{id}.met")))
-}
-
-/// No other sandbox comes or goes until it is dropped.
-fn lock_directory(directory: &Path) -> io::Result<File> {
-    let file = File::open(directory)?;
-    loop {
-        match flock(&file, FlockOperation::LockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// The first folder of one of them that lies in, or holds, one of the other's.

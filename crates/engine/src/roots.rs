@@ -6,8 +6,7 @@ use crate::{config, kept};
 use belljar_backend::{RootTree, Wall, image_root, root_directory};
 use belljar_images::{Lease, Silent, Store};
 use belljar_spec::{Assurance, BackendName, ImageName, Root, SandboxError, SandboxSpec};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 
 /// A root that is ready. While somebody has it, nothing that it is made of is removed.
@@ -17,7 +16,7 @@ pub(crate) struct PreparedRoot {
     _image: Option<Lease>,
     _golden: Option<golden::Held>,
     /// Two sandboxes cannot change the same root.
-    _changes: Option<File>,
+    _changes: Option<Lock>,
 }
 
 impl PreparedRoot {
@@ -139,18 +138,12 @@ pub(crate) fn understand(
     Ok(tree)
 }
 
-fn held(path: &Path) -> Result<File, SandboxError> {
+fn held(path: &Path) -> Result<Lock, SandboxError> {
     let failed = |error: std::io::Error| {
         SandboxError::runtime("no_state", format!("`{}` cannot be locked: {error}", path.display()))
     };
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    let lock = lock.map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => {
-            let message = "another sandbox changes this root, and two cannot at the same time";
-            Err(SandboxError::unavailable("root_in_use", message).hint("end the other one first"))
-        }
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
+    Lock::try_now(path).map_err(failed)?.ok_or_else(|| {
+        let message = "another sandbox changes this root, and two cannot at the same time";
+        SandboxError::unavailable("root_in_use", message).hint("end the other one first")
+    })
 }

@@ -9,12 +9,13 @@ use crate::refusal;
 use crate::registry::{Entry, Registry, RunSeat};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
-use crate::sweep::{self, Ground};
+use crate::sweep::Ground;
 use crate::task::World;
 use crate::wanted::Wanted;
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
 use belljar_engine::new_id;
 use belljar_spec::SandboxError;
+use belljar_state::sweep_removed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -239,7 +240,7 @@ impl Fleet {
         if !dry_run {
             let sandboxes = self.registry.ground.sandboxes();
             blocking(move || {
-                sweep::sweep_removals(&sandboxes);
+                sweep_removed(&sandboxes);
                 Ok(())
             })
             .await?;

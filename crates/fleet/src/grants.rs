@@ -7,14 +7,14 @@ use crate::sweep::Ground;
 use crate::{Caller, admit};
 use belljar_api::{GrantInfo, NewGrant, NewToken};
 use belljar_spec::SandboxError;
+use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -97,7 +97,7 @@ impl GrantStore {
         let mut grants = self.known()?;
         let mut after = grants.clone();
         after.push(Kept { info: grant.clone(), hash: hash(&secret) });
-        self.write(&after, Durable::Yes)?;
+        self.write(&after, Survives::PowerCut)?;
         *grants = after;
         Ok(NewToken { grant, token: format!("{PREFIX}{id}_{secret}") })
     }
@@ -116,7 +116,7 @@ impl GrantStore {
         };
         let mut after = grants.clone();
         let revoked = after.remove(at);
-        self.write(&after, Durable::Yes)?;
+        self.write(&after, Survives::PowerCut)?;
         *grants = after;
         Ok(revoked.info)
     }
@@ -142,24 +142,15 @@ impl GrantStore {
         if kept.info.last_used_ms.is_none_or(|used| now - used >= COARSE_MS) {
             kept.info.last_used_ms = Some(now);
             // For people who clean up; nobody is refused because it could not be written.
-            let _ = self.write(grants, Durable::No);
+            let _ = self.write(grants, Survives::Kill);
         }
         Some(Shown { caller, expires_ms })
     }
 
-    fn write(&self, grants: &[Kept], durable: Durable) -> Result<(), SandboxError> {
+    fn write(&self, grants: &[Kept], survives: Survives) -> Result<(), SandboxError> {
         let written = Written { version: VERSION, grants: grants.to_vec() };
-        let draft = self.path.with_extension("json.new");
-        let write = || -> io::Result<()> {
-            let mut file =
-                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
-            file.write_all(&serde_json::to_vec_pretty(&written)?)?;
-            if durable == Durable::Yes {
-                file.sync_all()?;
-            }
-            fs::rename(&draft, &self.path)
-        };
-        write().map_err(|error| {
+        let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
+        text.and_then(|text| write_atomic(&self.path, &text, survives)).map_err(|error| {
             SandboxError::runtime(
                 "grants_unwritable",
                 format!("cannot write {}: {error}", self.path.display()),
@@ -222,12 +213,6 @@ impl Deref for LoneGrants {
     fn deref(&self) -> &GrantStore {
         &self.store
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Durable {
-    Yes,
-    No,
 }
 
 fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {

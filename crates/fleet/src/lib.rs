@@ -43,7 +43,7 @@ pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use made::{Made, made};
 pub use name::{is_name, name_of};
 pub use permission::{OWNER, Owner, Permission};
-pub use place::{Held, Place};
+pub use place::Place;
 pub use profiles::{Profile, Profiles};
 pub use registry::RunSeat;
 pub use settings::{Clock, Settings};

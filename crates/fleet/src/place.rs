@@ -17,21 +17,14 @@
 //!     root/               what it changed of its root, if it stays and has one of its own
 //! ```
 
-use std::fs::{File, OpenOptions, TryLockError};
+use belljar_state::Lock;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A sandbox's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     directory: PathBuf,
-}
-
-/// The proof that nobody else keeps a place. Dropped, the place is free.
-#[derive(Debug)]
-pub struct Held {
-    _lock: File,
 }
 
 impl Place {
@@ -70,17 +63,7 @@ impl Place {
 
     /// Becomes its keeper; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:
     /// that, and no process id, says whether a keeper lives.
-    pub fn hold(&self) -> io::Result<Option<Held>> {
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(self.directory.join("keeper.lock"))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(Held { _lock: lock })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+    pub fn hold(&self) -> io::Result<Option<Lock>> {
+        Lock::try_now(&self.directory.join("keeper.lock"))
     }
 }

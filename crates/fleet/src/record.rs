@@ -6,12 +6,12 @@ use crate::keeper::Alive;
 use crate::lease::Leases;
 use belljar_api::{GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
+use belljar_state::{Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::Path;
 
 /// A sandbox, as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,32 +102,22 @@ impl Record {
 
     /// Into a place, instead of what was there. What must survive a loss of power is on the disk then.
     pub(crate) fn write(&self, place: &Place) -> Result<(), SandboxError> {
-        write_whole(&place.record(), self, self.persistent)
+        let survives = if self.persistent { Survives::PowerCut } else { Survives::Kill };
+        write_record(&place.record(), self, survives)
     }
 }
 
 /// Writes a file that is there whole or not at all, for nobody but us.
-pub(crate) fn write_whole(path: &Path, content: &impl Serialize, lasting: bool) -> Result<(), SandboxError> {
-    write_bytes(path, content, lasting).map_err(|error| {
+pub(crate) fn write_record(
+    path: &Path,
+    content: &impl Serialize,
+    survives: Survives,
+) -> Result<(), SandboxError> {
+    let text = serde_json::to_vec_pretty(content).map_err(io::Error::from);
+    text.and_then(|text| write_atomic(path, &text, survives)).map_err(|error| {
         SandboxError::runtime("record_unwritable", format!("cannot write `{}`: {error}", path.display()))
             .hint("is the disk full?")
     })
-}
-
-fn write_bytes(path: &Path, content: &impl Serialize, lasting: bool) -> io::Result<()> {
-    let mut draft = PathBuf::from(path);
-    draft.add_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    file.write_all(&serde_json::to_vec_pretty(content)?)?;
-    if lasting {
-        file.sync_all()?;
-    }
-    fs::rename(&draft, path)?;
-    match path.parent() {
-        // The new name is on the disk when the directory is.
-        Some(directory) if lasting => File::open(directory)?.sync_all(),
-        Some(_) | None => Ok(()),
-    }
 }
 
 #[derive(Deserialize)]

@@ -4,21 +4,22 @@
 use crate::keeper::Stop;
 use crate::machine::Nature;
 use crate::name::is_name;
-use crate::place::{Held, Place};
+use crate::place::Place;
 use crate::record::{Intent, Record};
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::{Engine, new_id, remove_tree};
 use belljar_spec::SandboxError;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use belljar_state::{Lock, create_private, set_aside, sweep_removed};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of a fleet, held by one daemon.
 #[derive(Debug)]
 pub(crate) struct Ground {
     directory: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 /// A sandbox that was found on disk.
@@ -46,23 +47,16 @@ impl Ground {
                 .hint("it must be a directory that belongs to you")
         };
         let sandboxes = directory.join(SANDBOXES);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&sandboxes)
-            .map_err(|error| failed(&sandboxes, error))?;
+        create_private(&sandboxes).map_err(|error| failed(&sandboxes, error))?;
         let path = directory.join("daemon.lock");
-        let mut options = OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = lock.map_err(|error| failed(&path, error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Ground { directory: directory.into(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => {
+        match Lock::try_now(&path) {
+            Ok(Some(lock)) => Ok(Ground { directory: directory.into(), _lock: lock }),
+            Ok(None) => {
                 let message = format!("another daemon keeps the sandboxes in `{}`", directory.display());
                 Err(SandboxError::unavailable("daemon_running", message)
                     .hint("use that one, or set another XDG_STATE_HOME for this one"))
             }
-            Err(TryLockError::Error(error)) => Err(failed(&path, error)),
+            Err(error) => Err(failed(&path, error)),
         }
     }
 
@@ -82,7 +76,8 @@ impl Ground {
     pub(crate) fn sweep(&self, dry_run: bool) -> Result<Findings, SandboxError> {
         let mut findings = Findings { sweep: Sweep { dry_run, swept: Vec::new() }, ..Findings::default() };
         if !dry_run {
-            sweep_remains(&self.sandboxes(), &[GONE, NEW]);
+            sweep_removed(&self.sandboxes());
+            sweep_unfinished(&self.sandboxes());
         }
         for name in names(&self.sandboxes())?.into_iter().filter(|name| is_name(name)) {
             let place = self.place(&name);
@@ -167,7 +162,7 @@ pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxEr
         let message = format!("cannot make `{}`: {error}", place.directory().display());
         SandboxError::runtime("place_unmakeable", message).hint("is the disk full?")
     };
-    let unfinished = beside(place, NEW)?;
+    let unfinished = unfinished_name(place)?;
     let made = DirBuilder::new()
         .mode(0o700)
         .create(&unfinished)
@@ -179,10 +174,9 @@ pub(crate) fn make_place(place: &Place, record: &Record) -> Result<(), SandboxEr
 
 /// Removes a place that nobody keeps: for everybody else at once. A kill in the middle leaves something that is no place any more,
 /// for the next sweep.
-pub(crate) fn remove_place(place: &Place, held: Held) -> Result<(), SandboxError> {
+pub(crate) fn remove_place(place: &Place, held: Lock) -> Result<(), SandboxError> {
     forget_work(place)?;
-    let gone = beside(place, GONE)?;
-    fs::rename(place.directory(), &gone).map_err(|error| remove_failed(place, &error))?;
+    let gone = set_aside(place.directory()).map_err(|error| remove_failed(place, &error))?;
     drop(held);
     // It is no place any more, whatever is left of it, and the next sweep goes on.
     let _ = remove_tree(&gone);
@@ -198,23 +192,17 @@ fn forget_work(place: &Place) -> Result<(), SandboxError> {
     }
 }
 
-/// Goes on with removals that were cut short. Another one may be at it: both come to the same end.
-pub(crate) fn sweep_removals(sandboxes: &Path) {
-    sweep_remains(sandboxes, &[GONE]);
-}
-
-fn sweep_remains(sandboxes: &Path, of: &[&str]) {
-    for name in names(sandboxes).into_iter().flatten() {
-        if of.iter().any(|kind| name.starts_with(kind)) {
-            // It stays for the next sweep then, and is in nobody's way.
-            let _ = remove_tree(&sandboxes.join(name));
-        }
+/// Removes places whose making was cut short. Nobody makes one meanwhile.
+fn sweep_unfinished(sandboxes: &Path) {
+    for name in names(sandboxes).into_iter().flatten().filter(|name| name.starts_with(NEW)) {
+        // It stays for the next sweep then, and is in nobody's way.
+        let _ = remove_tree(&sandboxes.join(name));
     }
 }
 
-fn beside(place: &Place, kind: &str) -> Result<PathBuf, SandboxError> {
+fn unfinished_name(place: &Place) -> Result<PathBuf, SandboxError> {
     let name = place.directory().file_name().unwrap_or_default().to_string_lossy();
-    Ok(place.directory().with_file_name(format!("{kind}{name}-{}", new_id()?)))
+    Ok(place.directory().with_file_name(format!("{NEW}{name}-{}", new_id()?)))
 }
 
 fn names(directory: &Path) -> Result<Vec<String>, SandboxError> {
@@ -235,7 +223,5 @@ fn remove_failed(place: &Place, error: &io::Error) -> SandboxError {
 }
 
 const SANDBOXES: &str = "sandboxes";
-/// What is being removed.
-const GONE: &str = ".gone-";
 /// What is being made.
 const NEW: &str = ".new-";

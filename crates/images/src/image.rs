@@ -4,7 +4,7 @@ use crate::digest::Digest;
 use crate::error::ImageError;
 use crate::store::pins;
 use belljar_spec::ImageName;
-use std::fs::File;
+use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 
 /// An image that is here.
@@ -41,15 +41,5 @@ impl Image {
 /// A hold on layers. It ends with the process, however that ends.
 #[derive(Debug)]
 pub struct Lease {
-    pub(crate) files: Vec<File>,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        for file in &self.files {
-            // Closing is not enough: a process that another thread starts just now has the file open too, until it executes
-            // its program.
-            let _ = file.unlock();
-        }
-    }
+    pub(crate) _locks: Vec<Lock>,
 }

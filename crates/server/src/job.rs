@@ -2,9 +2,10 @@
 //! a directory that goes with it. Standard input stays open as long as the run is wanted.
 
 use crate::answer::log;
+use belljar_fleet::Place;
 use belljar_fleet::request::Surroundings;
-use belljar_fleet::{Held, Place};
 use belljar_spec::SandboxError;
+use belljar_state::Lock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs;
@@ -32,7 +33,7 @@ pub(crate) fn say(said: &impl Serialize, out: &mut dyn Write) -> io::Result<()> 
 }
 
 /// As long as we live, nobody clears our directory away.
-pub(crate) fn hold(place: &Place) -> Result<Held, SandboxError> {
+pub(crate) fn hold(place: &Place) -> Result<Lock, SandboxError> {
     let failed = |why: String| {
         SandboxError::runtime("run_unheld", format!("{} cannot be used: {why}", place.directory().display()))
     };

@@ -8,7 +8,6 @@ mod clone3;
 pub mod core_dump;
 pub mod datagram;
 mod descriptors;
-pub mod directory_lock;
 pub mod errno;
 pub mod exec;
 pub mod ids;

@@ -7,7 +7,6 @@ pub mod clone;
 pub mod context;
 mod damage;
 pub mod foreign;
-mod hold;
 pub mod inert;
 pub mod inside;
 pub mod layer;
@@ -25,6 +24,5 @@ mod traps;
 mod uncommitted;
 
 pub use damage::Damaged;
-pub use hold::Hold;
 pub use settings::HostFiles;
 pub use traps::{Trap, TrapKind};

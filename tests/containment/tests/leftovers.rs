@@ -40,7 +40,7 @@ fn look() -> Left {
 
 /// What belljar keeps for its user only while it is needed: notes of stubs.
 fn unfinished_state() -> Vec<PathBuf> {
-    let state = belljar_audit::state_directory().unwrap();
+    let state = belljar_state::state_directory().unwrap();
     fs::read_dir(state.join("stubs")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 

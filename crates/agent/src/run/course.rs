@@ -9,10 +9,8 @@ use crate::stop::StopReason;
 use belljar_engine::touched::Compared;
 use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
 use belljar_spec::{SandboxError, SandboxId};
+use belljar_state::{Survives, write_atomic};
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -161,11 +159,8 @@ impl<'w> Course<'w> {
 fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
     let text = serde_json::to_string_pretty(result)
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
-    let (new, file) = (directory.join("result.json.new"), directory.join("result.json"));
-    // A link of that name is somebody else's, and is not followed.
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-    let written = made.and_then(|mut made| made.write_all((text + "\n").as_bytes()));
-    let written = written.and_then(|()| std::fs::rename(&new, &file));
+    let file = directory.join("result.json");
+    let written = write_atomic(&file, (text + "\n").as_bytes(), Survives::Kill);
     written.map_err(|error| {
         let message = format!("cannot write the result to {}: {error}", file.display());
         SandboxError::runtime("result_not_kept", message)
@@ -196,19 +191,30 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_cannot_be_kept_is_given_and_no_link_is_followed() {
+    fn a_result_that_cannot_be_kept_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let id = SandboxId::from_random([7; 8]);
+        let course = Course::new(Log::create(&run, id, clock()).unwrap(), id, &request());
+        std::fs::create_dir(run.join("result.json")).unwrap();
+        let result = course.finish(&run);
+        assert!(result.not_kept.unwrap().contains("result.json"));
+        assert_eq!(result.agent, "./agent");
+    }
+
+    #[test]
+    fn a_result_is_not_written_through_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (run, mine) = (folder.path().join("run"), folder.path().join("mine"));
         std::fs::write(&mine, "mine").unwrap();
         let id = SandboxId::from_random([7; 8]);
         let course = Course::new(Log::create(&run, id, clock()).unwrap(), id, &request());
-        symlink(&mine, run.join("result.json.new")).unwrap();
-        let result = course.finish(&run);
-        assert!(result.not_kept.unwrap().contains("result.json"));
-        assert_eq!(
-            (result.agent.as_str(), std::fs::read_to_string(mine).unwrap().as_str()),
-            ("./agent", "mine")
-        );
+        for name in ["result.json", ".result.json.new"] {
+            symlink(&mine, run.join(name)).unwrap();
+        }
+        assert_eq!(course.finish(&run).not_kept, None);
+        assert_eq!(std::fs::read_to_string(mine).unwrap(), "mine");
+        assert!(std::fs::symlink_metadata(run.join("result.json")).unwrap().is_file());
     }
 
     #[test]

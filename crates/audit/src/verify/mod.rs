@@ -9,11 +9,11 @@ mod walk;
 
 pub use finding::{Finding, Problem, Severity};
 
-use crate::append::is_held;
 use crate::chain::Hash;
 use crate::ledger::{Closing, Ledger};
 use crate::{AuditError, place, read};
 use belljar_spec::SandboxId;
+use belljar_state::is_written_to;
 use finding::Findings;
 use ledger::Account;
 pub(crate) use ledger::{Holder, View};
@@ -117,7 +117,7 @@ pub fn verify(
         let unsettled: Vec<_> = checked.iter_mut().filter(|checked| checked.is_unsettled()).collect();
         let lived: Vec<bool> = unsettled
             .iter()
-            .map(|one| File::open(&one.verified.file).is_ok_and(|file| is_held(&file)))
+            .map(|one| File::open(&one.verified.file).is_ok_and(|file| is_written_to(&file)))
             .collect();
         let view = View::read(directory, None, Holder::Others)?;
         for (checked, lived) in unsettled.into_iter().zip(lived) {
@@ -187,7 +187,7 @@ fn check_file(
 ) -> std::io::Result<Outcome> {
     let file = File::open(path)?;
     // Asked before reading: what was not held then has all its lines.
-    let live = is_held(&file) || lived;
+    let live = is_written_to(&file) || lived;
     let is_new = file.metadata()?.modified().is_ok_and(|made| made.elapsed().is_ok_and(|age| age < MAKING));
     let closed = account.and_then(|account| account.closed);
     let mut sealed = None;

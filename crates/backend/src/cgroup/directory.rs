@@ -1,9 +1,7 @@
 //! A cgroup's directory, and the lock that says somebody holds it.
 
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::directory_lock::try_lock;
-use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::io::Errno;
+use belljar_state::Lock;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io;
@@ -14,8 +12,7 @@ use std::time::Duration;
 /// Taken away when dropped, so that a cgroup that could not be finished leaves nothing.
 pub(super) struct Directory {
     path: PathBuf,
-    /// Locked as long as it is open.
-    pub(super) handle: OwnedFd,
+    pub(super) lock: Lock,
 }
 
 impl Directory {
@@ -33,12 +30,15 @@ impl Directory {
                 Err(error) => return Err(failed(error)),
             }
             // A sweep may take a directory that is not locked yet: then it is made again.
-            match try_lock(&path) {
-                Ok(Some(handle)) => return Ok(Some(Directory { path, handle })),
-                Ok(None) | Err(Errno::NOENT) => thread::sleep(Duration::from_millis(1)),
-                Err(errno) => {
+            match Lock::try_directory(&path) {
+                Ok(Some(lock)) => return Ok(Some(Directory { path, lock })),
+                Ok(None) => thread::sleep(Duration::from_millis(1)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => {
                     let _ = fs::remove_dir(&path);
-                    return Err(failed(errno.into()));
+                    return Err(failed(error));
                 }
             }
         }
@@ -87,7 +87,10 @@ impl Drop for Directory {
 pub(super) fn sweep(home: &Path) -> usize {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    ours.filter(|entry| matches!(try_lock(&entry.path()), Ok(Some(_handle)) if remove(&entry.path()))).count()
+    ours.filter(
+        |entry| matches!(Lock::try_directory(&entry.path()), Ok(Some(_lock)) if remove(&entry.path())),
+    )
+    .count()
 }
 
 /// Removes a cgroup whose processes are gone or not worth keeping.
@@ -126,6 +129,7 @@ const REMOVAL_ATTEMPTS: u32 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_sys::rustix::io::Errno;
 
     #[test]
     fn a_directory_that_nobody_holds_any_more_is_taken_away() {

@@ -76,7 +76,7 @@ impl Cgroup {
     pub(crate) fn birthplace(&self) -> Option<BorrowedFd<'_>> {
         match self.version {
             Version::One => None,
-            Version::Two => self.directories.first().map(|directory| directory.handle.as_fd()),
+            Version::Two => self.directories.first().map(|directory| directory.lock.as_fd()),
         }
     }
 

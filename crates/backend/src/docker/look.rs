@@ -13,6 +13,7 @@ use belljar_docker::bollard::query_parameters::{
 };
 use belljar_docker::{Daemon, is_missing, refused};
 use belljar_spec::{ImageName, SandboxError};
+use belljar_state::{Survives, create_private, write_atomic};
 use futures_util::TryStreamExt;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -257,10 +258,7 @@ fn remember(file: &Path, known: &[(String, Vec<u8>)]) {
 /// Whole or not at all.
 fn write_aside(file: &Path, text: serde_json::Result<Vec<u8>>) {
     let (Ok(text), Some(directory)) = (text, file.parent()) else { return };
-    let unfinished = file.with_extension(std::process::id().to_string());
-    let _ = fs::create_dir_all(directory)
-        .and_then(|()| fs::write(&unfinished, text))
-        .and_then(|()| fs::rename(&unfinished, file));
+    let _ = create_private(directory).and_then(|()| write_atomic(file, &text, Survives::Kill));
 }
 
 const BLOCK: usize = 512;

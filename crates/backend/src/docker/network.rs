@@ -17,7 +17,9 @@ pub(super) type Opened = Option<(IntakeReport, Vec<OwnedFd>)>;
 
 impl Opener {
     pub(super) fn start(plan: &Plan) -> Result<Opener, SandboxError> {
-        Ok(Opener(plan.intake().map(|intake| Ok((Helper::start(plan)?, intake))).transpose()?))
+        Ok(Opener(
+            plan.intake().map(|intake| Helper::start(plan).map(|helper| (helper, intake))).transpose()?,
+        ))
     }
 
     /// Opens the way out of the network namespace that this process is in. By its handle, which never means another's.

@@ -16,10 +16,8 @@ use super::strays;
 use belljar_docker::Daemon;
 use belljar_docker::bollard::query_parameters::ListContainersOptionsBuilder;
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_sys::directory_lock::try_lock;
+use belljar_state::Lock;
 use belljar_sys::mount::{UnmountFlags, unmount};
-use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -35,7 +33,7 @@ pub(super) struct Place {
     owner: String,
     is_needed: bool,
     /// None of one that is only talked about.
-    lock: Option<OwnedFd>,
+    lock: Option<Lock>,
 }
 
 impl Place {
@@ -59,7 +57,7 @@ impl Place {
         loop {
             make_directory(&directory, 0o700).map_err(failed)?;
             // A sweep may take a directory that is not locked yet: then it is made again when the sweep is done with it.
-            match try_lock(&directory) {
+            match Lock::try_directory(&directory) {
                 Ok(Some(lock)) => {
                     let place = Place { directory, owner, is_needed: false, lock: Some(lock) };
                     for (name, mode) in [(ROOT, 0o755), (PRIVATE, 0o755), (DOOR, 0o755)] {
@@ -69,8 +67,8 @@ impl Place {
                 }
                 Ok(None) if started.elapsed() < patience => thread::sleep(STEP),
                 Ok(None) => return Err(failed(io::ErrorKind::AlreadyExists.into())),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failed(errno.into())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
             }
         }
     }
@@ -145,8 +143,8 @@ impl Drop for Place {
 /// no directory is left of them: one that was still being made when its maker died.
 pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
     let Ok(containers) = containers.canonicalize() else { return };
-    let abandoned: Vec<(PathBuf, OwnedFd)> = directories(&containers)
-        .filter_map(|directory| try_lock(&directory).ok().flatten().map(|lock| (directory, lock)))
+    let abandoned: Vec<(PathBuf, Lock)> = directories(&containers)
+        .filter_map(|directory| Lock::try_directory(&directory).ok().flatten().map(|lock| (directory, lock)))
         .collect();
     if abandoned.is_empty() && !thorough {
         return;
@@ -163,7 +161,7 @@ pub(crate) fn sweep_containers(containers: &Path, thorough: bool) {
     }
 }
 
-fn remove(containers: &Path, abandoned: &[(PathBuf, OwnedFd)]) {
+fn remove(containers: &Path, abandoned: &[(PathBuf, Lock)]) {
     let daemon = Daemon::connect();
     for (directory, _lock) in abandoned {
         let name = directory.file_name().map(|id| container_name(&id.to_string_lossy())).unwrap_or_default();
@@ -269,7 +267,10 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
 
 /// Whether it is certain that nobody holds it.
 fn is_free(path: &Path) -> bool {
-    matches!(try_lock(path), Ok(Some(_)) | Err(Errno::NOENT))
+    match Lock::try_directory(path) {
+        Ok(lock) => lock.is_some(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 const ROOT: &str = "root";
@@ -309,7 +310,7 @@ mod tests {
         let id = SandboxId::from_random([4; 8]);
         let directory = containers.join(id.to_string());
         make_directory(&directory, 0o700).expect("made");
-        let swept = try_lock(&directory).expect("there").expect("free");
+        let swept = Lock::try_directory(&directory).expect("there").expect("free");
         let making =
             thread::spawn(move || Place::make_within(Duration::from_secs(60), &containers, id).map(drop));
         thread::sleep(10 * STEP);

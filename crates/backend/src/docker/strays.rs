@@ -2,6 +2,7 @@
 //! looks after it. Its API has no word for them, and plain `docker run` leaves them too. They bear the container's id, 64 digits
 //! that nothing else has, and which is noted before a container is started (`S/docker/started/ID`).
 
+use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::path::Path;
@@ -10,10 +11,8 @@ use std::time::Duration;
 /// Before a container is started: from now on there may be something to forget. `sandbox` is whose it is.
 pub(super) fn note(containers: &Path, container: &str, sandbox: &str) {
     let notes = containers.join(STARTED);
-    let _ = fs::create_dir_all(&notes);
-    let unfinished = notes.join(format!(".{container}"));
-    // Whole, or not there.
-    let _ = fs::write(&unfinished, sandbox).and_then(|()| fs::rename(&unfinished, notes.join(container)));
+    let _ = create_private(&notes)
+        .and_then(|()| write_atomic(&notes.join(container), sandbox.as_bytes(), Survives::Kill));
 }
 
 /// One whose start and removal its daemon has confirmed has nothing that was forgotten.

@@ -153,7 +153,7 @@ impl Drop for Stubs {
 }
 
 /// Takes away the stubs that nobody holds any more: whoever made them was killed, and who stood by too.
-pub fn sweep_stubs(directory: &Path) {
+pub(crate) fn sweep_stubs(directory: &Path) {
     for note in note::abandoned(directory) {
         note.take_away(directory);
     }

@@ -4,19 +4,16 @@ use super::no_place;
 use crate::Plan;
 use crate::layout::Layout;
 use belljar_spec::SandboxError;
-use belljar_sys::rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat};
-use belljar_sys::rustix::io::Errno;
-use std::fs::{self, DirBuilder};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use belljar_state::{Lock, create_private};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The right to make stubs, of one sandbox at a time.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _directory: Option<OwnedFd>,
+    _directory: Option<Lock>,
 }
 
 impl Turn {
@@ -31,29 +28,22 @@ impl Turn {
     }
 
     fn take_in(directory: &Path, timeout: Duration) -> Result<Turn, SandboxError> {
-        if DirBuilder::new().recursive(true).mode(0o700).create(directory).is_err() {
+        if create_private(directory).is_err() {
             // Then there are no notes, and nobody can make stubs.
             return Ok(Turn { _directory: None });
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = openat(CWD, directory, flags, Mode::empty());
-        let opened = opened.map_err(|errno| no_place(&errno.to_string()))?;
-        let deadline = Instant::now() + timeout;
-        loop {
-            match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Turn { _directory: Some(opened) }),
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(PAUSE),
-                Err(Errno::WOULDBLOCK) => return Err(held(directory, &opened, timeout)),
-                Err(errno) => return Err(no_place(&errno.to_string())),
-            }
+        match Lock::wait_directory_within(directory, timeout) {
+            Ok(Some(lock)) => Ok(Turn { _directory: Some(lock) }),
+            Ok(None) => Err(held(directory, timeout)),
+            Err(error) => Err(no_place(&error.to_string())),
         }
     }
 }
 
-fn held(directory: &Path, opened: &OwnedFd, timeout: Duration) -> SandboxError {
-    let holder =
-        fstat(opened).ok().and_then(|stat| holder(&fs::read_to_string("/proc/locks").ok()?, stat.st_ino));
+fn held(directory: &Path, timeout: Duration) -> SandboxError {
+    let holder = fs::metadata(directory)
+        .ok()
+        .and_then(|found| holder(&fs::read_to_string("/proc/locks").ok()?, found.ino()));
     let (process, hint) = match holder {
         Some(id) => {
             let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
@@ -84,8 +74,6 @@ fn holder(locks: &str, inode: u64) -> Option<u32> {
     };
     locks.lines().find_map(of_line)
 }
-
-const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

@@ -78,7 +78,7 @@ fn words_of(status: &GoldenStatus) -> String {
 }
 
 fn opened() -> Result<Golden, SandboxError> {
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("the golden root cannot be kept: {error}"))
             .hint(error.hint())
     })?;

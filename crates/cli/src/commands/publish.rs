@@ -9,7 +9,7 @@ use belljar_spec::SandboxError;
 use serde_json::json;
 
 pub(crate) fn publish(options: PublishArgs) -> Result<u8, SandboxError> {
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("there are no clones: {error}")).hint(error.hint())
     })?;
     let PublishArgs { clone, to, token, pull_request, body, base, api, json: as_json } = options;

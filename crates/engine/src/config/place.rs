@@ -25,7 +25,7 @@ impl Places {
             operator: OPERATOR.into(),
             operator_id: ROOT,
             user: user_file(variable("XDG_CONFIG_HOME"), variable("HOME")),
-            state: belljar_audit::state_directory().ok(),
+            state: belljar_state::state_directory().ok(),
         }
     }
 }

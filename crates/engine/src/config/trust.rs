@@ -11,14 +11,13 @@ use super::load::above;
 use super::place::Places;
 use super::read::{self, FILE, FOLDER};
 use belljar_spec::SandboxError;
+use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, open};
-use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the user has said of a repository's file.
@@ -170,24 +169,8 @@ impl Record {
     /// All of it or nothing: a reader never sees a half.
     fn write(&self) -> io::Result<()> {
         let folder = self.file.parent().ok_or(ErrorKind::InvalidInput)?;
-        DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(folder)?;
-        let draft = self.file.with_extension(std::process::id().to_string());
-        let written = self.write_draft(&draft).and_then(|()| fs::rename(&draft, &self.file));
-        if written.is_err() {
-            // It is the first error that counts.
-            let _ = fs::remove_file(&draft);
-        }
-        written
-    }
-
-    fn write_draft(&self, draft: &Path) -> io::Result<()> {
-        match fs::remove_file(draft) {
-            Err(error) if error.raw_os_error() != Some(Errno::NOENT.raw_os_error()) => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(draft)?;
-        file.write_all(&self.line)?;
-        file.sync_all()
+        create_private(folder)?;
+        write_atomic(&self.file, &self.line, Survives::PowerCut)
     }
 }
 
@@ -203,5 +186,3 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-const PRIVATE_FOLDER: u32 = 0o700;
-const PRIVATE_FILE: u32 = 0o600;

@@ -22,7 +22,6 @@ pub(super) struct Planned {
     pub(super) authority: Option<Arc<Authority>>,
     /// Where a route reads its key.
     pub(super) secrets: Option<Arc<dyn SecretStore>>,
-    pub(super) stubs: Option<PathBuf>,
 }
 
 impl Engine {
@@ -52,13 +51,9 @@ impl Engine {
         if let Some(root) = root {
             plan = plan.with_root(root);
         }
-        let state = belljar_audit::state_directory().ok();
-        let stubs = state.as_ref().map(|state| state.join("stubs"));
-        if let Some(directory) = &stubs {
-            plan = plan.with_stubs(directory.clone());
-        }
+        let state = belljar_state::state_directory().ok();
         if let Some(state) = &state {
-            plan = plan.with_containers(state.join("docker"));
+            plan = plan.with_stubs(state.join("stubs")).with_containers(state.join("docker"));
         }
         if let Some(view) = self.view.as_ref().or(workspace.view.as_ref()) {
             plan = plan.with_workspace(view.clone());
@@ -93,14 +88,14 @@ impl Engine {
         if let Some(authority) = &authority {
             plan = plan.with_authority(authority.certificate_pem().to_string());
         }
-        Ok(Planned { plan, spec, policy, authority, secrets, stubs })
+        Ok(Planned { plan, spec, policy, authority, secrets })
     }
 
     /// What this sandbox may not be given: what belljar keeps, and files with the values that it holds placeholders for.
     fn own(&self, records: &Path, spec: &SandboxSpec) -> Vec<PathBuf> {
         let mut own = vec![records.to_path_buf()];
         own.extend(self.state.clone());
-        own.extend(belljar_audit::state_directory().ok());
+        own.extend(belljar_state::state_directory().ok());
         own.extend(belljar_gateway::vault::named_key_file());
         own.extend(credentials::files(spec));
         // What the user's file says counts at the next start, and so does what a link there leads to.

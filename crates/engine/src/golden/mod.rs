@@ -9,9 +9,9 @@ use crate::config::{self, EgressFlags, GoldenSettings};
 use belljar_images::Digest;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
+use belljar_state::Lock;
 use place::{Build, Place};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -151,7 +151,7 @@ pub struct GoldenStatus {
 /// One that somebody uses: as long as it is held, it stays.
 pub(crate) struct Held {
     pub(crate) lowers: Vec<PathBuf>,
-    pub(crate) _lease: File,
+    pub(crate) _lease: Lock,
 }
 
 impl Golden {

@@ -11,11 +11,12 @@
 use super::Tier;
 use crate::Engine;
 use belljar_spec::{SandboxError, SandboxId};
+use belljar_state::{Lock, Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// All of it.
@@ -46,22 +47,19 @@ impl Place {
         let directory = state.join("golden");
         for place in ["", "builds", "downloads"] {
             let path = directory.join(place);
-            DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(failed(&path))?;
+            create_private(&path).map_err(failed(&path))?;
         }
         Ok(Place { directory, state: state.to_path_buf(), sandboxes: state.join("fleet/sandboxes") })
     }
 
     /// Waits until nobody else builds; `told` hears of it if somebody does.
-    pub(super) fn lock(&self, told: &dyn Fn()) -> Result<File, SandboxError> {
+    pub(super) fn lock(&self, told: &dyn Fn()) -> Result<Lock, SandboxError> {
         let path = self.directory.join("lock");
-        let lock = opened(&path).map_err(failed(&path))?;
-        match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) => told(),
-            Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
+        if let Some(lock) = Lock::try_now(&path).map_err(failed(&path))? {
+            return Ok(lock);
         }
-        lock.lock().map_err(failed(&path))?;
-        Ok(lock)
+        told();
+        Lock::wait(&path).map_err(failed(&path))
     }
 
     /// What makes sandboxes to build in.
@@ -93,7 +91,7 @@ impl Place {
     /// From now on new sandboxes get this one.
     pub(super) fn switch(&self, build: &Build) -> Result<(), SandboxError> {
         let current = self.directory.join("current");
-        write_whole(&current, &build.name()).map_err(failed(&current))
+        write_atomic(&current, build.name().as_bytes(), Survives::PowerCut).map_err(failed(&current))
     }
 
     /// New sandboxes get none.
@@ -136,8 +134,7 @@ impl Place {
     /// Takes a build's name away, if nobody has it, and says where it is now. Whoever wants a lease meanwhile waits, and then finds
     /// that it is gone.
     fn set_aside(&self, build: &Path, name: &str) -> Option<PathBuf> {
-        let lock = opened(&build.join("lock")).ok()?;
-        lock.try_lock().ok()?;
+        let _alone = Lock::try_now(&build.join("lock")).ok()??;
         if self.is_pinned(name) {
             return None;
         }
@@ -152,7 +149,7 @@ impl Place {
         if fs::read_to_string(&file).is_ok_and(|name| name.trim() == build.name()) {
             return Ok(());
         }
-        write_whole(&file, &build.name()).map_err(failed(&file))
+        write_atomic(&file, build.name().as_bytes(), Survives::PowerCut).map_err(failed(&file))
     }
 
     /// What lies below a sandbox's changes.
@@ -221,18 +218,13 @@ impl Build {
     }
 
     /// Held, it is not removed.
-    pub(super) fn lease(&self) -> Result<File, SandboxError> {
+    pub(super) fn lease(&self) -> Result<Lock, SandboxError> {
         let path = self.directory.join("lock");
-        let lock = opened(&path).map_err(failed(&path))?;
-        lock.lock_shared().map_err(failed(&path))?;
+        let lock = Lock::share(&path).map_err(failed(&path))?;
         // Somebody may have taken it away while we waited.
-        let is_there = || {
-            let (ours, there) = (lock.metadata().ok()?, fs::metadata(&path).ok()?);
-            Some(ours.ino() == there.ino() && ours.dev() == there.dev())
-        };
-        match is_there() {
-            Some(true) => Ok(lock),
-            _ => Err(SandboxError::unavailable("golden_gone", "this golden root was just removed")
+        match lock.is_at(&path) {
+            true => Ok(lock),
+            false => Err(SandboxError::unavailable("golden_gone", "this golden root was just removed")
                 .hint("try again: `belljar golden status` says which there is")),
         }
     }
@@ -255,20 +247,6 @@ impl Build {
 
 fn is_name(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Writes a file, whole or not at all, also if the machine stops.
-fn write_whole(path: &Path, content: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(content.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(path.parent().unwrap_or(path))?.sync_all()
-}
-
-fn opened(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> SandboxError {

@@ -7,12 +7,13 @@ use crate::door::Gate;
 use crate::keeper::{Keeper, KeptPlan, Stop};
 use crate::machine::{Act, Event, Phase, step};
 use crate::place::Place;
-use crate::record::{Intent, Record, write_whole};
+use crate::record::{Intent, Record, write_record};
 use crate::refusal;
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
 use belljar_engine::new_id;
 use belljar_spec::SandboxError;
+use belljar_state::Survives;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -126,7 +127,7 @@ impl Task {
             environment: self.record.environment.clone(),
         };
         clear_life(&self.place);
-        write_whole(&self.place.plan(), &plan, false)?;
+        write_record(&self.place.plan(), &plan, Survives::Kill)?;
         Ok(plan)
     }
 

@@ -3,10 +3,11 @@
 use crate::command::{Answer, Change};
 use crate::keeper::{Keeper, Keepers, KeptPlan, Status, Stop};
 use crate::machine::Phase;
-use crate::place::{Held, Place};
+use crate::place::Place;
 use crate::sweep::remove_place;
 use belljar_api::SandboxInfo;
 use belljar_spec::SandboxError;
+use belljar_state::Lock;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -162,7 +163,7 @@ pub(crate) async fn end_of(
 }
 
 enum Free {
-    Yes(Held),
+    Yes(Lock),
     No,
     NoPlace,
 }

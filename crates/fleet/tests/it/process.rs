@@ -4,6 +4,7 @@
 use crate::world::World;
 use belljar_fleet::*;
 use belljar_spec::SandboxError;
+use belljar_state::Lock;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -18,7 +19,7 @@ pub(crate) struct Process {
 }
 
 struct State {
-    held: Option<Held>,
+    held: Option<Lock>,
     ready: bool,
     commands: u32,
     paused: bool,
@@ -27,7 +28,7 @@ struct State {
 }
 
 impl Process {
-    pub(crate) fn new(world: &World, place: &Place, plan: &KeptPlan, held: Held) -> Process {
+    pub(crate) fn new(world: &World, place: &Place, plan: &KeptPlan, held: Lock) -> Process {
         let read: KeptPlan = serde_json::from_slice(&std::fs::read(place.plan()).unwrap()).unwrap();
         assert_eq!(&read, plan, "the plan is on disk before its keeper");
         let now_ms = world.now_ms();

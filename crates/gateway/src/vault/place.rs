@@ -1,14 +1,15 @@
 //! Where the vault lies, and how a file in it is replaced: whole or not at all, by one process at a time.
 
 use super::VaultError;
+use belljar_state::{Lock, Survives, create_private, state_directory, write_atomic};
 use belljar_sys::rustix::fs::{Mode, OFlags, open};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// The vault's folder.
@@ -20,7 +21,7 @@ pub(super) struct Place {
 impl Place {
     /// In belljar's state directory.
     pub(super) fn real() -> Result<Place, VaultError> {
-        let state = belljar_audit::state_directory().map_err(|_| VaultError::NoHome)?;
+        let state = state_directory().map_err(|_| VaultError::NoHome)?;
         Ok(Place { folder: state.join("vault") })
     }
 
@@ -46,42 +47,26 @@ impl Place {
     pub(super) fn hold(&self) -> Result<Held, VaultError> {
         let failed = |source| VaultError::Write { path: self.folder.clone(), source };
         if !self.is_there()? {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed)?;
+            create_private(&self.folder).map_err(failed)?;
             self.is_there()?;
         }
         let path = self.folder.join("lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let lock = lock.map_err(|source| VaultError::Write { path: path.clone(), source })?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(Held(lock)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(VaultError::Held { path, seconds: PATIENCE.as_secs() });
-                }
-                Err(TryLockError::Error(source)) => return Err(VaultError::Write { path, source }),
-            }
+        match Lock::wait_within(&path, LOCK_TIMEOUT) {
+            Ok(Some(lock)) => Ok(Held(lock)),
+            Ok(None) => Err(VaultError::Held { path, seconds: LOCK_TIMEOUT.as_secs() }),
+            Err(source) => Err(VaultError::Write { path, source }),
         }
     }
 
     /// Puts a file in the place of another. Who is killed meanwhile, or runs out of disk, leaves the old one.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8], _: &Held) -> Result<(), VaultError> {
-        let draft = path.with_extension("new");
-        let written = write_draft(&draft, bytes)
-            .and_then(|()| fs::rename(&draft, path))
-            // The new name is on the disk when the folder is.
-            .and_then(|()| File::open(&self.folder)?.sync_all());
-        written.map_err(|source| {
-            // It is the first error that counts.
-            let _ = fs::remove_file(&draft);
-            VaultError::Write { path: path.into(), source }
-        })
+        write_atomic(path, bytes, Survives::PowerCut)
+            .map_err(|source| VaultError::Write { path: path.into(), source })
     }
 }
 
 /// The vault, taken: as long as this lives, nobody else changes it.
-pub(super) struct Held(#[expect(dead_code, reason = "closing it lets go of the lock")] File);
+pub(super) struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Lock);
 
 /// What is in a file that only we can read or write; none if there is no such file.
 pub(super) fn read_private(path: &Path, most: usize) -> Result<Option<Zeroizing<Vec<u8>>>, VaultError> {
@@ -129,17 +114,5 @@ pub(super) fn only_ours(path: &Path, found: &Metadata) -> Result<(), VaultError>
     Ok(())
 }
 
-fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Of somebody who was killed.
-    match fs::remove_file(draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
 const OTHERS: u32 = 0o077;
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);

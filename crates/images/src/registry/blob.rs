@@ -6,9 +6,10 @@ use crate::disk::{self, LOOK};
 use crate::document::Descriptor;
 use crate::error::ImageError;
 use crate::pace::{LEAST, Pace};
+use belljar_state::lock_open_file;
 use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -71,9 +72,8 @@ impl Part {
     fn open(path: &Path, size: u64, reserve: u64) -> io::Result<Option<Part>> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            locked => locked.map_err(io::Error::from)?,
+        if !lock_open_file(&file, Duration::ZERO)? {
+            return Ok(None);
         }
         let (hasher, pace) = (Hasher::new(), Pace::new(Instant::now()));
         let mut part = Part { file, hasher, have: 0, size, pace, reserve, unseen: LOOK };

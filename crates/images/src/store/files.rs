@@ -1,62 +1,12 @@
-//! Files of ours: written whole or not at all, and held.
+//! Records of ours as JSON: written whole or not at all.
 
-use belljar_sys::rustix::fs::{FlockOperation, flock};
-use belljar_sys::rustix::io::Errno;
+use belljar_state::{Survives, write_atomic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A hold on a file. It ends with the process, however that ends.
-#[derive(Debug)]
-pub(super) struct Hold(File);
-
-impl Hold {
-    /// Beside others.
-    pub(super) fn shared(path: &Path) -> io::Result<Hold> {
-        Hold::take(path, FlockOperation::LockShared)
-    }
-
-    /// Alone, as soon as nobody else has it.
-    pub(super) fn alone(path: &Path) -> io::Result<Hold> {
-        Hold::take(path, FlockOperation::LockExclusive)
-    }
-
-    /// Alone, if nobody else has it.
-    pub(super) fn try_alone(path: &Path) -> io::Result<Option<Hold>> {
-        match Hold::take(path, FlockOperation::NonBlockingLockExclusive) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            taken => taken.map(Some),
-        }
-    }
-
-    fn take(path: &Path, how: FlockOperation) -> io::Result<Hold> {
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        loop {
-            match flock(&file, how) {
-                Ok(()) => return Ok(Hold(file)),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // Closing is not enough: a process that another thread starts just now has the file open too, until it executes its
-        // program.
-        let _ = self.0.unlock();
-    }
-}
-
-/// A directory of ours alone, with those above it.
-pub(super) fn make_private(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
 
 /// Writes a file, whole or not at all, also if the machine stops. What could not be read back is not written.
 pub(super) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()> {
@@ -65,13 +15,7 @@ pub(super) fn write_whole(path: &Path, value: &impl Serialize) -> io::Result<()>
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::other(format!("it would have more than {LARGEST} bytes")));
     }
-    let unfinished = path.with_extension(format!("new-{}", unique()));
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)?;
-    sync_directory(path.parent().unwrap_or(path))
+    write_atomic(path, &bytes, Survives::PowerCut)
 }
 
 /// Whether a path is that of a whole record; otherwise somebody was killed who wrote it.
@@ -115,6 +59,7 @@ const LARGEST: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_could_not_be_read_back_is_not_written() {

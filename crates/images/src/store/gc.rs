@@ -1,16 +1,16 @@
 //! Removes what no name stands for and nobody uses.
 
-use super::files::{self, Hold};
+use super::files;
 use super::{Store, layers, names, pins};
 use crate::digest::Digest;
 use crate::error::ImageError;
 use crate::options::GcOptions;
+use belljar_state::Lock;
 use belljar_sys::remove_tree;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 /// What was removed, or would be.
@@ -109,15 +109,10 @@ impl Store {
     }
 
     /// When nobody looks something up or adds something. Looking up takes no time: it is waited for.
-    fn alone(&self) -> Result<Hold, ImageError> {
+    fn alone(&self) -> Result<Lock, ImageError> {
         let path = self.root.join("lock");
-        for _ in 0..TRIES {
-            match Hold::try_alone(&path).map_err(ImageError::store("lock", &path))? {
-                Some(hold) => return Ok(hold),
-                None => sleep(BETWEEN),
-            }
-        }
-        Err(ImageError::Busy)
+        let lock = Lock::wait_within(&path, LOCK_TIMEOUT).map_err(ImageError::store("lock", &path))?;
+        lock.ok_or(ImageError::Busy)
     }
 }
 
@@ -127,5 +122,4 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>, ImageError> {
     read.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
 }
 
-const TRIES: usize = 20;
-const BETWEEN: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);

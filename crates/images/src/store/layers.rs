@@ -1,16 +1,16 @@
 //! Layers, by what is in them: one that two images have is here once.
 
-use super::files::{self, Hold};
+use super::files;
 use crate::digest::Digest;
 use crate::error::ImageError;
 use crate::limits::Limits;
 use crate::unpack::{UnpackError, unpack};
+use belljar_state::{Lock, create_private};
 use belljar_sys::remove_tree;
-use belljar_sys::rustix::fs::{FlockOperation, flock, syncfs};
+use belljar_sys::rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What is known of a layer. Written last: a layer without it is none.
@@ -68,7 +68,7 @@ fn make_in(
 ) -> Result<Layer, ImageError> {
     remove_tree::remove(place).map_err(ImageError::store("remove", place))?;
     let tree = place.join(TREE);
-    files::make_private(&tree).map_err(ImageError::store("make", &tree))?;
+    create_private(&tree).map_err(ImageError::store("make", &tree))?;
     let unpacked = unpack(blob, size, &tree, limits).map_err(|source| match source {
         UnpackError::NoSpace(full) => ImageError::NoSpace(full),
         source => ImageError::Layer { layer: layer.clone(), source },
@@ -99,7 +99,7 @@ pub(super) fn finish(layers: &Path, made: &[Made]) -> Result<(), ImageError> {
     }
     let name_all = || -> io::Result<()> {
         syncfs(File::open(layers)?)?;
-        let _naming = Hold::alone(&layers.with_file_name(NAMING))?;
+        let _naming = Lock::wait(&layers.with_file_name(NAMING))?;
         for made in made {
             made.name(layers)?;
         }
@@ -150,23 +150,17 @@ pub(super) fn is_made_of(layers: &Path, layer: &Digest, blob: &Digest) -> bool {
 }
 
 /// A layer, and a hold on it. The store is held meanwhile, so nobody removes it under us.
-pub(super) fn lease(layers: &Path, layer: &Digest) -> Result<Option<(Layer, File)>, ImageError> {
+pub(super) fn lease(layers: &Path, layer: &Digest) -> Result<Option<(Layer, Lock)>, ImageError> {
     let Some(found) = read(layers, layer)? else { return Ok(None) };
     let path = layers.join(layer.hex()).join(LOCK);
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let lock = lock.map_err(ImageError::store("lock", &path))?;
-    flock(&lock, FlockOperation::LockShared).map_err(|errno| ImageError::Store {
-        step: "lock",
-        path,
-        source: errno.into(),
-    })?;
+    let lock = Lock::share(&path).map_err(ImageError::store("lock", path))?;
     Ok(Some((found, lock)))
 }
 
 /// Whether somebody has a lease of it.
 pub(super) fn is_in_use(layers: &Path, layer: &Digest) -> bool {
     let path = layers.join(layer.hex()).join(LOCK);
-    path.exists() && !matches!(Hold::try_alone(&path), Ok(Some(_)))
+    path.exists() && !matches!(Lock::try_now(&path), Ok(Some(_)))
 }
 
 /// Beside the layers: alone by who gives them their names.
@@ -180,7 +174,6 @@ const BLOBS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
     use std::sync::Barrier;
 
     /// An archive with one file of five bytes.
@@ -208,7 +201,7 @@ mod tests {
                 fs::write(remains.join(number.to_string()), "").unwrap();
             }
             let together = Barrier::new(8);
-            let leased: Vec<File> = std::thread::scope(|scope| {
+            let leased: Vec<Lock> = std::thread::scope(|scope| {
                 let finish_one = || {
                     let size = archive.len() as u64;
                     let made = make(&layers, &layer, &layer, archive.as_slice(), size, &limits).unwrap();
@@ -219,10 +212,8 @@ mod tests {
                 let all: Vec<_> = (0..8).map(|_| scope.spawn(finish_one)).collect();
                 all.into_iter().map(|one| one.join().unwrap()).collect()
             });
-            let lock = fs::metadata(layers.join(layer.hex()).join(LOCK)).unwrap();
-            for lease in &leased {
-                assert_eq!(lease.metadata().unwrap().ino(), lock.ino(), "what somebody uses was removed");
-            }
+            let lock = layers.join(layer.hex()).join(LOCK);
+            assert!(leased.iter().all(|lease| lease.is_at(&lock)), "what somebody uses was removed");
             assert!(is_in_use(&layers, &layer));
             assert_eq!(fs::read(tree(&layers, &layer).join("a")).unwrap(), b"hello");
             assert_eq!(fs::read_dir(&layers).unwrap().count(), 1);

@@ -31,8 +31,8 @@ use crate::options::{PullOptions, PullPolicy};
 use crate::progress::Progress;
 use crate::reference::Reference;
 use belljar_spec::ImageName;
+use belljar_state::{Lock, create_private};
 use belljar_sys::rustix::process::geteuid;
-use files::Hold;
 use names::Record;
 use std::collections::HashSet;
 use std::fs;
@@ -50,7 +50,7 @@ impl Store {
     pub fn open(directory: &Path) -> Result<Store, ImageError> {
         let below = ["layers", "names", "blobs", "pins"].map(|place| directory.join(place));
         for path in [directory.to_path_buf()].into_iter().chain(below) {
-            files::make_private(&path).map_err(ImageError::store("make", &path))?;
+            create_private(&path).map_err(ImageError::store("make", &path))?;
             // Whoever could put something else there would choose what sandboxes are made of, and what gc removes.
             let found = fs::symlink_metadata(&path).map_err(ImageError::store("look at", &path))?;
             if !found.is_dir() {
@@ -108,14 +108,14 @@ impl Store {
 
     /// A record as an image, with a lease of its layers; not if one is missing.
     fn image(&self, name: ImageName, record: Record) -> Result<Option<Image>, ImageError> {
-        let (mut lowers, mut files, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut lowers, mut locks, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for layer in record.layers.iter().rev() {
             // A layer that comes twice counts where it is topmost, and overlayfs takes it only once.
             if !seen.insert(layer) {
                 continue;
             }
             let Some((found, lock)) = layers::lease(&self.layers(), layer)? else { return Ok(None) };
-            files.push(lock);
+            locks.push(lock);
             if found.entries > 0 {
                 lowers.push(layers::tree(&self.layers(), layer));
             }
@@ -134,16 +134,16 @@ impl Store {
             user: record.run.user.filter(|user| !user.is_empty()),
             working_dir: record.run.working_dir.filter(|directory| !directory.is_empty()),
             command,
-            lease: Lease { files },
+            lease: Lease { _locks: locks },
             layers: record.layers,
             store: self.root.clone(),
         }))
     }
 
     /// While somebody looks something up or adds something, nothing is removed.
-    fn shared(&self) -> Result<Hold, ImageError> {
+    fn shared(&self) -> Result<Lock, ImageError> {
         let path = self.root.join("lock");
-        Hold::shared(&path).map_err(ImageError::store("lock", path))
+        Lock::share(&path).map_err(ImageError::store("lock", path))
     }
 
     fn names(&self) -> PathBuf {

@@ -3,13 +3,14 @@
 //! A pin is in two places: here, where gc finds it, and as a word in the keeper's directory, without which it says nothing. A
 //! directory that was removed and made again under the same name has no such word.
 
-use super::files::{self, Hold};
+use super::files;
 use super::names::Record;
 use crate::digest::Digest;
 use crate::document::RunConfig;
 use crate::error::ImageError;
 use crate::image::Image;
 use belljar_spec::ImageName;
+use belljar_state::Lock;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -29,7 +30,7 @@ struct Pin {
 /// The store is held meanwhile: to gc a pin that is half written is one that nobody keeps.
 pub(crate) fn write(store: &Path, keeper: &Path, image: &Image) -> Result<(), ImageError> {
     let lock = store.join("lock");
-    let _hold = Hold::shared(&lock).map_err(ImageError::store("lock", lock))?;
+    let _hold = Lock::share(&lock).map_err(ImageError::store("lock", lock))?;
     let path = place(store, keeper);
     let env = image.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let run = RunConfig {

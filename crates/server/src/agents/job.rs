@@ -122,7 +122,7 @@ pub fn run() -> Result<u8, SandboxError> {
 }
 
 fn done(job: &Job) -> Result<(), SandboxError> {
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
     })?;
     let place = job.place();

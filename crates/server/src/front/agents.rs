@@ -60,7 +60,7 @@ async fn run(
     let caller = &asking.caller;
     caller.may_run_agents()?;
     let place = RUNS.take(caller, "agents", LATER)?;
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
     })?;
     let fleet = state.join("fleet");

@@ -2,11 +2,12 @@
 //! somebody removed it: what a daemon keeps must not be lost with a file.
 
 use belljar_spec::SandboxError;
+use belljar_state::create_private;
 use belljar_sys::rustix::process::geteuid;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
@@ -105,7 +106,7 @@ fn prepare(directory: &Path) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
         SandboxError::runtime("socket_unusable", format!("cannot make {}: {error}", directory.display()))
     };
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    create_private(directory).map_err(failed)?;
     let found = fs::symlink_metadata(directory).map_err(failed)?;
     let open_to_others = found.mode() & 0o022 != 0;
     let is_ours = found.uid() == geteuid().as_raw() || found.uid() == 0;

@@ -41,7 +41,7 @@ async fn run_once(
     let place = RUNS.take(&asking.caller, "runs", LATER)?;
     let seat = front.fleet.seat_run(&asking)?;
     asking.caller.may_take(run.timeout_s, run.max_output)?;
-    let fleet = belljar_audit::state_directory()
+    let fleet = belljar_state::state_directory()
         .map_err(|error| {
             SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
         })?

@@ -3,13 +3,13 @@
 use belljar_api::ApiError;
 use belljar_fleet::{Alive, Place};
 use belljar_spec::SandboxError;
+use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Contact {
     }
 
     pub(super) fn write(&self, place: &Place) -> io::Result<()> {
-        write_whole(&place.keeper(), &serde_json::to_vec(self)?)
+        write_atomic(&place.keeper(), &serde_json::to_vec(self)?, Survives::Kill)
     }
 }
 
@@ -50,7 +50,7 @@ pub fn failed(place: &Place) -> PathBuf {
 }
 
 pub(super) fn write_failed(place: &Place, error: &SandboxError) -> io::Result<()> {
-    write_whole(&failed(place), &serde_json::to_vec(&ApiError::from(error))?)
+    write_atomic(&failed(place), &serde_json::to_vec(&ApiError::from(error))?, Survives::Kill)
 }
 
 /// A socket that nobody else can have taken, nor guess: its name, and who listens there.
@@ -65,13 +65,4 @@ pub(super) fn random_hex() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// There as a whole or not at all, for us alone.
-fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file =
-        std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
-    file.write_all(text)?;
-    std::fs::rename(&beside, path)
 }

@@ -16,9 +16,10 @@ use super::noise::Starter;
 use super::wipe::wipe;
 use super::{Kept, noise, plan, routes, serve};
 use belljar_engine::{Engine, Sandbox};
-use belljar_fleet::{Alive, FolderId, Held, KeptPlan, Place, Stop};
+use belljar_fleet::{Alive, FolderId, KeptPlan, Place, Stop};
 use belljar_spec::egress::Mode;
 use belljar_spec::{Assurance, SandboxError, SandboxSpec};
+use belljar_state::Lock;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -148,7 +149,7 @@ async fn leave(place: &Place, kept: &Kept, how: Stop) {
     sleep(BREATH).await;
 }
 
-fn hold(place: &Place) -> Result<Held, SandboxError> {
+fn hold(place: &Place) -> Result<Lock, SandboxError> {
     match place.hold() {
         Ok(Some(held)) => Ok(held),
         Ok(None) => Err(SandboxError::policy("keeper_there", "this sandbox has a keeper already")),

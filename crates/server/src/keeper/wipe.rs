@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Removes the layer or the clone of a sandbox that was disposed of. A shelf is its repository's, not the sandbox's: it stays.
 pub(super) fn wipe(sandbox: &Sandbox) {
-    let Ok(state) = belljar_audit::state_directory() else { return };
+    let Ok(state) = belljar_state::state_directory() else { return };
     let outcome = match sandbox.changes() {
         Some(Ok(Changes::Layer { id, .. })) => discard(&state, &id.to_string()),
         Some(Ok(Changes::Clone { id, .. })) => clone::remove(&state, id).map_err(|error| error.to_string()),

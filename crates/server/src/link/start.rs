@@ -4,9 +4,10 @@ use super::Line;
 use crate::keeper::{Contact, failed};
 use belljar_fleet::{KeptPlan, Place};
 use belljar_spec::SandboxError;
+use belljar_state::{Survives, write_atomic};
 use serde::de::DeserializeOwned;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -47,7 +48,7 @@ fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> 
             _ => {}
         }
     }
-    write_whole(&place.plan(), &serde_json::to_vec_pretty(plan)?)?;
+    write_atomic(&place.plan(), &serde_json::to_vec_pretty(plan)?, Survives::Kill)?;
     let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(place.log())?;
     let mut command = Command::new(program);
     // What ends with the daemon, or belongs to it alone, is not for a keeper.
@@ -109,7 +110,7 @@ fn why_not(place: &Place) -> SandboxError {
 /// Whether a file can be made in a place: a full or read-only disk is no fault of a backend.
 fn is_writable(place: &Place) -> io::Result<()> {
     let probe = place.directory().join("probe");
-    write_whole(&probe, &[0; 4096])?;
+    write_atomic(&probe, &[0; 4096], Survives::Kill)?;
     fs::remove_file(probe)
 }
 
@@ -143,12 +144,4 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// There is the old file or the new one, and never a part.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("json.new");
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
-    file.write_all(bytes)?;
-    fs::rename(&draft, path)
 }

@@ -3,12 +3,12 @@
 use super::address::{Address, Protocol, Service};
 use super::place::{Label, Place};
 use super::{CloneError, Cloned, Token};
-use crate::hold::Hold;
 use crate::inert::{Git, GitError};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use belljar_spec::workspace::CloneSpec;
+use belljar_state::{Lock, remove_whole};
 use std::fs;
 use std::path::Path;
 
@@ -52,7 +52,7 @@ pub fn make(
     let made = maker.make(&mut label).and_then(|()| begun.write_label(&label));
     if let Err(error) = made.and_then(|()| place.finish(&begun)) {
         // What stays of it is swept by the next one that is made.
-        let _ = crate::hold::remove_whole(&begun.root);
+        let _ = remove_whole(&begun.root);
         return Err(match error {
             CloneError::Git(GitError::Missing | GitError::Start(_)) | CloneError::Io { .. } => error,
             error => {
@@ -69,7 +69,7 @@ pub fn make(
     Ok(cloned(&place, branch, label, hold))
 }
 
-fn cloned(place: &Place, branch: BranchName, label: Label, hold: Hold) -> Cloned {
+fn cloned(place: &Place, branch: BranchName, label: Label, hold: Lock) -> Cloned {
     Cloned { folder: place.work(), repository: place.ours(), branch, url: label.url, hold }
 }
 

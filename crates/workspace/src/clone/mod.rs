@@ -25,10 +25,10 @@ pub use token::Token;
 
 use crate::damage::Damaged;
 use crate::foreign::Foreign;
-use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
+use belljar_state::{Lock, remove_whole};
 use place::Place;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ pub struct Cloned {
     /// Where it is from, without any secret.
     pub url: String,
     /// As long as it is there, the clone is not removed.
-    pub hold: Hold,
+    pub hold: Lock,
 }
 
 /// A clone that is kept.
@@ -95,7 +95,7 @@ fn look(place: Place) -> Result<Option<Result<Kept, Damaged>>, CloneError> {
         branch: branch.to_string(),
         unpushed,
         uncommitted: label.uncommitted,
-        in_use: Hold::is_held(&place.lock()),
+        in_use: Lock::is_held(&place.lock()),
         id: place.id,
         url: label.url,
         failed: label.failed,
@@ -125,8 +125,8 @@ fn remove_place(place: &Place) -> Result<(), CloneError> {
         }
         Err(error) => return Err(CloneError::io(&place.root)(error)),
     }
-    let alone = Hold::alone(&place.lock()).map_err(CloneError::io(&place.root))?;
+    let alone = Lock::try_now(&place.lock()).map_err(CloneError::io(&place.root))?;
     let Some(_alone) = alone else { return Err(CloneError::InUse(Printable::from(place.id.as_str()))) };
     // No link is followed when a tree is removed.
-    hold::remove_whole(&place.root).map_err(CloneError::io(&place.root))
+    remove_whole(&place.root).map_err(CloneError::io(&place.root))
 }

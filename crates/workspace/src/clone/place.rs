@@ -11,10 +11,10 @@
 
 use super::CloneError;
 use crate::damage::{self, Damaged, UNFINISHED};
-use crate::hold::{self, Hold};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
+use belljar_state::{Lock, Survives, create_private, remove_whole, sweep_removed, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -124,8 +124,8 @@ impl Place {
     }
 
     /// Holds one that is there, so that it is not removed.
-    pub(super) fn hold(&self) -> Result<Hold, CloneError> {
-        let hold = Hold::together(&self.lock()).map_err(CloneError::io(&self.root))?;
+    pub(super) fn hold(&self) -> Result<Lock, CloneError> {
+        let hold = Lock::share(&self.lock()).map_err(CloneError::io(&self.root))?;
         match hold.is_at(&self.lock()) {
             true => Ok(hold),
             // It was removed meanwhile.
@@ -135,12 +135,11 @@ impl Place {
 
     /// Begins one under a name that says that it is unfinished, in a directory that only we can enter, and holds it. Sweeps
     /// first what kills left: what is unfinished and nobody holds, and what is half removed.
-    pub(super) fn begin(&self) -> Result<(Place, Hold), CloneError> {
+    pub(super) fn begin(&self) -> Result<(Place, Lock), CloneError> {
         let all = self.root.parent().unwrap_or(&self.root);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(all);
-        made.map_err(CloneError::io(all))?;
+        create_private(all).map_err(CloneError::io(all))?;
         // Between the directory and its lock no sweep may come.
-        let _only_us = Hold::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
+        let _only_us = Lock::wait(&all.join(".lock")).map_err(CloneError::io(all))?;
         Place::sweep(all);
         let id = format!("{UNFINISHED}{}", self.id);
         let begun = Place { root: all.join(&id), id };
@@ -148,7 +147,7 @@ impl Place {
             ErrorKind::AlreadyExists => CloneError::InUse(Printable::from(self.id.as_str())),
             _ => CloneError::io(&begun.root)(error),
         })?;
-        let hold = Hold::together(&begun.lock()).map_err(CloneError::io(&begun.root))?;
+        let hold = Lock::share(&begun.lock()).map_err(CloneError::io(&begun.root))?;
         Ok((begun, hold))
     }
 
@@ -159,13 +158,13 @@ impl Place {
 
     /// Only what its name says is unfinished or half removed: what has no label that can be read may be somebody's work.
     fn sweep(all: &Path) {
-        hold::sweep_gone(all);
+        sweep_removed(all);
         let entries = fs::read_dir(all).into_iter().flatten().flatten();
         for entry in
             entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
         {
-            if let Ok(Some(_alone)) = Hold::alone(&entry.path().join("lock")) {
-                let _ = hold::remove_whole(&entry.path());
+            if let Ok(Some(_alone)) = Lock::try_now(&entry.path().join("lock")) {
+                let _ = remove_whole(&entry.path());
             }
         }
     }
@@ -188,7 +187,7 @@ impl Place {
     pub(super) fn write_label(&self, label: &Label) -> Result<(), CloneError> {
         let path = self.root.join("clone.json");
         let text = serde_json::to_vec(label).map_err(|error| CloneError::io(&path)(error.into()))?;
-        hold::write_whole(&path, &text).map_err(CloneError::io(&path))
+        write_atomic(&path, &text, Survives::PowerCut).map_err(CloneError::io(&path))
     }
 }
 

@@ -8,11 +8,10 @@ use super::guard::Guard;
 use super::record::Layer;
 use super::{rename, walk};
 use crate::damage::read_small;
-use crate::hold::write_whole;
-use crate::remove::remove_at;
+use belljar_state::{Lock, Survives, remove_whole, write_atomic};
 use belljar_sys::rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -22,18 +21,6 @@ use std::path::{Path, PathBuf};
 pub struct Held {
     layer: Layer,
     _lock: Lock,
-}
-
-/// Lets go when it is dropped.
-#[derive(Debug)]
-struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing is not enough: a process that another thread starts just now has the file open too, until it executes its
-        // program.
-        let _ = self.0.unlock();
-    }
 }
 
 /// How a run ended for its layer.
@@ -64,8 +51,8 @@ pub struct Summary {
 }
 
 impl Held {
-    pub(super) fn new(layer: Layer, lock: File) -> Held {
-        Held { layer, _lock: Lock(lock) }
+    pub(super) fn new(layer: Layer, lock: Lock) -> Held {
+        Held { layer, _lock: lock }
     }
 
     /// The end of a run: a layer without a change and without commits is removed.
@@ -107,18 +94,14 @@ impl Held {
 
     /// Removes it with everything in it.
     pub fn discard(self) -> Result<(), LayerError> {
-        let Layer { id, directory, .. } = &self.layer;
-        let gone = directory.with_file_name(format!(".gone-{id}"));
-        let failed = |source| LayerError::Store { step: "remove the layer", path: directory.clone(), source };
+        let directory = &self.layer.directory;
         // From here on it is not listed; what is not removed now is removed by the next sweep.
-        fs::rename(directory, &gone).map_err(failed)?;
-        let store = Beneath::open(gone.parent().unwrap_or(&gone)).map_err(failed)?;
-        let name = format!(".gone-{id}");
-        match remove_at(store.root(), name.as_bytes()) {
-            // A sweep is at it as well.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(failed),
-        }
+        let removed = remove_whole(directory);
+        removed.map_err(|source| LayerError::Store {
+            step: "remove the layer",
+            path: directory.clone(),
+            source,
+        })
     }
 
     /// The same layer, without the hold.
@@ -190,7 +173,11 @@ impl Summary {
     fn write(&self, layer: &Layer) -> Result<(), LayerError> {
         let path = layer.directory.join(SUMMARY);
         let text = serde_json::to_vec(self).expect("plain data can be written as JSON");
-        write_whole(&path, &text).map_err(|source| LayerError::Store { step: "write", path, source })
+        write_atomic(&path, &text, Survives::Kill).map_err(|source| LayerError::Store {
+            step: "write",
+            path,
+            source,
+        })
     }
 
     /// What was counted is no longer so.

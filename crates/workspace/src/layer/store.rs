@@ -11,15 +11,14 @@ use super::id::LayerId;
 use super::record::{Layer, Written};
 use super::stat::{Moment, Stat};
 use crate::damage::{Damaged, UNFINISHED};
-use crate::hold::Hold;
 use crate::remove::remove_at;
 use belljar_spec::workspace::ProtectedPath;
-use belljar_sys::rustix::fs::{self as sys, FlockOperation, Gid, Mode, Uid};
-use belljar_sys::rustix::io::Errno;
+use belljar_state::{Lock, create_private, remove_whole, sweep_removed};
+use belljar_sys::rustix::fs::{self as sys, Gid, Mode, Uid};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -57,8 +56,7 @@ impl Layers {
         let made = self.directory.join(format!(".new-{id}"));
         let failed = |source| store("make the layer")(&made, source);
         private().create(&made).map_err(failed)?;
-        let lock = lock_file(&made).map_err(failed)?;
-        sys::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| failed(error.into()))?;
+        let lock = Lock::wait(&made.join(LOCK)).map_err(failed)?;
         let host = Beneath::open_without_links(folder)
             .map_err(|source| store("open, without following a link,")(folder, source))?;
         let like = beneath::stat_of(host.root()).map_err(failed)?;
@@ -156,37 +154,26 @@ impl Layers {
             if name.starts_with(UNFINISHED.as_bytes()) {
                 remove_at(store.root(), &name).map_err(failed)?;
             }
-            // Whoever discarded it may be at it as well: both come to the same end.
-            if name.starts_with(b".gone-") {
-                let _ = remove_at(store.root(), &name);
-            }
         }
+        sweep_removed(&self.directory);
         Ok(())
     }
 
     /// Removes a layer that cannot be read.
     pub fn discard_damaged(&self, id: LayerId) -> Result<(), LayerError> {
         let _only_us = self.lock()?;
-        let failed =
-            |source| LayerError::Store { step: "remove the layer in", path: self.directory.clone(), source };
-        let gone = format!(".gone-{id}");
-        fs::rename(self.directory.join(id.to_string()), self.directory.join(&gone)).map_err(failed)?;
-        let store = Beneath::open(&self.directory).map_err(failed)?;
-        remove_at(store.root(), gone.as_bytes()).map_err(failed)
+        remove_whole(&self.directory.join(id.to_string())).map_err(|source| LayerError::Store {
+            step: "remove the layer in",
+            path: self.directory.clone(),
+            source,
+        })
     }
 
     /// The store, to ourselves.
-    fn lock(&self) -> Result<File, LayerError> {
+    fn lock(&self) -> Result<Lock, LayerError> {
         let failed = |source| LayerError::Store { step: "prepare", path: self.directory.clone(), source };
-        private().recursive(true).create(&self.directory).map_err(failed)?;
-        let lock = lock_file(&self.directory).map_err(failed)?;
-        loop {
-            match sys::flock(&lock, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(lock),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error.into())),
-            }
-        }
+        create_private(&self.directory).map_err(failed)?;
+        Lock::wait(&self.directory.join(LOCK)).map_err(failed)
     }
 
     /// The two directories of an overlay. The upper one is the top of what is seen inside, so it looks like the folder.
@@ -218,26 +205,20 @@ impl Layer {
 
     pub(super) fn lock(&self) -> Result<Held, LayerError> {
         let failed = |source| LayerError::Store { step: "lock", path: self.directory.clone(), source };
-        let lock = match lock_file_of(&self.directory, false) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(LayerError::Gone(self.id)),
-            lock => lock.map_err(failed)?,
-        };
-        match sys::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(LayerError::InUse(self.id)),
-            Err(error) => return Err(failed(error.into())),
-        }
-        // It may have been removed between opening and locking.
-        let ours = lock.metadata().map_err(failed)?.ino();
-        match fs::metadata(self.directory.join(LOCK)) {
-            Ok(there) if there.ino() == ours => Ok(Held::new(self.clone(), lock)),
-            Ok(_) | Err(_) => Err(LayerError::Gone(self.id)),
+        let path = self.directory.join(LOCK);
+        match Lock::try_existing(&path) {
+            // It may have been removed between opening and locking.
+            Ok(Some(lock)) if lock.is_at(&path) => Ok(Held::new(self.clone(), lock)),
+            Ok(Some(_)) => Err(LayerError::Gone(self.id)),
+            Ok(None) => Err(LayerError::InUse(self.id)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(LayerError::Gone(self.id)),
+            Err(error) => Err(failed(error)),
         }
     }
 
     /// Whether a sandbox uses it now. Only looks.
     pub fn is_in_use(&self) -> bool {
-        Hold::is_held(&self.directory.join(LOCK))
+        Lock::is_held(&self.directory.join(LOCK))
     }
 
     /// Whether an apply was cut short, or is under way. Only looks.
@@ -264,14 +245,6 @@ fn private() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     builder
-}
-
-fn lock_file(directory: &Path) -> io::Result<File> {
-    lock_file_of(directory, true)
-}
-
-fn lock_file_of(directory: &Path, make: bool) -> io::Result<File> {
-    OpenOptions::new().write(true).create(make).truncate(false).mode(0o600).open(directory.join(LOCK))
 }
 
 const LOCK: &str = "lock";

@@ -1,6 +1,7 @@
 //! Where a pack is looked at: an empty repository of ours, gone afterwards.
 
 use belljar_git::ObjectFormat;
+use belljar_state::{Lock, create_private};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,18 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Place {
     path: PathBuf,
     /// Held for as long as somebody works here.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Place {
     pub(super) fn make(directory: &Path, format: ObjectFormat) -> io::Result<Place> {
-        private(true).create(directory)?;
-        let _nobody_sweeps = lock(&directory.join(LOCK))?;
+        create_private(directory)?;
+        let _nobody_sweeps = Lock::wait(&directory.join(LOCK))?;
         let path = directory.join(name());
         // The number of a process that was killed may be ours by now.
         let _ = fs::remove_dir_all(&path);
-        private(false).create(&path)?;
-        let place = Place { _lock: lock(&path.join(LOCK))?, path };
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let place = Place { _lock: Lock::wait(&path.join(LOCK))?, path };
         place.fill(format)?;
         Ok(place)
     }
@@ -34,8 +35,8 @@ impl Place {
     }
 
     fn fill(&self, format: ObjectFormat) -> io::Result<()> {
-        private(true).create(self.path.join("objects/pack"))?;
-        private(false).create(self.path.join("refs"))?;
+        create_private(&self.path.join("objects/pack"))?;
+        create_private(&self.path.join("refs"))?;
         let config = match format {
             ObjectFormat::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
             ObjectFormat::Sha256 => {
@@ -55,7 +56,7 @@ impl Drop for Place {
 
 /// An empty file that only its descriptor leads to.
 pub(super) fn nameless(directory: &Path) -> io::Result<File> {
-    private(true).create(directory)?;
+    create_private(directory)?;
     let path = directory.join(format!("{}.push", name()));
     // The number of a process that was killed may be ours by now.
     let _ = fs::remove_file(&path);
@@ -68,15 +69,11 @@ pub(super) fn nameless(directory: &Path) -> io::Result<File> {
 /// Removes what nobody works in any more.
 pub(super) fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
-    let Ok(_nobody_makes) = lock(&directory.join(LOCK)) else { return };
+    let Ok(_nobody_makes) = Lock::wait(&directory.join(LOCK)) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        let is_held = match File::open(path.join(LOCK)) {
-            Ok(file) => file.try_lock().is_err(),
-            Err(_) => false,
-        };
         match path.is_dir() {
-            true if !is_held => drop(fs::remove_dir_all(&path)),
+            true if !Lock::is_held(&path.join(LOCK)) => drop(fs::remove_dir_all(&path)),
             false if path.file_name() != Some(LOCK.as_ref()) => drop(fs::remove_file(&path)),
             true | false => {}
         }
@@ -87,18 +84,6 @@ pub(super) fn sweep(directory: &Path) {
 fn name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-fn private(all: bool) -> DirBuilder {
-    let mut builder = DirBuilder::new();
-    builder.mode(0o700).recursive(all);
-    builder
-}
-
-fn lock(path: &Path) -> io::Result<File> {
-    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
-    file.lock()?;
-    Ok(file)
 }
 
 const LOCK: &str = "lock";

@@ -4,11 +4,11 @@
 
 use super::HostGit;
 use crate::quarantine::alternates;
-use std::fs::{self, DirBuilder};
+use belljar_state::{Survives, create_private, write_atomic};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The folders that sandboxes have worked in, and since when: a directory of belljar's own with a file for each.
 #[derive(Debug, Clone)]
@@ -30,13 +30,8 @@ impl Worked {
         if fs::read(&file).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
             return Ok(());
         }
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        // Several threads of a process may start sandboxes in one folder.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let new = file.with_extension(format!("{}-{number}", std::process::id()));
-        fs::write(&new, folder.as_os_str().as_bytes())?;
-        fs::rename(&new, &file)
+        create_private(&self.directory)?;
+        write_atomic(&file, folder.as_os_str().as_bytes(), Survives::Kill)
     }
 
     /// Whether a file was changed since a sandbox first worked in a folder around it. Nothing inside can set the time of the last change

@@ -3,16 +3,16 @@
 use super::setup::{SetupError, fill};
 use super::{HostGit, Refs, Synced};
 use crate::foreign::Foreign;
-use crate::hold::{Hold, write_whole};
 use crate::quarantine::alternates;
 use crate::remove::remove;
 use crate::settings::HostFiles;
 use belljar_spec::SandboxId;
 use belljar_spec::workspace::{BorrowedObjects, CoveredFile, DotGit, PrivateGitView};
+use belljar_state::{Lock, Survives, create_private, write_atomic};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, Metadata};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub struct PrivateGit {
     pub(super) root: PathBuf,
     pub(super) label: Label,
-    _hold: Hold,
+    _hold: Lock,
 }
 
 /// What is known of them, beside them.
@@ -262,11 +262,11 @@ fn put_aside(place: &Path, root: &Path, mut label: Label) -> Result<(), SetupErr
 }
 
 /// Makes the root of a sandbox's git directories and locks it. Between the two no other process may take it for abandoned.
-fn held(place: &Path, root: &Path) -> Result<Hold, SetupError> {
+fn held(place: &Path, root: &Path) -> Result<Lock, SetupError> {
     loop {
-        let turn = Hold::wait(&place.join(LOCK)).map_err(SetupError::make(place))?;
+        let turn = Lock::wait(&place.join(LOCK)).map_err(SetupError::make(place))?;
         make_directory(root)?;
-        if let Some(hold) = Hold::alone(&root.join(LOCK)).map_err(SetupError::make(root))? {
+        if let Some(hold) = Lock::try_now(&root.join(LOCK)).map_err(SetupError::make(root))? {
             return Ok(hold);
         }
         // An earlier life of the same sandbox is ending.
@@ -297,9 +297,9 @@ pub fn abandoned(state: &Path) -> Vec<PrivateGit> {
     let place = place(state);
     let mut found = Vec::new();
     let entries = fs::read_dir(&place).into_iter().flatten().flatten();
-    let Ok(_turn) = Hold::wait(&place.join(LOCK)) else { return found };
+    let Ok(_turn) = Lock::wait(&place.join(LOCK)) else { return found };
     for root in entries.map(|entry| entry.path()) {
-        let Ok(Some(hold)) = Hold::alone(&root.join(LOCK)) else { continue };
+        let Ok(Some(hold)) = Lock::try_now(&root.join(LOCK)) else { continue };
         match Label::read(&root) {
             Some(label) if label.life == Life::OneShot => found.push(PrivateGit { root, label, _hold: hold }),
             Some(_) => {}
@@ -320,7 +320,7 @@ impl Label {
     fn write(&self, root: &Path) -> Result<(), SetupError> {
         let path = root.join(LABEL);
         let text = serde_json::to_vec(self).map_err(|error| SetupError::Unsupported(error.to_string()))?;
-        write_whole(&path, &text).map_err(SetupError::make(&path))
+        write_atomic(&path, &text, Survives::Kill).map_err(SetupError::make(&path))
     }
 }
 
@@ -330,7 +330,7 @@ impl Synced {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        write_whole(path, &serde_json::to_vec(self)?)
+        write_atomic(path, &serde_json::to_vec(self)?, Survives::Kill)
     }
 }
 
@@ -375,10 +375,7 @@ fn place(state: &Path) -> PathBuf {
 
 /// Only belljar's own user looks into what is around the directories that sandboxes see.
 fn make_directory(path: &Path) -> Result<(), SetupError> {
-    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(SetupError::make(path)(error)),
-        _ => Ok(()),
-    }
+    create_private(path).map_err(SetupError::make(path))
 }
 
 const VERSION: u32 = 1;

@@ -6,17 +6,17 @@
 
 use super::index;
 use super::shields::{Missing, Shields};
-use crate::hold::write_whole;
 use crate::inert::{Git, GitError};
 use crate::private_git::{BranchTips, HostGit, SetupError, Wanted, branch_tips};
 use crate::raw_diff::{Change, GITLINK, Part, parts};
 use crate::settings::path_of;
 use belljar_git::ObjectId;
 use belljar_spec::workspace::View;
+use belljar_state::{Survives, create_private, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -180,11 +180,8 @@ impl Known {
     fn write(&mut self, file: &Path, host: &HostGit) {
         self.directory.clone_from(&host.common);
         let Some(directory) = file.parent() else { return };
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        if made.is_ok()
-            && let Ok(bytes) = serde_json::to_vec(self)
-        {
-            let _ = write_whole(file, &bytes);
+        if let Ok(bytes) = serde_json::to_vec(self) {
+            let _ = create_private(directory).and_then(|()| write_atomic(file, &bytes, Survives::Kill));
         }
     }
 }

@@ -2,10 +2,10 @@
 //! makes a thousand folders would push those of the user out of it; what was found once is looked for first.
 
 use crate::settings::{contents, path_of};
+use belljar_state::{Survives, create_private, write_atomic};
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A directory of the host with a file for every folder that has such repositories.
@@ -48,12 +48,7 @@ impl Memory {
         }
         let Some(file) = self.file(folder) else { return };
         self.forget_folders_that_are_gone();
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        let new = file.with_extension(std::process::id().to_string());
-        let written = made.and_then(|()| fs::File::create(&new)?.write_all(&bytes));
-        if written.and_then(|()| fs::rename(&new, &file)).is_err() {
-            let _ = fs::remove_file(&new);
-        }
+        let _ = create_private(&self.directory).and_then(|()| write_atomic(&file, &bytes, Survives::Kill));
     }
 
     fn forget_folders_that_are_gone(&self) {

@@ -1,7 +1,7 @@
 //! Out of the quarantine, into the host's objects.
 
 use super::host::Owner;
-use super::journal::{IndexFiles, Journal, Lock, MOVED, Moving, keep_content};
+use super::journal::{GitLock, IndexFiles, Journal, MOVED, Moving, keep_content};
 use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken, sweep};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File};
@@ -213,9 +213,9 @@ fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<(
 }
 
 /// What git locks while these land (refs as files; other kinds of storage clear up themselves).
-fn locks(host: &HostRepository, landings: &[Landing]) -> Vec<Lock> {
+fn locks(host: &HostRepository, landings: &[Landing]) -> Vec<GitLock> {
     let lock =
-        |name: &str, content: String| Lock { path: host.directory.join(format!("{name}.lock")), content };
+        |name: &str, content: String| GitLock { path: host.directory.join(format!("{name}.lock")), content };
     let refs = landings.iter().map(|landing| lock(landing.name.as_str(), format!("{}\n", landing.new)));
     // The HEAD of a bare repository is locked together with its branch, and never written.
     refs.chain([lock("HEAD", String::new()), lock("packed-refs", String::new())]).collect()

@@ -12,7 +12,7 @@ pub(super) struct Journal {
     /// The pack that moves, if there is one.
     pub(super) pack: Option<Moving>,
     /// Files by which git locks the refs that move.
-    pub(super) locks: Vec<Lock>,
+    pub(super) locks: Vec<GitLock>,
     /// A loose object on its way.
     #[serde(default)]
     pub(super) loose: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub(super) struct Moving {
 
 /// A lock of git's: the file that becomes the ref.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lock {
+pub(super) struct GitLock {
     pub(super) path: PathBuf,
     /// What the file holds from when it is written until it is renamed.
     pub(super) content: String,

@@ -3,9 +3,9 @@
 use super::{HostRepository, QuarantineError, alternates};
 use crate::inert::{Call, Git};
 use belljar_git::ObjectFormat;
+use belljar_state::{Lock, Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
-use std::fs::{self, DirBuilder, File};
-use std::io::Write;
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Quarantine {
     pub(super) directory: PathBuf,
     pub(super) format: ObjectFormat,
     /// Held as long as we live: a sweep leaves alone what is held.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Quarantine {
@@ -109,22 +109,14 @@ pub(super) fn place(state: &Path) -> Result<PathBuf, QuarantineError> {
     Ok(place)
 }
 
-/// Waits until it is ours. Files opened here are closed when another program is started, and with them the lock.
-pub(super) fn lock(path: &Path) -> Result<File, QuarantineError> {
-    let file = open_lock(path)?;
-    file.lock().map_err(QuarantineError::file("lock", path))?;
-    Ok(file)
-}
-
-pub(super) fn open_lock(path: &Path) -> Result<File, QuarantineError> {
-    let opened = File::options().create(true).truncate(false).write(true).open(path);
-    opened.map_err(QuarantineError::file("open", path))
+/// Waits until it is ours.
+pub(super) fn lock(path: &Path) -> Result<Lock, QuarantineError> {
+    Lock::wait(path).map_err(QuarantineError::file("lock", path))
 }
 
 /// Writes a file and sees it to the disk.
 pub(super) fn write_durably(path: &Path, content: &[u8]) -> Result<(), QuarantineError> {
-    let mut file = File::create(path).map_err(QuarantineError::file("write", path))?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(QuarantineError::file("write", path))
+    write_atomic(path, content, Survives::PowerCut).map_err(QuarantineError::file("write", path))
 }
 
 fn random_name() -> std::io::Result<String> {

@@ -1,8 +1,9 @@
 //! What processes left that were killed.
 
-use super::journal::{FILE, Journal, Lock, MOVED, Moving, keep_content};
-use super::store::{LOCK, PLACE_LOCK, lock, open_lock, place};
+use super::journal::{FILE, GitLock, Journal, MOVED, Moving, keep_content};
+use super::store::{LOCK, PLACE_LOCK, lock, place};
 use super::{QuarantineError, orphan};
+use belljar_state::Lock;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,8 +18,7 @@ pub fn sweep(state: &Path) -> Result<usize, QuarantineError> {
     let entries = fs::read_dir(&place).map_err(QuarantineError::file("list", &place))?;
     for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
         let directory = entry.path();
-        let held = open_lock(&directory.join(LOCK)).is_ok_and(|file| file.try_lock().is_err());
-        if !held {
+        if !Lock::is_held(&directory.join(LOCK)) {
             let id = entry.file_name().to_string_lossy().into_owned();
             let _ = orphan::end(&directory);
             undo(&directory, &id);
@@ -78,7 +78,7 @@ fn undo_move(pack: &Moving, id: &str) {
 }
 
 /// A lock that git took for us: made after the journal was, and empty or with what we would have written.
-fn stuck(lock: &Lock, began: &Metadata) -> Option<Metadata> {
+fn stuck(lock: &GitLock, began: &Metadata) -> Option<Metadata> {
     let about = fs::symlink_metadata(&lock.path).ok().filter(Metadata::is_file)?;
     let is_later = (about.ctime(), about.ctime_nsec()) >= (began.mtime(), began.mtime_nsec());
     let content = fs::read_to_string(&lock.path).ok()?;

@@ -2,7 +2,7 @@
 
 use super::ShelfError;
 use super::place::Place;
-use crate::hold::Hold;
+use belljar_state::Lock;
 use std::fs;
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(super) struct Look {
     directory: PathBuf,
-    _hold: Hold,
+    _hold: Lock,
 }
 
 impl Look {
@@ -28,17 +28,17 @@ impl Drop for Look {
 
 impl Place {
     /// A directory for a comparison. The shelf's lock is held until the directory has one of its own.
-    pub(super) fn look(&self, _shelf: &Hold) -> Result<Look, ShelfError> {
+    pub(super) fn look(&self, _shelf: &Lock) -> Result<Look, ShelfError> {
         let directory = self.looks().join(self.unique());
         fs::create_dir_all(&directory).map_err(ShelfError::io(&directory))?;
-        let hold = Hold::together(&directory.join(LOCK)).map_err(ShelfError::io(&directory))?;
+        let hold = Lock::share(&directory.join(LOCK)).map_err(ShelfError::io(&directory))?;
         Ok(Look { directory, _hold: hold })
     }
 
     /// Removes the directories of comparisons whose process was killed. The shelf is locked.
     pub(super) fn sweep_looks(&self) {
         for entry in fs::read_dir(self.looks()).into_iter().flatten().flatten() {
-            if !Hold::is_held(&entry.path().join(LOCK)) {
+            if !Lock::is_held(&entry.path().join(LOCK)) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }

@@ -16,7 +16,6 @@ pub use host::HostWorktree;
 
 use crate::damage::Damaged;
 use crate::foreign::{Foreign, ForeignError, Import, import};
-use crate::hold::Hold;
 use crate::inert::Git;
 use crate::layer::beneath::identity_of;
 use crate::traps::Trap;
@@ -25,6 +24,7 @@ use belljar_git::ObjectId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::LinkedGit;
+use belljar_state::Lock;
 use place::{Label, Place, tree_name};
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -51,7 +51,7 @@ pub struct Provisioned {
     /// What an agent left in it that keeps it from following the host: git must not open it.
     pub held_up: Option<Trap>,
     /// As long as it is there, the worktree is neither moved nor removed.
-    pub hold: Hold,
+    pub hold: Lock,
     state: PathBuf,
 }
 
@@ -197,7 +197,7 @@ pub fn provision(
     let Provided { outcome, commit, held_up } = tree.provide()?;
     place.clear();
     let mark = place.mark(&tree.name);
-    let hold = Hold::together(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
+    let hold = Lock::share(&mark.join("lock")).map_err(ShelfError::io(&mark))?;
     let git = LinkedGit { common: place.repo(), own: tree.own(), shields: Vec::new() };
     let (shelf, folder) = (place.name(), tree.folder());
     let HostWorktree { below, common, .. } = host;
@@ -269,7 +269,7 @@ pub fn list(state: &Path) -> Result<Vec<Result<Shelved, Damaged>>, ShelfError> {
                 on_host: is_safe && on_host(&git, &label.host, commit.as_ref()),
                 commit,
                 uncommitted: mark.uncommitted,
-                in_use: Hold::is_held(&place.mark(&name).join("lock")),
+                in_use: Lock::is_held(&place.mark(&name).join("lock")),
             }));
         }
     }
@@ -364,9 +364,9 @@ fn trees(place: &Place) -> Result<Vec<String>, ShelfError> {
     Ok(names)
 }
 
-fn hold_alone(place: &Place, tree: &str) -> Result<Option<Hold>, ShelfError> {
+fn hold_alone(place: &Place, tree: &str) -> Result<Option<Lock>, ShelfError> {
     let mark = place.mark(tree);
-    Hold::alone(&mark.join("lock")).map_err(ShelfError::io(&mark))
+    Lock::try_now(&mark.join("lock")).map_err(ShelfError::io(&mark))
 }
 
 fn on_host(git: &Git, host: &Path, commit: Option<&ObjectId>) -> bool {

@@ -14,15 +14,14 @@
 
 use super::ShelfError;
 use crate::damage::{self, Damaged};
-use crate::hold::{self, Hold};
 use crate::layer::Identity;
 use belljar_spec::git::BranchName;
+use belljar_state::{Lock, Survives, create_private, remove_whole, sweep_removed, write_atomic};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -105,20 +104,19 @@ impl Place {
     }
 
     /// Makes its directories, which only we can enter, and waits until nobody else works on it.
-    pub(super) fn lock(&self) -> Result<Hold, ShelfError> {
+    pub(super) fn lock(&self) -> Result<Lock, ShelfError> {
         let path = self.root.join("lock");
         loop {
             for directory in [&self.root, &self.root.join("trees"), &self.root.join("marks")] {
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-                made.map_err(ShelfError::io(directory))?;
+                create_private(directory).map_err(ShelfError::io(directory))?;
             }
-            let hold = Hold::wait(&path).map_err(ShelfError::io(&path))?;
+            let hold = Lock::wait(&path).map_err(ShelfError::io(&path))?;
             // Somebody may have removed all of it while we waited: then the lock is of a file that is gone.
             if hold.is_at(&path) {
                 self.clear();
                 self.sweep_looks();
                 if let Some(all) = self.root.parent() {
-                    hold::sweep_gone(all);
+                    sweep_removed(all);
                 }
                 fs::create_dir_all(&self.fresh).map_err(ShelfError::io(&self.fresh))?;
                 return Ok(hold);
@@ -128,7 +126,7 @@ impl Place {
 
     /// Removes all of it.
     pub(super) fn remove(&self) -> Result<(), ShelfError> {
-        hold::remove_whole(&self.root).map_err(ShelfError::io(&self.root))
+        remove_whole(&self.root).map_err(ShelfError::io(&self.root))
     }
 
     /// Removes what was made and not finished. What cannot be is in nobody's way.
@@ -168,7 +166,8 @@ impl Place {
     pub(super) fn write_label(&self, host: &Path, identity: Identity) -> Result<(), ShelfError> {
         let label = Label { version: VERSION, host: host.to_path_buf(), identity: Some(identity) };
         let text = serde_json::to_vec(&label).map_err(|error| ShelfError::io(&self.root)(error.into()))?;
-        write_whole(&self.root.join("shelf.json"), &text)
+        let path = self.root.join("shelf.json");
+        write_atomic(&path, &text, Survives::PowerCut).map_err(ShelfError::io(&path))
     }
 }
 
@@ -182,11 +181,6 @@ pub(super) fn tree_name(branch: &BranchName) -> String {
     } else {
         format!("{plain}@{}", digest(branch.as_str().as_bytes(), 12))
     }
-}
-
-/// Writes a file of ours, whole or not at all.
-pub(super) fn write_whole(path: &Path, content: &[u8]) -> Result<(), ShelfError> {
-    hold::write_whole(path, content).map_err(ShelfError::io(path))
 }
 
 /// A shelf's name: the repository's folder, and a part of the hash of where its git directory is.

@@ -8,10 +8,11 @@
 //! `ours` is where git works for us: its config is ours, and it has the host's objects as alternates.
 
 use super::host::{HostWorktree, Tip};
-use super::place::{Place, write_whole};
+use super::place::Place;
 use super::{ShelfError, spoiled};
 use crate::foreign::{Foreign, ForeignError};
 use crate::inert::Git;
+use belljar_state::{Survives, write_atomic};
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -71,9 +72,10 @@ fn make_ours(git: &Git, place: &Place, host: &HostWorktree) -> Result<(), ShelfE
         fs::rename(&unfinished, &ours).map_err(ShelfError::io(&ours))?;
     }
     // Where the host's history ends is where ours does.
+    let shallow = ours.join("shallow");
     match fs::read(host.common.join("shallow")) {
-        Ok(shallow) => write_whole(&ours.join("shallow"), &shallow),
-        Err(_) => remove_file(&ours.join("shallow")),
+        Ok(content) => write_atomic(&shallow, &content, Survives::Kill).map_err(ShelfError::io(&shallow)),
+        Err(_) => remove_file(&shallow),
     }
 }
 
@@ -189,7 +191,8 @@ fn bring_refs(place: &Place, host: &HostWorktree, tips: &[Tip], seen: &[Tip]) ->
 
 fn write_seen(place: &Place, tips: &[Tip]) -> Result<(), ShelfError> {
     let lines: String = tips.iter().map(|tip| format!("{} {}\n", tip.hash, tip.name)).collect();
-    write_whole(&place.seen(), lines.as_bytes())
+    let path = place.seen();
+    write_atomic(&path, lines.as_bytes(), Survives::Kill).map_err(ShelfError::io(&path))
 }
 
 /// The config of a shelf: the same for all branches, so that it never changes while somebody works there; what is a

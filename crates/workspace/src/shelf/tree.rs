@@ -11,16 +11,16 @@
 //! added to.
 
 use super::host::{Checkout, HostWorktree};
-use super::place::{Place, tree_name, write_whole};
+use super::place::{Place, tree_name};
 use super::{Outcome, ShelfError, spoiled};
 use crate::damage;
 use crate::foreign::{Foreign, Head, Import, excludes, import, object};
-use crate::hold::Hold;
 use crate::inert::{Call, Git};
 use crate::layer::RelPath;
 use crate::traps::{self, Found, Ground, Trap};
 use belljar_git::ObjectId;
 use belljar_spec::git::{BranchName, PushLimits};
+use belljar_state::{Lock, Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Tree<'a> {
     pub(super) git: &'a Git,
     pub(super) place: &'a Place,
-    pub(super) lock: &'a Hold,
+    pub(super) lock: &'a Lock,
     pub(super) host: &'a HostWorktree,
     pub(super) branch: &'a BranchName,
     pub(super) name: String,
@@ -71,7 +71,7 @@ impl Tree<'_> {
     pub(super) fn provide(&self) -> Result<Provided, ShelfError> {
         let marks = self.place.mark(&self.name);
         fs::create_dir_all(&marks).map_err(ShelfError::io(&marks))?;
-        let alone = Hold::alone(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
+        let alone = Lock::try_now(&marks.join("lock")).map_err(ShelfError::io(&marks))?;
         let checkout = self.host.checkout(self.git)?;
         let on_host = self.on_host()?;
         let repo = self.repo()?;
@@ -403,7 +403,7 @@ impl Tree<'_> {
 fn put_mark(place: &Place, name: &str, mark: &Mark) -> Result<(), ShelfError> {
     let path = place.mark(name).join("mark.json");
     let text = serde_json::to_vec(mark).map_err(|error| ShelfError::io(&path)(error.into()))?;
-    write_whole(&path, &text)
+    write_atomic(&path, &text, Survives::Kill).map_err(ShelfError::io(&path))
 }
 
 /// Writes the file `.git` of a worktree, if it is missing; nothing that an agent put there is followed.

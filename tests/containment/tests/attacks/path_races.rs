@@ -135,7 +135,7 @@ struct KeptPaths {
 impl Forbidden {
     fn make() -> Forbidden {
         let canary = canary("race");
-        let state = belljar_audit::state_directory().unwrap();
+        let state = belljar_state::state_directory().unwrap();
         let folder = state.join(&canary);
         fs::create_dir_all(&folder).unwrap();
         let folder = folder.canonicalize().unwrap();

@@ -50,7 +50,7 @@ fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
 
 /// Where runs are kept.
 fn state() -> Result<PathBuf, SandboxError> {
-    belljar_audit::state_directory().map_err(|error| {
+    belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
     })
 }

@@ -23,7 +23,7 @@ pub(crate) fn daemon(command: DaemonCommand) -> Result<u8, SandboxError> {
 
 /// Where sandboxes and grants are kept.
 fn directory() -> Result<PathBuf, SandboxError> {
-    Ok(belljar_audit::state_directory()?.join("fleet"))
+    Ok(belljar_state::state_directory()?.join("fleet"))
 }
 
 /// Prints data for a program.

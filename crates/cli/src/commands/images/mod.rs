@@ -107,7 +107,7 @@ fn gc(options: &ImagesGcArgs) -> Result<u8, SandboxError> {
 }
 
 fn store() -> Result<Store, SandboxError> {
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::unavailable("no_state", format!("there is no place for images: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
     })?;

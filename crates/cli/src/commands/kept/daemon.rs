@@ -2,10 +2,11 @@
 
 use belljar_client::Client;
 use belljar_spec::LANGUAGE_VARIABLES;
+use belljar_state::{create_private, state_directory};
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -37,12 +38,9 @@ fn start() -> io::Result<Child> {
 
 /// Where it says what it has to say.
 fn log() -> io::Result<File> {
-    let folder = belljar_audit::state_directory().map_err(io::Error::other)?.join("fleet");
+    let folder = state_directory().map_err(io::Error::other)?.join("fleet");
     let path = folder.join("daemon.log");
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
+    create_private(&folder)
         .and_then(|()| OpenOptions::new().create(true).append(true).mode(0o600).open(&path))
         .map_err(|error| {
             io::Error::new(error.kind(), format!("cannot write its log `{}`: {error}", path.display()))

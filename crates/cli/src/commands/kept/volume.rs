@@ -2,12 +2,11 @@
 //! through an open folder and follows no link.
 
 use belljar_spec::SandboxError;
-use belljar_sys::rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, renameat, unlinkat,
-};
+use belljar_state::{PRIVATE_FILE, Survives, create_private, state_directory, write_atomic_at};
+use belljar_sys::rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, unlinkat};
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ pub(super) struct Folder {
 
 /// Where all volumes are.
 pub(super) fn all() -> Result<PathBuf, SandboxError> {
-    let state = belljar_audit::state_directory().map_err(|error| {
+    let state = state_directory().map_err(|error| {
         SandboxError::policy("no_home", format!("there is no place for volumes: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
     })?;
@@ -54,7 +53,7 @@ impl Volume {
     pub(super) fn make(&self) -> Result<bool, SandboxError> {
         let failed = |error| broken("make", &self.path, error);
         let above = self.path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(PRIVATE).create(above).map_err(failed)?;
+        create_private(above).map_err(failed)?;
         match DirBuilder::new().mode(PRIVATE).create(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
@@ -126,19 +125,8 @@ impl Folder {
     /// Writes a file: all of it or nothing. Whatever had the name before is replaced, and nothing behind it is touched.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<(), SandboxError> {
         let path = self.path.join(name);
-        let draft = format!(".{name}.belljar");
-        let failed = |errno: Errno| broken("write", &path, errno.into());
-        match unlinkat(&self.fd, &draft, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&self.fd, &draft, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
-        let written = File::from(fd).write_all(content).map_err(|error| broken("write", &path, error));
-        written.and_then(|()| renameat(&self.fd, &draft, &self.fd, name).map_err(failed)).inspect_err(|_| {
-            // It is the first error that counts.
-            let _ = unlinkat(&self.fd, &draft, AtFlags::empty());
-        })
+        write_atomic_at(&self.fd, name, content, PRIVATE_FILE, Survives::Kill)
+            .map_err(|error| broken("write", &path, error))
     }
 }
 
@@ -203,7 +191,7 @@ mod tests {
         fs::write(place.path().join("secret"), "secret").unwrap();
         std::os::unix::fs::symlink(&outside, volume.path.join("codex")).unwrap();
         std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join("file")).unwrap();
-        std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join(".file.belljar")).unwrap();
+        std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join(".file.new")).unwrap();
         let folder = volume.open().unwrap();
         assert_eq!(folder.folder("codex").unwrap_err().code, "volume_broken");
         assert_eq!(folder.read("file"), None);

@@ -26,7 +26,7 @@ pub(super) enum Lost {
 
 impl Work {
     pub(super) fn of(info: &SandboxInfo) -> Result<Work, SandboxError> {
-        let state = belljar_audit::state_directory()?;
+        let state = belljar_state::state_directory()?;
         Ok(Work { lost: lost(&state, &info.name)?, stays: stays(&state, info)? })
     }
 }

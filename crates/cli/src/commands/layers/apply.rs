@@ -16,7 +16,7 @@ pub(crate) fn apply(options: ApplyArgs) -> Result<u8, SandboxError> {
     let layers = mended_layers()?;
     let (layer, selection) = pick(&layers, &options.what.words)?;
     let (id, folder) = (layer.id, layer.folder.clone());
-    let state = belljar_audit::state_directory()?;
+    let state = belljar_state::state_directory()?;
     let (Applied { paths, left_out, kept }, git) = apply_layer(&state, &layer, &selection)?;
     // What was applied by deleting it runs nowhere.
     let is_file = |path: &&RelPath| !folder.join(OsStr::from_bytes(path.as_bytes())).is_dir();

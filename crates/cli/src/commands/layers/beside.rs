@@ -23,14 +23,14 @@ impl Beside {
     }
 
     pub(super) fn shelves() -> Result<Vec<Beside>, SandboxError> {
-        let state = belljar_audit::state_directory()?;
+        let state = belljar_state::state_directory()?;
         let shelves = if state.join("shelf").exists() { shelf::list(&state)? } else { Vec::new() };
         let understood = |shelf: Result<_, _>| shelf.map_or_else(Beside::DamagedShelf, Beside::Shelf);
         Ok(shelves.into_iter().map(understood).collect())
     }
 
     pub(super) fn clones() -> Result<Vec<Beside>, SandboxError> {
-        let state = belljar_audit::state_directory()?;
+        let state = belljar_state::state_directory()?;
         let clones = if state.join("clones").exists() { clone::list(&state)? } else { Vec::new() };
         let understood = |clone: Result<_, _>| clone.map_or_else(Beside::DamagedClone, Beside::Clone);
         Ok(clones.into_iter().map(understood).collect())
@@ -162,7 +162,7 @@ impl Beside {
     }
 
     pub(super) fn remove(&self) -> Result<(), SandboxError> {
-        let state = belljar_audit::state_directory()?;
+        let state = belljar_state::state_directory()?;
         match self {
             Beside::Shelf(one) => {
                 let branch: Option<BranchName> = one.branch.parse().ok();

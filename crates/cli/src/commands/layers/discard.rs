@@ -38,7 +38,7 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
             return Ok(NO);
         }
     }
-    discard_layer(&belljar_audit::state_directory()?, &layer)?;
+    discard_layer(&belljar_state::state_directory()?, &layer)?;
     if options.json {
         let report = json!({ "discarded": id, "folder": folder.to_string_lossy() });
         return print(format!("{report:#}\n").as_bytes());

@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Where layers are, for a command that only reads: nothing is swept or mended.
 fn layers() -> Result<Layers, SandboxError> {
-    Ok(Layers::at(&belljar_audit::state_directory()?))
+    Ok(Layers::at(&belljar_state::state_directory()?))
 }
 
 /// Where layers are, after what was cut short was mended: for a command that changes them.

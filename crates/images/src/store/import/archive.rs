@@ -6,9 +6,9 @@ use crate::disk::{self, LOOK};
 use crate::document::Descriptor;
 use crate::error::ImageError;
 use crate::limits::{DOCUMENT, Limits};
-use crate::store::files;
 use crate::tar::{Archive, Kind, TarError};
 use crate::unpack::{Bounded, Hit};
+use belljar_state::create_private;
 use belljar_sys::remove_tree;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -34,7 +34,7 @@ impl Members {
     /// Takes everything out of an archive.
     pub(super) fn unpack(archive: &Path, place: &Path, limits: &Limits) -> Result<Members, ImageError> {
         remove_tree::remove(place).map_err(ImageError::store("remove", place))?;
-        files::make_private(place).map_err(ImageError::store("make", place))?;
+        create_private(place).map_err(ImageError::store("make", place))?;
         let mut members = Members { archive: archive.into(), place: place.into(), by_name: HashMap::new() };
         let opened = File::open(archive).map_err(ImageError::store("open", archive))?;
         let packed = opened.metadata().map_err(ImageError::store("open", archive))?.len();

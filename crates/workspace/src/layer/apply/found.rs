@@ -7,6 +7,7 @@ use crate::layer::error::{ConflictWhy, LayerError};
 use crate::layer::path::RelPath;
 use crate::layer::record::Layer;
 use crate::layer::stat::{Kind, Stat};
+use belljar_state::{Survives, write_atomic};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -45,12 +46,13 @@ impl Found {
 pub(in crate::layer) fn write(layer: &Layer, changes: &Changes) -> Result<(), LayerError> {
     let seen = |change: &Change| (Place(change.path.clone()), change.old.as_ref().map(Seen::of));
     let list: Vec<(Place, Option<Seen>)> = changes.list.iter().map(seen).collect();
-    let (path, new) = (path(layer), layer.directory.join("found.new"));
-    let written = || -> io::Result<()> {
-        fs::write(&new, serde_json::to_vec(&list)?)?;
-        fs::rename(&new, &path)
-    };
-    written().map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
+    let path = path(layer);
+    let text = serde_json::to_vec(&list).map_err(io::Error::from);
+    text.and_then(|text| write_atomic(&path, &text, Survives::Kill)).map_err(|source| LayerError::Store {
+        step: "write",
+        path,
+        source,
+    })
 }
 
 /// From now on it says nothing: what the layer changes is about to become something else.

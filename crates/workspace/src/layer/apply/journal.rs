@@ -3,9 +3,10 @@
 use super::plan::{Place, Step};
 use crate::layer::error::LayerError;
 use crate::layer::record::Layer;
+use belljar_state::{Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::PathBuf;
 
 /// What an apply is about to do.
@@ -47,16 +48,9 @@ impl Journal {
     /// Says that this is the state now. On disk when it returns.
     pub(super) fn write(&self, layer: &Layer, state: State) -> Result<(), LayerError> {
         let path = state.path(layer);
-        let new = layer.directory.join("apply.new");
-        let written = || -> io::Result<()> {
-            let mut file = BufWriter::new(File::create(&new)?);
-            serde_json::to_writer(&mut file, self)?;
-            file.flush()?;
-            file.get_ref().sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(&layer.directory)?.sync_all()
-        };
-        written().map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
+        let text = serde_json::to_vec(self).map_err(io::Error::from);
+        text.and_then(|text| write_atomic(&path, &text, Survives::PowerCut))
+            .map_err(|source| LayerError::Store { step: "write", path, source })
     }
 
     /// From here on it is finished, not undone.

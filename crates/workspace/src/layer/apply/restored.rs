@@ -6,6 +6,7 @@ use crate::layer::error::LayerError;
 use crate::layer::path::RelPath;
 use crate::layer::record::Layer;
 use crate::layer::stat::Stat;
+use belljar_state::{Survives, write_atomic};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -39,12 +40,10 @@ impl Restored {
         }
         self.0.extend(more);
         let list: Vec<(Place, Seen)> = self.0.into_iter().map(|(path, seen)| (Place(path), seen)).collect();
-        let (path, new) = (path(layer), layer.directory.join("restored.new"));
-        let written = || -> io::Result<()> {
-            fs::write(&new, serde_json::to_vec(&list)?)?;
-            fs::rename(&new, &path)
-        };
-        written().map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
+        let path = path(layer);
+        let text = serde_json::to_vec(&list).map_err(io::Error::from);
+        text.and_then(|text| write_atomic(&path, &text, Survives::PowerCut))
+            .map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
     }
 }
 

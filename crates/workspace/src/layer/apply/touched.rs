@@ -5,6 +5,7 @@ use super::journal::Journal;
 use crate::layer::error::LayerError;
 use crate::layer::path::RelPath;
 use crate::layer::record::Layer;
+use belljar_state::{Survives, write_atomic};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -38,12 +39,10 @@ impl Touched {
             self.0.insert(encoded(step.path().parent()));
             self.0.insert(step.path().encode());
         }
-        let (path, new) = (path(layer), layer.directory.join("touched.new"));
-        let written = || -> io::Result<()> {
-            fs::write(&new, serde_json::to_vec(&self.0)?)?;
-            fs::rename(&new, &path)
-        };
-        written().map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
+        let path = path(layer);
+        let text = serde_json::to_vec(&self.0).map_err(io::Error::from);
+        text.and_then(|text| write_atomic(&path, &text, Survives::PowerCut))
+            .map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
     }
 }
 

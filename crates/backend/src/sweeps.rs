@@ -1,0 +1,21 @@
+//! What a killed process leaves of a sandbox outside of it: cgroups, containers, stubs in folders of the user.
+
+use crate::docker::sweep_containers;
+use crate::{cgroup, stubs};
+use belljar_spec::BackendName;
+use belljar_state::Sweep;
+
+/// What the first start of a process sweeps, in this order: what is mounted for a container lies over stubs.
+pub fn sweeps(backend: BackendName) -> [Sweep; 3] {
+    let containers = match backend {
+        // The daemon may have been making one when whoever wanted it died: it is asked too.
+        BackendName::Docker(_) => {
+            Sweep::of_state("containers", |state| sweep_containers(&state.join("docker"), true))
+        }
+        _ => Sweep::of_state("containers", |state| sweep_containers(&state.join("docker"), false)),
+    };
+    let cgroups = Sweep::of_machine("cgroups", || {
+        cgroup::sweep();
+    });
+    [cgroups, containers, Sweep::of_state("stubs", |state| stubs::sweep_stubs(&state.join("stubs")))]
+}

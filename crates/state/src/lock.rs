@@ -1,0 +1,290 @@
+//! The one lock: flock(2) on a file or a directory. The kernel releases it when its holder dies, however it dies, so a lock that is
+//! free says that nobody works there; process ids are used again, and a file that names its owner lies after a kill.
+//!
+//! A lock file is never removed alone, only with the directory that it lies in. Who waited for a lock may then hold one on a file
+//! that is gone: [`Lock::is_at`] tells.
+
+use belljar_sys::rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use belljar_sys::rustix::io::{Errno, retry_on_intr};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A lock that is held until this is dropped or the process dies.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+    /// A program that we started holds it as well.
+    is_passed_on: AtomicBool,
+}
+
+impl Lock {
+    /// Waits until nobody else holds it. The file is made if it is missing, as in all functions that do not say otherwise.
+    pub fn wait(path: &Path) -> io::Result<Lock> {
+        Lock::waited(open_file(path, true)?, FlockOperation::LockExclusive)
+    }
+
+    /// Takes it if nobody else holds it.
+    pub fn try_now(path: &Path) -> io::Result<Option<Lock>> {
+        Lock::tried(open_file(path, true)?)
+    }
+
+    /// The same, of a file that is there; otherwise an error of the kind `NotFound`.
+    pub fn try_existing(path: &Path) -> io::Result<Option<Lock>> {
+        Lock::tried(open_file(path, false)?)
+    }
+
+    /// Waits for so long at most.
+    pub fn wait_within(path: &Path, timeout: Duration) -> io::Result<Option<Lock>> {
+        Lock::tried_within(open_file(path, true)?, timeout)
+    }
+
+    /// Takes it beside others who share it, as soon as nobody holds it alone.
+    pub fn share(path: &Path) -> io::Result<Lock> {
+        Lock::waited(open_file(path, true)?, FlockOperation::LockShared)
+    }
+
+    /// Waits until nobody else holds a directory.
+    pub fn wait_directory(path: &Path) -> io::Result<Lock> {
+        Lock::waited(open_directory(path, OFlags::empty())?, FlockOperation::LockExclusive)
+    }
+
+    /// The same, for so long at most.
+    pub fn wait_directory_within(path: &Path, timeout: Duration) -> io::Result<Option<Lock>> {
+        Lock::tried_within(open_directory(path, OFlags::empty())?, timeout)
+    }
+
+    /// Takes a directory that others may remove and make anew, if nobody else holds it. An error of the kind `NotFound` if there is
+    /// no such directory.
+    pub fn try_directory(path: &Path) -> io::Result<Option<Lock>> {
+        loop {
+            let Some(lock) = Lock::tried(open_directory(path, OFlags::NOFOLLOW)?)? else { return Ok(None) };
+            // Between opening and locking it may have been removed, and made anew by somebody who holds that one.
+            let (ours, found) = (lock.file.metadata()?, fs::metadata(path)?);
+            if (ours.dev(), ours.ino()) == (found.dev(), found.ino()) {
+                return Ok(Some(lock));
+            }
+        }
+    }
+
+    /// Whether somebody holds it, alone or shared. Only looks: a file that is missing is not made.
+    pub fn is_held(path: &Path) -> bool {
+        // A pipe in its place is not waited for.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    }
+
+    /// Whether the file that is locked is still the one at this path. It may have been removed while we waited.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        self.file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(a, b)| same(a, b))
+    }
+
+    /// The lock as the input of a program, which holds it as long as it runs, even if we drop it or die.
+    pub fn as_input(&self) -> io::Result<Stdio> {
+        let input = self.file.try_clone()?;
+        self.is_passed_on.store(true, Ordering::Relaxed);
+        Ok(Stdio::from(input))
+    }
+
+    fn waited(file: File, operation: FlockOperation) -> io::Result<Lock> {
+        retry_on_intr(|| flock(&file, operation))?;
+        Ok(Lock::held(file))
+    }
+
+    fn tried(file: File) -> io::Result<Option<Lock>> {
+        Ok(try_lock(&file)?.then(|| Lock::held(file)))
+    }
+
+    fn tried_within(file: File, timeout: Duration) -> io::Result<Option<Lock>> {
+        Ok(lock_open_file(&file, timeout)?.then(|| Lock::held(file)))
+    }
+
+    fn held(file: File) -> Lock {
+        Lock { file, is_passed_on: AtomicBool::new(false) }
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread starts just now has the file open too, until it executes its program.
+        if !self.is_passed_on.load(Ordering::Relaxed) {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Locks a file that its owner writes to, such as a log, so that readers know that the writer lives. Waits for so long at most; says
+/// whether it is locked now. The lock ends when the file is closed.
+pub fn lock_open_file(file: &File, timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match try_lock(file)? {
+            true => return Ok(true),
+            false if Instant::now() < deadline => sleep(LOCK_INTERVAL),
+            false => return Ok(false),
+        }
+    }
+}
+
+/// Whether a writer holds a file by [`lock_open_file`], which is to say: lives. Readers that ask at the same time do not see each other.
+pub fn is_written_to(file: &File) -> bool {
+    match flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => {
+            // Held until the file is closed otherwise; even that cannot fail in a way that matters.
+            let _ = flock(file, FlockOperation::Unlock);
+            false
+        }
+        Err(Errno::WOULDBLOCK) => true,
+        // A filesystem without locks: nobody can hold one.
+        Err(_) => false,
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    match retry_on_intr(|| flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn open_file(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false).mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+}
+
+fn open_directory(path: &Path, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+    Ok(File::from(open(path, flags, Mode::empty())?))
+}
+
+/// Holders need less than a millisecond, most of the time.
+const LOCK_INTERVAL: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write::tests::{child, is_child};
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Command;
+
+    /// Takes the lock in a process of its own, says so, and stays.
+    #[test]
+    fn child_holds_a_lock() {
+        if let Some(path) = is_child() {
+            let _lock = Lock::try_now(&path).unwrap().unwrap();
+            writeln!(io::stdout(), "\nlocked").unwrap();
+            sleep(Duration::from_secs(600));
+        }
+    }
+
+    #[test]
+    fn a_lock_excludes_other_processes_until_its_holder_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let mut holder = child("lock::tests::child_holds_a_lock", &path);
+        let said = BufReader::new(holder.stdout.take().unwrap());
+        assert!(said.lines().any(|line| line.unwrap() == "locked"));
+        assert!(Lock::try_now(&path).unwrap().is_none());
+        assert!(Lock::try_existing(&path).unwrap().is_none());
+        assert!(Lock::wait_within(&path, Duration::from_millis(20)).unwrap().is_none());
+        assert!(Lock::is_held(&path));
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(!Lock::is_held(&path));
+        assert!(Lock::try_now(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_shared_lock_excludes_only_those_who_want_it_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let (one, two) = (Lock::share(&path).unwrap(), Lock::share(&path).unwrap());
+        assert!(Lock::is_held(&path) && Lock::try_now(&path).unwrap().is_none());
+        drop(one);
+        assert!(Lock::try_now(&path).unwrap().is_none());
+        drop(two);
+        assert!(Lock::try_now(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_that_was_passed_on_is_held_by_the_program_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = Lock::wait(&path).unwrap();
+        let mut program = Command::new("sleep").arg("600").stdin(lock.as_input().unwrap()).spawn().unwrap();
+        drop(lock);
+        assert!(Lock::is_held(&path));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(!Lock::is_held(&path));
+    }
+
+    #[test]
+    fn a_file_that_is_looked_for_is_not_made_and_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert!(!Lock::is_held(&path));
+        assert_eq!(Lock::try_existing(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!path.exists());
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        assert!(Lock::try_now(&path).is_err());
+        assert!(!folder.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_lock_on_what_was_removed_is_told_from_one_on_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let lock = Lock::wait(&path).unwrap();
+        assert!(lock.is_at(&path));
+        fs::remove_file(&path).unwrap();
+        assert!(!lock.is_at(&path));
+        let other = Lock::try_now(&path).unwrap().unwrap();
+        assert!(!lock.is_at(&path) && other.is_at(&path));
+    }
+
+    #[test]
+    fn a_directory_is_held_by_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory");
+        assert_eq!(Lock::try_directory(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&path).unwrap();
+        let held = Lock::try_directory(&path).unwrap().unwrap();
+        assert!(Lock::try_directory(&path).unwrap().is_none());
+        assert!(Lock::wait_directory_within(&path, Duration::ZERO).unwrap().is_none());
+        drop(held);
+        Lock::wait_directory(&path).unwrap();
+        std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+        assert!(Lock::try_directory(&folder.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn a_file_is_written_to_while_its_writer_has_it_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let writer = File::create(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert!(!is_written_to(&reader));
+        assert!(lock_open_file(&writer, Duration::ZERO).unwrap());
+        assert!(is_written_to(&reader) && is_written_to(&File::open(&path).unwrap()));
+        assert!(!lock_open_file(&File::open(&path).unwrap(), Duration::ZERO).unwrap());
+        drop(writer);
+        assert!(!is_written_to(&reader));
+    }
+}

@@ -1,0 +1,79 @@
+//! Directories of ours that are removed: for everybody else at once, and from the disk as soon as that can be.
+
+use belljar_sys::remove_tree::remove;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Removes a directory of ours: for everybody else at once, and under another name until it is gone. A kill leaves only that, for
+/// [`sweep_removed`].
+pub fn remove_whole(directory: &Path) -> io::Result<()> {
+    match remove(&set_aside(directory)?) {
+        // A sweep is at it as well.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Takes the name of a directory away, and gives the one that it has until it is removed. From here on it is not there for anybody
+/// else; what is not removed now is left to [`sweep_removed`].
+pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let mut number = 0;
+    loop {
+        let gone = directory.with_file_name(format!("{GONE}{}-{number}-{name}", std::process::id()));
+        match fs::rename(directory, &gone) {
+            // The last one of this name could not be removed whole yet.
+            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
+                number += 1;
+            }
+            renamed => return renamed.map(|()| gone),
+        }
+    }
+}
+
+/// Goes on with what a killed [`remove_whole`] left in a directory. Another process may be at it: both come to the same end.
+pub fn sweep_removed(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
+        // It stays for the next sweep then, and is in nobody's way.
+        let _ = remove(&entry.path());
+    }
+}
+
+const GONE: &str = ".gone-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_removal_left_is_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["removed/below", "kept/below", ".gone-1-killed/below"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        remove_whole(&at("removed")).unwrap();
+        assert!(!at("removed").exists() && remove_whole(&at("removed")).is_err());
+        sweep_removed(folder.path());
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["kept"]);
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_can_be_set_aside_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("one");
+        let mut aside = Vec::new();
+        for _ in 0..3 {
+            fs::create_dir_all(directory.join("below")).unwrap();
+            aside.push(set_aside(&directory).unwrap());
+        }
+        assert!(aside.iter().all(|gone| gone.join("below").exists()));
+        assert!(!directory.exists());
+        sweep_removed(folder.path());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,81 @@
+//! The list of sweeps. A crate that can be killed while it has something on this machine that nobody else would remove says here
+//! what that is and how it is removed; whoever starts or sweeps sandboxes runs the list, in its order.
+//!
+//! A sweep takes nothing from the living: it removes only what no process holds ([`crate::Lock`]). What it cannot remove now it leaves
+//! to the next one, so it has no error to report.
+
+use std::path::Path;
+
+/// One kind of leftover, and how it is removed.
+#[derive(Debug, Clone, Copy)]
+pub struct Sweep {
+    /// What is removed, for people.
+    pub of: &'static str,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    Machine(fn()),
+    State(fn(&Path)),
+}
+
+impl Sweep {
+    /// Of leftovers that are found without the state directory.
+    pub const fn of_machine(of: &'static str, run: fn()) -> Sweep {
+        Sweep { of, run: Run::Machine(run) }
+    }
+
+    /// Of leftovers in the state directory.
+    pub const fn of_state(of: &'static str, run: fn(&Path)) -> Sweep {
+        Sweep { of, run: Run::State(run) }
+    }
+}
+
+/// Sweeps in the order in which they are run.
+#[derive(Debug, Clone, Default)]
+pub struct Sweeps(Vec<Sweep>);
+
+impl Sweeps {
+    /// Adds those of a crate.
+    pub fn with(mut self, sweeps: &[Sweep]) -> Sweeps {
+        self.0.extend_from_slice(sweeps);
+        self
+    }
+
+    /// Runs all of them; without a state directory, those that need none.
+    pub fn run(&self, state: Option<&Path>) {
+        for sweep in &self.0 {
+            match (sweep.run, state) {
+                (Run::Machine(run), _) => run(),
+                (Run::State(run), Some(state)) => run(state),
+                (Run::State(_), None) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const SWEEPS: [Sweep; 2] = [
+        Sweep::of_state("first", |state| drop(fs::remove_file(state.join("first")))),
+        // Fails where the one before did not run.
+        Sweep::of_state("directory", |state| drop(fs::remove_dir(state))),
+    ];
+
+    #[test]
+    fn sweeps_are_run_in_their_order_and_without_a_state_directory_only_those_that_need_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        fs::create_dir(&state).unwrap();
+        fs::write(state.join("first"), "").unwrap();
+        let sweeps = Sweeps::default().with(&SWEEPS).with(&[Sweep::of_machine("machine", || {})]);
+        sweeps.run(None);
+        assert!(state.join("first").exists());
+        sweeps.run(Some(&state));
+        assert!(!state.exists());
+    }
+}

@@ -14,9 +14,12 @@ use belljar_workspace::foreign::Head;
 use git_host::{GitHost, Manner};
 use repository::{Repository, directory, git};
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 const ID: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -333,6 +336,53 @@ fn too_much_is_not_taken() {
     assert!(matches!(collected, Err(CloneError::Import(_))), "{collected:?}");
     assert_eq!(machine.collect().count, 1);
 }
+
+#[test]
+fn blobs_that_unpack_to_much_take_little_memory_of_the_host() {
+    let machine = Machine::new();
+    let cloned = machine.make(&machine.spec());
+    let inside = inside(&cloned);
+    for name in ["1", "2", "3", "4"] {
+        let path = inside.folder.join(name);
+        let mut file = fs::File::create(&path).unwrap();
+        file.set_len(BLOB).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(name.as_bytes()).unwrap();
+        inside.git(&["-c", "core.bigFileThreshold=1m", "add", name]);
+        fs::remove_file(path).unwrap();
+    }
+    inside.git(&["commit", "-q", "-m", "much of nothing"]);
+    let (stop, stopped) = mpsc::channel::<()>();
+    let watching = thread::spawn(move || {
+        let mut most = 0;
+        while stopped.recv_timeout(Duration::from_millis(2)) == Err(RecvTimeoutError::Timeout) {
+            most = most.max(largest_below(std::process::id()));
+        }
+        most
+    });
+    let collected = machine.collect();
+    drop(stop);
+    assert_eq!(collected.count, 1);
+    let most = watching.join().unwrap();
+    assert!(most < BLOB, "one git of the host had {} MiB", most >> 20);
+}
+
+/// The most memory that any process below this one has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
+fn largest_below(process: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children = children.collect::<Vec<_>>().join(" ");
+    let of = |child: u32| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or_default();
+        largest_below(child).max(kilobytes << 10)
+    };
+    children.split_whitespace().filter_map(|child| child.parse().ok()).map(of).max().unwrap_or_default()
+}
+
+/// Above what git holds in memory as a whole, and far below what four of them take.
+const BLOB: u64 = 96 << 20;
 
 #[test]
 fn a_push_is_asked_for_and_never_forced() {

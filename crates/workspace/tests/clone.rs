@@ -15,6 +15,7 @@ use git_host::{GitHost, Manner};
 use repository::{Repository, directory, git};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -352,6 +353,36 @@ fn blobs_that_unpack_to_much_take_little_memory_of_the_host() {
         fs::remove_file(path).unwrap();
     }
     inside.git(&["commit", "-q", "-m", "much of nothing"]);
+    let (collected, most) = watched(|| machine.collect());
+    assert_eq!(collected.count, 1);
+    assert!(most < BLOB, "one git of the host had {} MiB", most >> 20);
+}
+
+#[test]
+fn a_tree_of_a_billion_names_takes_bounded_memory_of_the_host() {
+    let machine = Machine::new();
+    let cloned = machine.make(&machine.spec());
+    let inside = inside(&cloned);
+    fs::write(inside.folder.join("x"), "x").unwrap();
+    let mut id = inside.git(&["hash-object", "-w", "x"]);
+    // Each tree has the one before it ten times.
+    for mode in iter::once("100644").chain(iter::repeat_n("40000", 9)) {
+        let name: Vec<u8> =
+            (0..20).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect();
+        let entry = |letter: u8| [mode.as_bytes(), &[b' ', letter, 0], &name].concat();
+        fs::write(inside.folder.join("x"), (b'0'..=b'9').flat_map(entry).collect::<Vec<_>>()).unwrap();
+        id = inside.git(&["hash-object", "-t", "tree", "-w", "x"]);
+    }
+    let bomb = inside.git(&["commit-tree", "-p", "HEAD", "-m", "bomb", &id]);
+    inside.git(&["update-ref", "HEAD", &bomb]);
+    let collect = || clone::collect(&machine.state(), machine.id, PushLimits::default());
+    let (collected, most) = watched(collect);
+    assert!(matches!(collected, Err(CloneError::Git(_))), "{collected:?}");
+    assert!(most < 5 << 28, "one git of the host had {} MiB", most >> 20);
+}
+
+/// What this gives, and the most memory that any process started by it had.
+fn watched<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let (stop, stopped) = mpsc::channel::<()>();
     let watching = thread::spawn(move || {
         let mut most = 0;
@@ -360,11 +391,9 @@ fn blobs_that_unpack_to_much_take_little_memory_of_the_host() {
         }
         most
     });
-    let collected = machine.collect();
+    let given = work();
     drop(stop);
-    assert_eq!(collected.count, 1);
-    let most = watching.join().unwrap();
-    assert!(most < BLOB, "one git of the host had {} MiB", most >> 20);
+    (given, watching.join().unwrap())
 }
 
 /// The most memory that any process below this one has had so far, in bytes (`VmHWM`, proc_pid_status(5)).

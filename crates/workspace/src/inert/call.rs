@@ -1,6 +1,7 @@
 //! One call of git.
 
 use super::leash::Leash;
+use super::pack_limits::MOST_DATA;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, LEASHED_SETTINGS, SETTINGS};
 use belljar_spec::egress::Printable;
@@ -285,8 +286,6 @@ fn at_most(
     limits
 }
 
-/// Private memory of every git on a leash, cgroup or not. Packs and indexes are mapped, and do not count.
-const MOST_DATA: u64 = 2 << 30;
 /// Far more than any list of ours; what is bigger is a pack, and streamed.
 const MOST_OUTPUT: u64 = 256 << 20;
 /// The largest repositories are packed in less.

@@ -42,7 +42,7 @@ pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31536000)]
     pub lease_s: Option<u64>,
-    /// The environment of the owner of this machine, as far as the sandbox is made by it: `PATH`, whose programs it sees, `SHELL`, `LANG` and `LC_*`.
+    /// The environment of the owner of this machine, as far as the sandbox is made by it: `PATH`, whose programs it sees, `SHELL`, `LANG`, `LC_*` and `TZ`.
     /// Counts for the life that this request starts. Left out: the daemon's own. No grant may set it.
     pub environment: BTreeMap<String, String>,
     /// The sandbox itself, where the profile leaves it open.

@@ -26,7 +26,10 @@ impl Starter {
             source,
             hint: hint.into(),
         };
-        let mut child = (self.start)().map_err(|error| no(error, "`belljar serve` says what is wrong"))?;
+        let mut child = (self.start)().map_err(|error| {
+            let hint = hint_of(error.kind());
+            no(error, hint)
+        })?;
         let mut until = Instant::now() + READY;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -52,9 +55,37 @@ pub(crate) fn nobody_listens(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
+/// What to do about a daemon that could not be started: it begins by writing to the state directory.
+fn hint_of(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "set XDG_STATE_HOME to a folder that you can write to"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full: free some space",
+        _ => "`belljar serve` says what is wrong",
+    }
+}
+
 /// A machine with all processors busy starts a program in this time.
 const READY: Duration = Duration::from_secs(20);
 /// Two that were started at once are this far apart, and more.
 const ANOTHER: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_that_cannot_be_written_is_named_as_the_cause() {
+        for (kind, expected) in [
+            (io::ErrorKind::ReadOnlyFilesystem, "XDG_STATE_HOME"),
+            (io::ErrorKind::PermissionDenied, "XDG_STATE_HOME"),
+            (io::ErrorKind::StorageFull, "the disk is full"),
+            (io::ErrorKind::NotFound, "`belljar serve`"),
+        ] {
+            assert!(hint_of(kind).contains(expected), "{kind}");
+        }
+    }
+}

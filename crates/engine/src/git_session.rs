@@ -220,7 +220,7 @@ impl GitSession {
             mode,
             protected,
             leash: OnceLock::new(),
-            last: Leash::with_allowance(LAST_IMPORT_TIME),
+            last: Leash::after_end(),
             pinned: AtomicBool::new(false),
             report: Mutex::default(),
             hosts: Mutex::default(),
@@ -460,8 +460,6 @@ const FIRST_LOOKS: u32 = 10;
 const FIRST_LOOKS_INTERVAL: Duration = Duration::from_millis(5);
 /// What failed after so long is not tried again at the next start.
 const LONGEST_RETRIED: Duration = Duration::from_secs(60);
-/// Processor time of every git that reads what a sandbox made, when it has ended: several of the largest pushes.
-const LAST_IMPORT_TIME: Duration = Duration::from_secs(180);
 /// Holds imports to a part of one processor: what reads refs outside is in no cgroup, and an agent moves them without end.
 struct Pace {
     /// Time that was used beyond the part that is allowed.

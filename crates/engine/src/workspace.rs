@@ -296,7 +296,8 @@ impl Workspace {
             }
             What::Clone(clone) => {
                 let Clone { id, state, made, limits } = *clone;
-                let collected = clone::collect(&state, id, limits)?;
+                let collected =
+                    clone::collect(&state, id, limits).map_err(|error| not_collected(id, error.into()))?;
                 // Whoever committed, reset or stashed something has left a trace of that.
                 let git = made.folder.join(".git");
                 let untouched = !git.join("logs/HEAD").exists() && !git.join("refs/stash").exists();
@@ -308,6 +309,16 @@ impl Workspace {
                 Ok(Changes::Clone { id, url: made.url, collected: Box::new(collected) })
             }
         }
+    }
+}
+
+/// Says that nothing is lost.
+fn not_collected(id: SandboxId, error: SandboxError) -> SandboxError {
+    match error.hint {
+        Some(_) => error,
+        None => error.hint(format!(
+            "all of it is kept in the clone {id}: `belljar layers` lists it, `belljar discard {id}` removes it"
+        )),
     }
 }
 

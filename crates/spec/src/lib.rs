@@ -12,10 +12,10 @@ pub mod git;
 mod glob;
 mod id;
 mod kept;
-mod language;
 mod limits;
 pub mod llm;
 mod quantity;
+mod regional;
 mod root;
 mod sandbox;
 pub mod secret;
@@ -33,9 +33,9 @@ pub use egress::{
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
-pub use language::{LANGUAGE_VARIABLES, is_language_variable};
 pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
+pub use regional::{REGIONAL_VARIABLES, TIME_ZONE_VARIABLE, is_regional_variable};
 pub use root::{ImageName, ImageNameError, Root, RootError};
 pub use sandbox::{
     Compare, EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath,

@@ -42,6 +42,11 @@ pub fn end_group_with_us(command: &mut Command, farewell: Farewell) -> io::Resul
     let (reader, writer) = pipe()?;
     let signal = farewell.signal();
     let hold = move || {
+        // An ignored signal stays ignored over exec, and so would be the farewell (a shell's `trap '' TERM`).
+        // SAFETY: sets the default action; no handler, and no memory of ours, is involved.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR && signal != libc::SIGKILL {
+            return Err(io::Error::last_os_error());
+        }
         let reader = reader.as_raw_fd();
         let group = getpid().as_raw_nonzero().get();
         fcntl(reader, libc::F_SETOWN, -group)?;

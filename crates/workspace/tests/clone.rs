@@ -14,9 +14,13 @@ use belljar_workspace::foreign::Head;
 use git_host::{GitHost, Manner};
 use repository::{Repository, directory, git};
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 const ID: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -333,6 +337,81 @@ fn too_much_is_not_taken() {
     assert!(matches!(collected, Err(CloneError::Import(_))), "{collected:?}");
     assert_eq!(machine.collect().count, 1);
 }
+
+#[test]
+fn blobs_that_unpack_to_much_take_little_memory_of_the_host() {
+    let machine = Machine::new();
+    let cloned = machine.make(&machine.spec());
+    let inside = inside(&cloned);
+    for name in ["1", "2", "3", "4"] {
+        let path = inside.folder.join(name);
+        let mut file = fs::File::create(&path).unwrap();
+        file.set_len(BLOB).unwrap();
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(name.as_bytes()).unwrap();
+        inside.git(&["-c", "core.bigFileThreshold=1m", "add", name]);
+        fs::remove_file(path).unwrap();
+    }
+    inside.git(&["commit", "-q", "-m", "much of nothing"]);
+    let (collected, most) = watched(|| machine.collect());
+    assert_eq!(collected.count, 1);
+    assert!(most < BLOB, "one git of the host had {} MiB", most >> 20);
+}
+
+#[test]
+fn a_tree_of_a_billion_names_takes_bounded_memory_of_the_host() {
+    let machine = Machine::new();
+    let cloned = machine.make(&machine.spec());
+    let inside = inside(&cloned);
+    fs::write(inside.folder.join("x"), "x").unwrap();
+    let mut id = inside.git(&["hash-object", "-w", "x"]);
+    // Each tree has the one before it ten times.
+    for mode in iter::once("100644").chain(iter::repeat_n("40000", 9)) {
+        let name: Vec<u8> =
+            (0..20).map(|at| u8::from_str_radix(&id[2 * at..2 * at + 2], 16).unwrap()).collect();
+        let entry = |letter: u8| [mode.as_bytes(), &[b' ', letter, 0], &name].concat();
+        fs::write(inside.folder.join("x"), (b'0'..=b'9').flat_map(entry).collect::<Vec<_>>()).unwrap();
+        id = inside.git(&["hash-object", "-t", "tree", "-w", "x"]);
+    }
+    let bomb = inside.git(&["commit-tree", "-p", "HEAD", "-m", "bomb", &id]);
+    inside.git(&["update-ref", "HEAD", &bomb]);
+    let collect = || clone::collect(&machine.state(), machine.id, PushLimits::default());
+    let (collected, most) = watched(collect);
+    assert!(matches!(collected, Err(CloneError::Git(_))), "{collected:?}");
+    assert!(most < 5 << 28, "one git of the host had {} MiB", most >> 20);
+}
+
+/// What this gives, and the most memory that any process started by it had.
+fn watched<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let watching = thread::spawn(move || {
+        let mut most = 0;
+        while stopped.recv_timeout(Duration::from_millis(2)) == Err(RecvTimeoutError::Timeout) {
+            most = most.max(largest_below(std::process::id()));
+        }
+        most
+    });
+    let given = work();
+    drop(stop);
+    (given, watching.join().unwrap())
+}
+
+/// The most memory that any process below this one has had so far, in bytes (`VmHWM`, proc_pid_status(5)).
+fn largest_below(process: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children = children.collect::<Vec<_>>().join(" ");
+    let of = |child: u32| {
+        let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap_or_default();
+        largest_below(child).max(kilobytes << 10)
+    };
+    children.split_whitespace().filter_map(|child| child.parse().ok()).map(of).max().unwrap_or_default()
+}
+
+/// Above what git holds in memory as a whole, and far below what four of them take.
+const BLOB: u64 = 96 << 20;
 
 #[test]
 fn a_push_is_asked_for_and_never_forced() {

@@ -19,6 +19,20 @@ fn help_stays_as_it_is() {
     }
 }
 
+/// A grant with a limit that nothing holds here would have every one of its requests refused.
+#[test]
+fn a_grant_has_only_limits_that_a_sandbox_can_have() {
+    let home = Home::new("").env("DOCKER_HOST", "unix:///nonexistent");
+    for (flag, value) in [("--memory", "64m"), ("--cpus", "0.5")] {
+        let sandbox = home.run(&["run", flag, value, "--", "true"]);
+        let grant = home.run(&["grants", "create", "ci", "--key", "ci/*", flag, value]);
+        assert_eq!(grant.code, sandbox.code, "{flag}: {}{}", sandbox.stderr, grant.stderr);
+        let limit = flag.trim_start_matches('-');
+        let refused = format!("a limit on {limit} cannot be held on this machine");
+        assert_eq!(grant.stderr.contains(&refused), grant.code != 0, "{}", grant.stderr);
+    }
+}
+
 #[test]
 fn grants_are_kept_without_a_daemon_and_never_their_tokens() {
     let home = Home::new("");

@@ -2,6 +2,7 @@
 
 use belljar_tests_cli::Home;
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -72,6 +73,23 @@ fn an_image_comes_from_a_file_is_listed_and_goes() {
     let left: serde_json::Value =
         serde_json::from_str(&home.run(&["images", "gc", "--json"]).stdout).expect("JSON");
     assert_eq!(left["layers"], serde_json::json!([]));
+}
+
+#[test]
+fn gc_says_that_something_is_being_pulled_and_removes_nothing() {
+    let home = Home::new("");
+    let registry = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let image = format!("{}/silent:1", registry.local_addr().expect("it has one"));
+    let mut pull = home.belljar(&["images", "pull", &image]).spawn().expect("it starts");
+    // The registry was asked, and never answers.
+    let _connection = registry.accept().expect("it is asked");
+    let gc = home.run(&["images", "gc"]);
+    pull.kill().expect("it is ours");
+    pull.wait().expect("it is gone");
+    assert_eq!(gc.code, 125, "{}", gc.stderr);
+    assert!(gc.stderr.contains("something is being pulled or imported"), "{}", gc.stderr);
+    assert!(gc.stderr.contains("try again when it is done"), "{}", gc.stderr);
+    assert_eq!(home.run(&["images", "gc"]).code, 0, "who was killed holds nothing up");
 }
 
 #[test]

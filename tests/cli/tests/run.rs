@@ -1,9 +1,10 @@
 //! `belljar run`.
 
-use belljar_tests_cli::{belljar, run, run_with_input};
+use belljar_tests_cli::{Home, belljar, run, run_with_input};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn folder() -> tempfile::TempDir {
@@ -225,8 +226,27 @@ fn variables_come_from_the_command_line_only() {
         "USER",
     ];
     let tools = ["ASDF_DIR", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VOLTA_HOME"];
-    assert!(names.iter().all(|name| known.contains(name) || tools.contains(name)), "{names:?}");
+    // Language and time zone are the caller's, where the system knows them.
+    let is_regional = |name: &str| name.starts_with("LC_") || name == "TZ";
+    let is_expected = |name: &&str| known.contains(name) || tools.contains(name) || is_regional(name);
+    assert!(names.iter().all(is_expected), "{names:?}");
     assert!(result.stdout.contains("A=1\n") && result.stdout.contains("B=x=y\n"));
+}
+
+#[test]
+fn the_time_zone_is_ours_where_the_system_knows_it() {
+    let asked = |zone: &str| {
+        let home = Home::new("").env("TZ", zone);
+        let said = home.run(&["run", "--", "sh", "-c", "echo \"zone=$TZ $(date +%Z)\""]);
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        said.stdout
+    };
+    for unknown in ["/etc/passwd", "../../../etc/passwd", "Nowhere/City", "$(id)"] {
+        assert!(asked(unknown).starts_with("zone= "), "{unknown}");
+    }
+    if Path::new("/usr/share/zoneinfo/Asia/Tokyo").exists() {
+        assert_eq!(asked("Asia/Tokyo"), "zone=Asia/Tokyo JST\n");
+    }
 }
 
 #[test]

@@ -29,6 +29,21 @@ fn the_size_is_known_before_anything_else() {
 }
 
 #[test]
+fn a_command_at_a_terminal_knows_what_ours_can_do() {
+    let script = "echo \"$(printenv TERM),$(printenv COLORTERM)\"";
+    let home = Home::new("").env("COLORTERM", "truecolor");
+    let (_, shown) = at_terminal(&home, &["run", "--", "sh", "-c", script]).ends();
+    assert_eq!(shown, "xterm,truecolor\r\n");
+    let (_, named) = at_terminal(&home, &["run", "--env", "COLORTERM=no", "--", "sh", "-c", script]).ends();
+    assert_eq!(named, "xterm,no\r\n", "what is named counts");
+    let unasked = home.run(&["run", "--", "sh", "-c", script]);
+    assert_eq!(unasked.stdout, ",\n", "without a terminal there is nothing to know");
+    let home = Home::new("").env("COLORTERM", "\u{1b}[2J");
+    let (_, odd) = at_terminal(&home, &["run", "--", "sh", "-c", script]).ends();
+    assert_eq!(odd, "xterm,\r\n", "what is not a plain name stays outside");
+}
+
+#[test]
 fn a_command_gets_a_terminal_where_there_is_one_or_is_to_be_one() {
     let home = Home::new("");
     let (_, never) = at_terminal(&home, &["run", "--tty", "never", "--", "tty"]).ends();

@@ -1,6 +1,6 @@
 //! The environment of commands: it starts empty, and holds what is listed here and what the caller names.
 
-use super::{HOME, USER, etc, language};
+use super::{HOME, USER, etc, regional};
 use belljar_spec::Admin;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ pub(super) fn inside(
 ) -> Variables {
     let user = if admin == Admin::Root { "root" } else { USER };
     let mut ours = common(OsStr::new(HOME), user, Path::new("/tmp"), shell);
-    // The language is the root's to know.
+    // Language and time zone are the root's to know.
     ours.retain(|(name, _)| name != "LANG" || !under.iter().any(|(known, _)| known == name));
     let mut variables = override_with(under.clone(), &ours);
     // Entries with a colon were split at it, so they can be joined again.
@@ -32,7 +32,7 @@ pub(super) fn on_host(workspace: &Path, asked: &Variables) -> Variables {
     let mut variables = common(workspace.as_os_str(), USER, &env::temp_dir(), Some(shell()));
     let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     variables.push(("PATH".into(), path));
-    override_with(override_with(variables, &language::of_the_caller()), asked)
+    override_with(override_with(variables, &regional::of_the_caller()), asked)
 }
 
 fn common(home: &OsStr, user: &str, temporary: &Path, shell: Option<&str>) -> Variables {

@@ -10,12 +10,12 @@ mod etc;
 mod git;
 mod home;
 mod java;
-mod language;
 mod marker;
 mod mounts;
 mod nested;
 mod network;
 mod opened;
+mod regional;
 mod root;
 mod shared;
 mod sockets;
@@ -158,7 +158,7 @@ struct System {
     links: Vec<(String, String)>,
     /// The search path.
     path: Vec<PathBuf>,
-    /// Variables that name where a tool's programs are, and the caller's language.
+    /// Variables that name where a tool's programs are, and the caller's language and time zone.
     variables: Vec<(OsString, OsString)>,
     /// Variables that it brings, below ours.
     under: Vec<(OsString, OsString)>,
@@ -178,7 +178,7 @@ impl System {
             binds,
             links,
             path: home.path,
-            variables: [home.variables, language::of_the_caller()].concat(),
+            variables: [home.variables, regional::of_the_caller()].concat(),
             under: Vec::new(),
             shell: Some(shell().into()),
             private: Vec::new(),

@@ -23,6 +23,7 @@ pub(crate) mod secrets;
 pub(crate) mod shell;
 pub(crate) mod show_run;
 mod table;
+mod terminal_variables;
 pub(crate) mod trust;
 
 use belljar_spec::SandboxError;

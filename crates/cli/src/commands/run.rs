@@ -1,6 +1,7 @@
 //! `belljar run`: one command, one sandbox.
 
 use super::refused;
+use super::terminal_variables::terminal_variables;
 use super::{block_on, exit_code};
 use super::{changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
@@ -88,7 +89,7 @@ pub(super) fn in_foreground(
     announce: impl FnOnce(&Sandbox) -> Option<Duration>,
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
-    give_terminal(&mut command, size);
+    give_terminal(&mut command, size, |name| spec.env.iter().any(|(named, _)| named == name));
     let sandbox = Engine::new().create_running(spec, &command)?;
     let timeout = announce(&sandbox);
     let cap = sandbox.limits().output.value;
@@ -104,19 +105,25 @@ pub(super) fn in_sandbox(
     timeout: Option<Duration>,
 ) -> Result<u8, SandboxError> {
     command.stdin = Stdin::Stream;
-    give_terminal(&mut command, Some(size));
+    give_terminal(&mut command, Some(size), |name| sandbox.variable(name.as_str()).is_some());
     let cap = sandbox.limits().output.value;
     let ended = block_on(async { attend(sandbox.spawn(&command).await?, true, timeout, cap).await });
     over(sandbox, ended, timeout)
 }
 
-fn give_terminal(command: &mut Command, size: Option<WindowSize>) {
+/// A variable that the sandbox or the command names counts before ours.
+fn give_terminal(command: &mut Command, size: Option<WindowSize>, is_named: impl Fn(&EnvName) -> bool) {
     command.terminal = size;
-    if size.is_some()
-        && let (Ok(name), Some(value)) = ("TERM".parse::<EnvName>(), std::env::var_os("TERM"))
-        && !command.env.iter().any(|(known, _)| *known == name)
-    {
-        command.env.push((name, value));
+    if size.is_none() {
+        return;
+    }
+    for (name, value) in terminal_variables() {
+        if let Ok(name) = name.parse::<EnvName>()
+            && !is_named(&name)
+            && !command.env.iter().any(|(known, _)| *known == name)
+        {
+            command.env.push((name, value.into()));
+        }
     }
 }
 

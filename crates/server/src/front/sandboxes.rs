@@ -11,7 +11,7 @@ use axum::{Extension, Json};
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State as Standing};
 use belljar_fleet::request::{self, Surroundings};
 use belljar_fleet::{Filter, Idempotency, Identity, Place, Role, Wanted, name_of};
-use belljar_spec::{SandboxError, is_language_variable};
+use belljar_spec::{SandboxError, is_regional_variable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,11 +109,11 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
         asking.caller.must_be_owner("set `environment`")?;
     }
     for (name, value) in environment {
-        let is_known = ["PATH", "SHELL"].contains(&name.as_str()) || is_language_variable(name);
+        let is_known = ["PATH", "SHELL"].contains(&name.as_str()) || is_regional_variable(name);
         if !is_known || value.contains('\0') {
             let message = format!("`environment`: `{}` cannot be set here", name.escape_debug());
             return Err(SandboxError::policy("request_value", message).hint(
-                "`PATH`, `SHELL`, `LANG` and `LC_*` can; variables of commands belong in `sandbox.env`",
+                "`PATH`, `SHELL`, `LANG`, `LC_*` and `TZ` can; variables of commands belong in `sandbox.env`",
             ));
         }
     }

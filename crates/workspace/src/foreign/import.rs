@@ -15,6 +15,7 @@ use std::io;
 use std::path::Path;
 
 /// What is taken from where to where.
+#[derive(Clone, Copy)]
 pub struct Import<'a> {
     pub git: &'a Git,
     /// A bare repository of ours.
@@ -42,6 +43,8 @@ pub enum ImportError {
 
 /// Takes a commit with all it needs over into a repository of ours; afterwards it is there and nothing refers to it.
 pub fn import(import: &Import<'_>) -> Result<(), ImportError> {
+    let git = import.git.on_any_leash();
+    let import = &Import { git: &git, ..*import };
     if complete(import)? {
         return Ok(());
     }
@@ -64,7 +67,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
         let call = git.on(scratch).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", ours.join("objects"));
         call.env("GIT_ALLOC_LIMIT", LARGEST_PIECE)
     };
-    // The sandbox's cgroup is gone by now, or somebody else's.
+    // The sandbox's cgroup is gone by now.
     let limits = || pack_limits(import.limits.bytes.as_u64());
     for pack in packs {
         on_scratch().arg("index-pack").arg(pack).limit(1 << 20).limited(limits()).output()?;
@@ -78,7 +81,7 @@ fn through_scratch(import: &Import<'_>) -> Result<(), ImportError> {
     let known = git.on(ours).args(["for-each-ref", "--format=^%(objectname)"]).output()?;
     let wanted = [tip.as_str().as_bytes(), b"\n", &known].concat();
     let packing = on_scratch().args(["pack-objects", "--revs", "-q", "--delta-base-offset"]);
-    let packed = packing.arg(scratch.join("new")).run_with(&wanted)?;
+    let packed = packing.arg(scratch.join("new")).limited(limits()).run_with(&wanted)?;
     if packed.code != Some(0) {
         return Err(refused(packed.reason()));
     }

@@ -1,8 +1,9 @@
 //! One call of git.
 
 use super::leash::Leash;
+use super::pack_limits::MOST_DATA;
 use super::running::Running;
-use super::settings::{ENVIRONMENT, SETTINGS};
+use super::settings::{ENVIRONMENT, LEASHED_SETTINGS, SETTINGS};
 use belljar_spec::egress::Printable;
 use belljar_sys::before_exec;
 use belljar_sys::orphan::{self, Farewell};
@@ -192,12 +193,9 @@ impl Call {
             if let Some(entry) = leash.cgroup() {
                 before_exec::enter_cgroup(&mut self.command, entry);
             }
-            if let Some(left) = leash.seconds_left() {
-                match self.limits.iter_mut().find(|(resource, _)| *resource == Resource::Cpu) {
-                    Some((_, most)) => *most = left.min(*most),
-                    None => self.limits.push((Resource::Cpu, left)),
-                }
-            }
+            let seconds = leash.seconds_left().map(|left| (Resource::Cpu, left));
+            self.limits = at_most(self.limits, seconds.into_iter().chain([(Resource::Data, MOST_DATA)]));
+            self = LEASHED_SETTINGS.iter().fold(self, |call, (key, value)| call.config(key, value));
         }
         before_exec::set_limits(&mut self.command, self.limits);
         orphan::end_with_thread(&mut self.command, self.farewell);
@@ -273,6 +271,20 @@ impl Finished {
 
 /// Words for every diff whose repository or worktree is not surely ours: attributes name drivers, and drivers programs.
 pub const PLAIN_DIFF: [&str; 4] = ["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all"];
+
+/// These limits, none of them above these others.
+fn at_most(
+    mut limits: Vec<(Resource, u64)>,
+    others: impl IntoIterator<Item = (Resource, u64)>,
+) -> Vec<(Resource, u64)> {
+    for (resource, most) in others {
+        match limits.iter_mut().find(|(limited, _)| *limited == resource) {
+            Some((_, value)) => *value = most.min(*value),
+            None => limits.push((resource, most)),
+        }
+    }
+    limits
+}
 
 /// Far more than any list of ours; what is bigger is a pack, and streamed.
 const MOST_OUTPUT: u64 = 256 << 20;

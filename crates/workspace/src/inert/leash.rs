@@ -45,6 +45,12 @@ impl Leash {
         Leash { cgroup, ..Leash::with_allowance(PROCESSOR_TIME) }
     }
 
+    /// The leash of every git that reads what a sandbox made once the sandbox has ended, and its cgroup with it: resource limits hold
+    /// the memory of each, and all together have ten minutes of processor time.
+    pub fn after_end() -> Leash {
+        Leash::with_allowance(PROCESSOR_TIME_AFTER_END)
+    }
+
     /// One on which all together may use so much processor time.
     pub fn with_allowance(allowance: Duration) -> Leash {
         let leash = Leash::default();
@@ -139,3 +145,5 @@ fn has_ended(process: &OwnedFd, until: Instant) -> bool {
 const MOMENT: Duration = Duration::from_secs(1);
 /// Pushes and fetches follow each other as long as a sandbox lives. The largest push that is allowed takes half a minute.
 const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
+/// Taking over the largest push that is allowed takes two minutes.
+const PROCESSOR_TIME_AFTER_END: Duration = Duration::from_secs(10 * 60);

@@ -47,6 +47,14 @@ impl Git {
         Git { program: self.program.clone(), leash: Some(leash.clone()) }
     }
 
+    /// The same, surely on a leash: without one of its own, on one for [after the end](Leash::after_end).
+    pub(crate) fn on_any_leash(&self) -> Git {
+        match &self.leash {
+            Some(_) => self.clone(),
+            None => self.on_leash(&Leash::after_end()),
+        }
+    }
+
     /// A call on a repository: `directory` is its git directory, and a repository of the host's or of ours. Never one whose
     /// config an agent could write: its objects are read from a repository of ours.
     pub fn on(&self, directory: &Path) -> Call {

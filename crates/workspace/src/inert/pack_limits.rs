@@ -17,7 +17,8 @@ pub(crate) fn pack_limits(bytes: u64) -> [(Resource, u64); 4] {
 
 /// The largest push that is allowed by default takes a tenth of it.
 pub(super) const MOST_SECONDS: u64 = 120;
-/// A few objects of the largest size that is held in memory (a delta, what it builds on, what it gives).
-const MOST_DATA: u64 = 1 << 30;
+/// Private memory of every git on a leash, cgroup or not: a few objects of the largest size that is held in memory (a delta, what it
+/// builds on, what it gives), or a list of two million files. Packs and indexes are mapped, and do not count.
+pub(super) const MOST_DATA: u64 = 1 << 30;
 /// The index beside the pack.
 const BESIDE_PACK: u64 = 64 << 20;

@@ -60,6 +60,16 @@ pub(super) const SETTINGS: [(&str, &str); 25] = [
     ("protocol.allow", "never"),
 ];
 
+/// What every git on a leash gets beside, so that objects of an agent's choice take little memory: a megabyte of pack can hold ten
+/// blobs of 500 MB that are all compared with each other.
+pub(super) const LEASHED_SETTINGS: [(&str, &str); 3] = [
+    // Larger blobs are read piece by piece, and compared with no others.
+    ("core.bigFileThreshold", "64m"),
+    // Of each thread, for the blobs that are compared with each other.
+    ("pack.windowMemory", "256m"),
+    ("pack.threads", "1"),
+];
+
 /// The words of a git at the other end, for `--upload-pack` and `--receive-pack`, where that is a path on this machine: git
 /// starts it with a clean environment, so that it would follow the config that is there, hooks and all.
 pub fn other_side(service: &str) -> String {

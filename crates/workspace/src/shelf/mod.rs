@@ -16,7 +16,7 @@ pub use host::HostWorktree;
 
 use crate::damage::Damaged;
 use crate::foreign::{Foreign, ForeignError, Import, import};
-use crate::inert::Git;
+use crate::inert::{Git, Leash};
 use crate::layer::beneath::identity_of;
 use crate::traps::Trap;
 use crate::uncommitted::{Beside, BesideError};
@@ -59,7 +59,7 @@ impl Provisioned {
     /// What the sandbox left of it, and writes that down for [`list`]. The sandbox has ended. Files that cannot be compared (an agent
     /// broke a commit, or there is more of them than is read) are told as that, and are no error: the branch is kept all the same.
     pub fn left(&self) -> Result<LeftOnShelf, ShelfError> {
-        let git = Git::find()?;
+        let git = Git::find()?.on_leash(&Leash::after_end());
         let spoiled = |source| ShelfError::Spoiled { host: self.host.clone(), source };
         let repo = Foreign::open(&self.git.common).map_err(spoiled)?;
         let tip = repo.branch(&self.branch).map_err(spoiled)?;

@@ -27,7 +27,7 @@ async fn nothing_of_the_callers_environment_gets_in(backend: BackendName) {
     if std::env::var_os("BELLJAR_AGAIN").is_none() {
         let name = "environment::nothing_of_the_callers_environment_gets_in";
         let preparation = "export ANTHROPIC_API_KEY=sk-secret AWS_SECRET_ACCESS_KEY=secret SSH_AUTH_SOCK=/x \
-             http_proxy=secret LD_LIBRARY_PATH=/x TERM=x LC_ALL=C LC_TIME=secret";
+             http_proxy=secret LD_LIBRARY_PATH=/x TERM=x LC_ALL=C LC_TIME=secret TZ=/secret";
         let output = again(backend, name, "rich", preparation).output().unwrap();
         let said = text(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}{}", text(&output.stderr));

@@ -1,7 +1,7 @@
 //! The daemon, asked or started.
 
 use belljar_client::Client;
-use belljar_spec::LANGUAGE_VARIABLES;
+use belljar_spec::REGIONAL_VARIABLES;
 use belljar_state::{create_private, state_directory};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -16,10 +16,10 @@ pub(super) fn client() -> Client {
 }
 
 /// What a sandbox that is started takes from our environment, and not from that of whoever started the daemon: where programs are,
-/// which shell, and the language. What a variable holds that is not UTF-8 cannot be sent, and is the daemon's own then.
+/// which shell, the language and the time zone. What a variable holds that is not UTF-8 cannot be sent, and is the daemon's own then.
 pub(super) fn caller_environment() -> BTreeMap<String, String> {
     let one = |name: &str| std::env::var(name).ok().map(|value| (name.to_string(), value));
-    ["PATH", "SHELL"].into_iter().chain(LANGUAGE_VARIABLES).filter_map(one).collect()
+    ["PATH", "SHELL"].into_iter().chain(REGIONAL_VARIABLES).filter_map(one).collect()
 }
 
 /// Starts one that nobody waits for. It ends by itself when nothing is left to do.

@@ -7,6 +7,7 @@ use super::hold::Held;
 use super::print_json;
 use super::target::Target;
 use crate::args::{ExecArgs, Tty, variable_of};
+use crate::commands::terminal_variables::terminal_variables;
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
@@ -59,10 +60,8 @@ pub(super) async fn in_foreground(
     command.alone_s = Some(ALONE_S);
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
     if size.is_some() {
-        for name in ["TERM", "COLORTERM"] {
-            if let Ok(value) = std::env::var(name) {
-                command.env.entry(name.into()).or_insert(value);
-            }
+        for (name, value) in terminal_variables() {
+            command.env.entry(name.into()).or_insert(value);
         }
     }
     let started = held.sandbox.start(&command).await.map_err(of_client)?;

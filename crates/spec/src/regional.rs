@@ -1,12 +1,13 @@
-//! The variables that say in which language programs speak, and how they write numbers, dates and letters (locale(7)).
+//! The variables that say in which language programs speak, how they write numbers, dates and letters (locale(7)), and in which
+//! time zone (tzset(3)).
 
 /// Whether a variable is one of them.
-pub fn is_language_variable(name: &str) -> bool {
-    LANGUAGE_VARIABLES.contains(&name)
+pub fn is_regional_variable(name: &str) -> bool {
+    REGIONAL_VARIABLES.contains(&name)
 }
 
 /// All of them. `LANGUAGE` is none: it names translations, which need no locale to be there.
-pub const LANGUAGE_VARIABLES: [&str; 14] = [
+pub const REGIONAL_VARIABLES: [&str; 15] = [
     "LANG",
     "LC_ALL",
     "LC_ADDRESS",
@@ -21,4 +22,8 @@ pub const LANGUAGE_VARIABLES: [&str; 14] = [
     "LC_PAPER",
     "LC_TELEPHONE",
     "LC_TIME",
+    TIME_ZONE_VARIABLE,
 ];
+
+/// The one of the time zone.
+pub const TIME_ZONE_VARIABLE: &str = "TZ";

@@ -1,18 +1,32 @@
-//! The caller's language, as far as the system knows it. A locale that is not there makes programs complain, and fall back to one
-//! without UTF-8: then it is left out, and `C.UTF-8` holds. Only for the host's own system, whose locales are seen inside; other
-//! roots say themselves which they have.
+//! The caller's language and time zone, as far as the system knows them. A locale that is not there makes programs complain, and
+//! fall back to one without UTF-8: then it is left out, and `C.UTF-8` holds. Only for the host's own system, whose locales and time
+//! zones are seen inside; other roots say themselves which they have.
 
-use belljar_spec::LANGUAGE_VARIABLES;
+use belljar_spec::{REGIONAL_VARIABLES, TIME_ZONE_VARIABLE};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Its variables, each with a locale that is there.
+/// Its variables, each with a locale or a time zone that is there.
 pub(super) fn of_the_caller() -> Vec<(OsString, OsString)> {
-    let known = |name: &&str| std::env::var(name).ok().filter(|value| is_there(value, Path::new(LOCALES)));
-    let found = LANGUAGE_VARIABLES.iter().filter_map(|name| Some((name.into(), known(name)?.into())));
+    let known = |name: &&str| {
+        std::env::var(name).ok().filter(|value| match *name {
+            TIME_ZONE_VARIABLE => is_time_zone(value, Path::new(TIME_ZONES)),
+            _ => is_there(value, Path::new(LOCALES)),
+        })
+    };
+    let found = REGIONAL_VARIABLES.iter().filter_map(|name| Some((name.into(), known(name)?.into())));
     found.collect()
+}
+
+/// Whether a system has a time zone, by its name (`Europe/Berlin`): neither a path nor a rule.
+fn is_time_zone(name: &str, zones: &Path) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+/".contains(&byte);
+    !name.starts_with('/')
+        && name.len() <= LONGEST_NAME
+        && name.bytes().all(is_plain)
+        && zones.join(name).is_file()
 }
 
 /// Whether a system has a locale: by itself, as a directory, or in its archive.
@@ -70,6 +84,7 @@ fn names_in_archive(path: &Path) -> Option<Vec<u8>> {
 }
 
 const LOCALES: &str = "/usr/lib/locale";
+const TIME_ZONES: &str = "/usr/share/zoneinfo";
 /// AR_MAGIC.
 const ARCHIVE: u32 = 0xde02_0109;
 const LONGEST_NAME: usize = 64;
@@ -79,6 +94,28 @@ const MOST_NAMES_BYTES: u32 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_zone_is_a_name_that_the_system_knows() {
+        let zones = tempfile::tempdir().unwrap();
+        fs::create_dir(zones.path().join("Europe")).unwrap();
+        fs::write(zones.path().join("Europe/Berlin"), "TZif2").unwrap();
+        fs::write(zones.path().join("UTC"), "TZif2").unwrap();
+        let absolute = zones.path().join("UTC");
+        for (name, expected) in [
+            ("Europe/Berlin", true),
+            ("UTC", true),
+            ("Europe", false),
+            ("Europe/Paris", false),
+            ("", false),
+            (":UTC", false),
+            ("Europe/../UTC", false),
+            ("CET-1CEST,M3.5.0,M10.5.0/3", false),
+            (absolute.to_str().unwrap(), false),
+        ] {
+            assert_eq!(is_time_zone(name, zones.path()), expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_locale_is_found_where_systems_keep_it() {

@@ -127,8 +127,8 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 }
 
 impl GitSession {
-    /// Takes over what is in git directories whose sandbox was killed together with belljar, and says so. Nothing follows: what those
-    /// sandboxes were allowed is not known any more.
+    /// Imports what is in git directories of sandboxes that were killed together with belljar, or whose last import failed, and says
+    /// so. Nothing follows: what those sandboxes were allowed is not known any more.
     pub(crate) fn recover(state: &Path) -> Vec<String> {
         let mut notes = Vec::new();
         for git in private_git::abandoned(state) {
@@ -138,7 +138,7 @@ impl GitSession {
                 let dot_git = repository.host.top.join(".git");
                 let (dot_git, place) = (dot_git.display().to_string(), git.keep_refused());
                 notes.push(format!(
-                    "sandbox {id} was killed, and `{dot_git}` is another repository now: its commits are kept in `{}`; run no git there \
+                    "sandbox {id} ended before its commits were imported, and `{dot_git}` is another repository now: they are kept in `{}`; run no git there \
                      outside of a sandbox",
                     place.display()
                 ));
@@ -148,10 +148,18 @@ impl GitSession {
                 GitSession::new(git, state.to_path_buf(), policy, mode, Vec::new()).finish(End::Killed);
             let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
             if report.is_partial {
-                notes.extend(report.notes.iter().map(|note| format!("sandbox {id} was killed; {note}")));
+                notes.extend(
+                    report
+                        .notes
+                        .iter()
+                        .map(|note| format!("sandbox {id} ended before its commits were imported; {note}")),
+                );
             }
             if !kept.is_empty() {
-                notes.push(format!("sandbox {id} was killed; its commits are kept as {}", kept.join(", ")));
+                notes.push(format!(
+                    "sandbox {id} ended before its commits were imported; they are kept as {}",
+                    kept.join(", ")
+                ));
             }
         }
         notes

@@ -58,7 +58,7 @@ fn next_start(home: &Home) -> String {
     loop {
         let run = home.run(&["run", "--", "true"]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        if run.stderr.contains("was killed") {
+        if run.stderr.contains("ended before its commits were imported") {
             return run.stderr;
         }
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
@@ -70,11 +70,15 @@ fn commits_of_a_killed_sandbox_are_there_after_the_next_start() {
     let home = killed();
     let folder = home.path("work");
     let said = next_start(&home);
-    let (_, kept) = said.split_once("was killed; its commits are kept as ").expect("it says where");
+    let (_, kept) =
+        said.split_once("ended before its commits were imported; they are kept as ").expect("it says where");
     let kept = kept.lines().next().expect("a ref");
     assert_eq!(git(&folder, &format!("log -1 --format=%s {kept}")), "late");
     assert_eq!(git(&folder, "log -1 --format=%s main"), "first");
-    assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
+    assert!(
+        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
+        "it says so once"
+    );
 }
 
 #[test]
@@ -86,7 +90,10 @@ fn commits_of_a_killed_sandbox_go_into_no_other_repository() {
     let said = next_start(&home);
     assert!(said.contains("is another repository now"), "{said}");
     assert_eq!(git(&folder, "for-each-ref"), "");
-    assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
+    assert!(
+        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
+        "it says so once"
+    );
 }
 
 #[test]
@@ -97,12 +104,15 @@ fn a_start_that_fails_says_where_commits_of_a_killed_sandbox_are() {
         let run = home.run(&["run", "--backend", "host", "--at-least", "namespace", "--", "true"]);
         assert_eq!(run.code, 125, "{}", run.stderr);
         assert!(run.stderr.contains("below namespace"), "{}", run.stderr);
-        if run.stderr.contains("was killed; its commits are kept as refs/belljar/") {
+        if run.stderr.contains("ended before its commits were imported; they are kept as refs/belljar/") {
             break;
         }
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
     }
-    assert!(!home.run(&["run", "--", "true"]).stderr.contains("was killed"), "it says so once");
+    assert!(
+        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
+        "it says so once"
+    );
 }
 
 /// Kills belljar, or a process of the host that works for it, while commits are imported, at moments that come by chance. How often:

@@ -92,6 +92,14 @@ impl Logged {
         }
     }
 
+    /// What it is called in the file, of an event that this version does not know.
+    pub fn other_kind(&self) -> Option<&str> {
+        match self {
+            Logged::Known(_) => None,
+            Logged::Other(event) => event["kind"].as_str(),
+        }
+    }
+
     /// Whether nothing comes after it.
     pub fn is_end(&self) -> bool {
         matches!(self.known(), Some(Event::SandboxEnded {}))

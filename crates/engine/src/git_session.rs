@@ -12,7 +12,7 @@ use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
-    SetupError, has_moved, has_objects,
+    SetupError, Worked, has_moved, has_objects,
 };
 use belljar_workspace::quarantine::HostRepository;
 use std::collections::HashMap;
@@ -130,8 +130,9 @@ impl GitSession {
     /// Imports what is in git directories of sandboxes that were killed together with belljar, or whose last import failed, and says
     /// so. Nothing follows: what those sandboxes were allowed is not known any more.
     pub(crate) fn recover(state: &Path) -> Vec<String> {
-        let mut notes = Vec::new();
-        for git in private_git::abandoned(state) {
+        let private_git::Abandoned { gits, damaged } = private_git::abandoned(state);
+        let mut notes: Vec<String> = damaged.iter().map(|place| unreadable_place(place)).collect();
+        for git in gits {
             let (policy, mode) = (PushRules::default().to_folder(), ImportMode::Overlay);
             let id = git.id().to_string();
             if let Some(repository) = git.replaced() {
@@ -186,12 +187,16 @@ impl GitSession {
         self.shared.git.replaced().map(|repository| repository.host.top.join(".git"))
     }
 
-    /// Those of a layer that no sandbox works in, where it has some.
-    pub(crate) fn of_layer(state: &Path, layer: &Held) -> Result<Option<GitSession>, SandboxError> {
+    /// Those of a layer that no sandbox works in, where it has some. What follows on the host is for `mode` to say.
+    pub(crate) fn of_layer(
+        state: &Path,
+        layer: &Held,
+        mode: ImportMode,
+    ) -> Result<Option<GitSession>, SandboxError> {
         let policy = PushRules::default().to_folder();
         let git = private_git::open(&layer.directory, name_of(layer.id)).map_err(unreadable)?;
         let (state, protected) = (state.to_path_buf(), layer.protected.clone());
-        Ok(git.map(|git| GitSession::new(git, state, policy, ImportMode::Bind, protected)))
+        Ok(git.map(|git| GitSession::new(git, state, policy, mode, protected)))
     }
 
     /// Removes what the host keeps of the sandbox's commits.
@@ -202,6 +207,10 @@ impl GitSession {
         };
         let git = Git::find().map_err(|error| failed(&error))?;
         for repository in self.shared.git.repositories() {
+            // Git would write where a link leads; refs that stay harm nothing.
+            if Worked::at(&self.shared.state).obstacle(&repository.host).is_some() {
+                continue;
+            }
             // A repository that is gone has no refs.
             let Ok(host) = HostRepository::open(&git, &repository.host.common) else { continue };
             private_git::forget(&host, self.shared.git.id()).map_err(|error| failed(&error))?;
@@ -294,6 +303,15 @@ impl GitSession {
         }
         report
     }
+}
+
+/// What to say of git directories whose record cannot be read.
+pub(crate) fn unreadable_place(place: &Path) -> String {
+    format!(
+        "`{}` may have commits of a sandbox: its record is damaged, or of another version of belljar; it is kept, and nothing was \
+         imported from it",
+        place.display()
+    )
 }
 
 /// The name that a layer's commits have on the host.
@@ -397,7 +415,7 @@ impl Shared {
         if !is_needed {
             return Ok(ImportReport { notes, ..ImportReport::default() });
         }
-        let host = self.host(repository)?;
+        let host = self.believed_host(repository)?;
         let importer = Importer {
             host: &repository.host,
             repository: &host,
@@ -432,6 +450,15 @@ impl Shared {
         Ok(report)
     }
 
+    /// The host's side of a repository, unless a sandbox may have prepared it since this one started: another one that works around it,
+    /// or this one in an earlier life.
+    fn believed_host(&self, repository: &Repository) -> Result<HostRepository, String> {
+        match Worked::at(&self.state).obstacle(&repository.host) {
+            Some(obstacle) => Err(obstacle),
+            None => self.host(repository),
+        }
+    }
+
     /// The host's side of a repository. Git is asked about it once: what it says stays so while the sandbox lives.
     fn host(&self, repository: &Repository) -> Result<HostRepository, String> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -451,7 +478,7 @@ impl Shared {
         self.pinned.store(true, Ordering::Release);
         for repository in self.git.repositories() {
             let commit = self.git.synced(repository).and_then(|synced| synced.commit());
-            if let (Some(commit), Ok(host)) = (commit, self.host(repository)) {
+            if let (Some(commit), Ok(host)) = (commit, self.believed_host(repository)) {
                 // Without it the sandbox works as well, until the user prunes.
                 let _ = private_git::pin(&host, self.git.id(), &commit);
             }

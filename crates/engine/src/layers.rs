@@ -3,7 +3,7 @@
 use crate::git_session::{End, GitSession, name_of};
 use belljar_spec::SandboxError;
 use belljar_workspace::layer::{Applied, Held, Layer, Selection};
-use belljar_workspace::private_git::{self, ImportReport, Refs};
+use belljar_workspace::private_git::{self, ImportMode, ImportReport, Refs};
 use std::path::Path;
 
 /// Applies a layer, or a part of it. With all of it, the folder's branch, index and HEAD go along with the commits that were made
@@ -15,20 +15,30 @@ pub fn apply_layer(
 ) -> Result<(Applied, ImportReport), SandboxError> {
     let held = layer.hold()?;
     let mut applied = held.apply(selection)?;
-    let report = match selection {
-        Selection::All => follow(state, &held)?,
-        Selection::Paths(_) => ImportReport::default(),
+    let (mode, is_part) = match selection {
+        Selection::All => (ImportMode::Bind, false),
+        // What was committed and never imported, since belljar was killed, must not go with the layer.
+        Selection::Paths(_) => (ImportMode::Overlay, true),
     };
-    let waits = *selection != Selection::All && !commits_of_layer(layer).is_empty();
-    applied.kept |= waits || report.leaves_some_inside();
+    let mut report = import(state, &held, mode)?;
+    let aside = private_git::put_aside_in(&held.directory, name_of(held.id));
+    report.notes.extend(aside.iter().map(|place| {
+        format!("`{}` has commits of an earlier run in the layer: the layer is kept", place.display())
+    }));
+    let waits = is_part && !commits_of_layer(layer).is_empty();
+    applied.kept |= waits || report.is_partial || report.leaves_some_inside() || !aside.is_empty();
+    if is_part {
+        report =
+            ImportReport { notes: report.notes, is_partial: report.is_partial, ..ImportReport::default() };
+    }
     if !applied.kept {
         held.discard()?;
     }
     Ok((applied, report))
 }
 
-fn follow(state: &Path, held: &Held) -> Result<ImportReport, SandboxError> {
-    let Some(session) = GitSession::of_layer(state, held)? else { return Ok(ImportReport::default()) };
+fn import(state: &Path, held: &Held, mode: ImportMode) -> Result<ImportReport, SandboxError> {
+    let Some(session) = GitSession::of_layer(state, held, mode)? else { return Ok(ImportReport::default()) };
     if let Some(dot_git) = session.replaced() {
         let note = format!(
             "`{}` is not the repository any more that the layer {} began with: commits stay in the layer",
@@ -43,7 +53,7 @@ fn follow(state: &Path, held: &Held) -> Result<ImportReport, SandboxError> {
 /// Removes a layer with the commits that were made in it.
 pub fn discard_layer(state: &Path, layer: &Layer) -> Result<(), SandboxError> {
     let held = layer.hold()?;
-    if let Some(session) = GitSession::of_layer(state, &held)? {
+    if let Some(session) = GitSession::of_layer(state, &held, ImportMode::Overlay)? {
         session.forget()?;
     }
     Ok(held.discard()?)

@@ -31,6 +31,13 @@ pub async fn spend(
     let mut events = Vec::new();
     let mut reader = Reader::open(&log.path)?;
     while let Some(record) = reader.next_record()? {
+        if record.event.other_kind() == Some("model_called") {
+            let message = format!(
+                "line {} of the record of {} is a call to a model that this version cannot read",
+                record.line, log.sandbox
+            );
+            return Err(SandboxError::runtime("audit_failed", message).hint("use the belljar that wrote it"));
+        }
         if let Logged::Known(event) = record.event {
             events.push(*event);
         }

@@ -77,8 +77,11 @@ impl Lock {
     pub fn is_held(path: &Path) -> bool {
         // A pipe in its place is not waited for.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
-        flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+        match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
+            // Whatever keeps us from taking it may be another's lock.
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Whether the file that is locked is still the one at this path. It may have been removed while we waited.

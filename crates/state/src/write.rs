@@ -15,6 +15,7 @@ use belljar_sys::rustix::fs::{
 use belljar_sys::rustix::io::{Errno, retry_on_intr};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -55,8 +56,7 @@ pub fn write_atomic_at(
     survives: Survives,
 ) -> io::Result<()> {
     let (directory, name) = (directory.as_fd(), name.as_ref());
-    let draft = draft_of(name);
-    let mut file = create_draft(directory, &draft, mode)?;
+    let (mut file, draft) = create_draft(directory, name, mode)?;
     let mut replace = || -> io::Result<()> {
         file.write_all(content)?;
         if survives == Survives::PowerCut {
@@ -81,30 +81,37 @@ fn draft_of(name: &OsStr) -> OsString {
     draft
 }
 
-/// A new file of this name, locked by us.
-fn create_draft(directory: BorrowedFd<'_>, draft: &OsStr, mode: Mode) -> io::Result<File> {
+/// A new file for this one, locked by us, and its name. A sandbox that can write to the directory may keep the usual name of a draft
+/// taken, with a lock or a folder: after a short while the draft gets a name that nothing else has.
+fn create_draft(directory: BorrowedFd<'_>, name: &OsStr, mode: Mode) -> io::Result<(File, OsString)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let deadline = Instant::now() + DRAFT_TIMEOUT;
-    loop {
-        match openat(directory, draft, flags, mode) {
+    let draft = draft_of(name);
+    while Instant::now() < deadline {
+        match openat(directory, &draft, flags, mode) {
             // Another writer that saw it before it was locked may have taken it for that of a dead one, and removed it.
-            Ok(file) if is_locked_by_us(&file) && fstat(&file)?.st_nlink > 0 => return Ok(File::from(file)),
+            Ok(file) if is_locked_by_us(&file) && fstat(&file)?.st_nlink > 0 => {
+                return Ok((File::from(file), draft));
+            }
             Ok(_) => {}
-            Err(Errno::EXIST) => match remove_abandoned(directory, draft)? {
-                true => {}
-                false if Instant::now() < deadline => sleep(DRAFT_INTERVAL),
-                false => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "another process is writing it"));
-                }
+            Err(Errno::EXIST) => match remove_abandoned(directory, &draft) {
+                Ok(true) => {}
+                Ok(false) => sleep(DRAFT_INTERVAL),
+                Err(_) => break,
             },
             Err(errno) => return Err(errno.into()),
         }
     }
+    let mut draft = draft;
+    draft.push(format!(".{:016x}", RandomState::new().hash_one(std::process::id())));
+    let file = openat(directory, &draft, flags, mode)?;
+    Ok((File::from(file), draft))
 }
 
 /// Removes the draft of a writer that was killed, or what else has that name; false if its writer lives.
 fn remove_abandoned(directory: BorrowedFd<'_>, draft: &OsStr) -> io::Result<bool> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // For writing: some filesystems lock no other.
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(directory, draft, flags, Mode::empty()) {
         Ok(file) if !is_locked_by_us(&file) => return Ok(false),
         Ok(file) => {
@@ -136,7 +143,7 @@ fn removed(outcome: Result<(), Errno>) -> Result<(), Errno> {
 /// For its owner alone.
 pub const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A writer that lives needs some milliseconds, unless it was stopped.
-const DRAFT_TIMEOUT: Duration = Duration::from_secs(10);
+const DRAFT_TIMEOUT: Duration = Duration::from_secs(2);
 const DRAFT_INTERVAL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -246,9 +253,13 @@ pub(crate) mod tests {
         assert!(write_atomic(&path, b"new", Survives::Kill).is_err());
         assert!(path.join("below").exists());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        // What is in the way of the draft is no file.
+        // What is in the way of the draft, as a sandbox can put it there, does not keep us from writing.
         fs::create_dir(folder.path().join(".file.new")).unwrap();
-        assert!(write_atomic(&folder.path().join("file"), b"new", Survives::Kill).is_err());
+        write_atomic(&folder.path().join("file"), b"new", Survives::Kill).unwrap();
+        let locked = fs::File::create(folder.path().join(".other.new")).unwrap();
+        locked.lock().unwrap();
+        write_atomic(&folder.path().join("other"), b"new", Survives::Kill).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
         assert!(write_atomic(Path::new("/"), b"", Survives::Kill).is_err());
         assert!(write_atomic(&folder.path().join("missing/file"), b"", Survives::Kill).is_err());
     }

@@ -115,6 +115,114 @@ fn a_start_that_fails_says_where_commits_of_a_killed_sandbox_are() {
     );
 }
 
+/// The one layer there is.
+fn layer(home: &Home) -> std::path::PathBuf {
+    let layers = fs::read_dir(home.path("state/belljar/layers")).expect("there are layers");
+    let mut layers =
+        layers.map(|one| one.expect("a name").path()).filter(|path| path.join("layer.json").exists());
+    layers.next().expect("a layer")
+}
+
+/// A repository, and a layer of it with a commit and a new branch.
+fn with_layer() -> (Home, String) {
+    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let folder = home.path("work");
+    git(&folder, "init -q -b main .");
+    git(&folder, "config user.name Ada");
+    git(&folder, "config user.email ada@example.org");
+    git(&folder, "commit -q --allow-empty -m first");
+    let script = "git checkout -q -b topic; echo x > file; git add file; git commit -qm inside";
+    let run = home.run(&["run", "--overlay", "--", "sh", "-c", script]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let id = layer(&home).file_name().expect("a name").to_string_lossy().into_owned();
+    (home, id)
+}
+
+#[test]
+fn an_apply_writes_through_no_link_of_the_git_directory() {
+    for link in ["logs/HEAD", "refs/heads", "index"] {
+        let (home, id) = with_layer();
+        let (git_dir, outside) = (home.path("work/.git"), home.path("outside"));
+        let place = git_dir.join(link);
+        if place.is_dir() { fs::rename(&place, &outside) } else { fs::copy(&place, &outside).map(|_| ()) }
+            .expect("it moves");
+        let _ = fs::remove_file(&place);
+        std::os::unix::fs::symlink(&outside, &place).expect("a link");
+        let seen = |path: &Path| match path.is_dir() {
+            true => fs::read_dir(path)
+                .expect("a folder")
+                .map(|one| one.expect("a name").file_name().into_encoded_bytes())
+                .collect::<Vec<_>>()
+                .concat(),
+            false => fs::read(path).expect("a file"),
+        };
+        let before = seen(&outside);
+        let apply = home.run(&["apply", &id]);
+        assert!(apply.stderr.contains("is a link"), "{link}: {}", apply.stderr);
+        assert_eq!(seen(&outside), before, "{link}");
+        assert!(home.path("state/belljar/layers").join(&id).exists(), "{link}: the commits are gone");
+    }
+}
+
+#[test]
+fn an_apply_of_a_part_keeps_commits_that_were_not_imported() {
+    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let folder = home.path("work");
+    git(&folder, "init -q -b main .");
+    git(&folder, "config user.name Ada");
+    git(&folder, "config user.email ada@example.org");
+    git(&folder, "commit -q --allow-empty -m first");
+    let script = "touch ready; sleep 1; git commit -q --allow-empty -m late; touch done; sleep 1000";
+    let mut belljar =
+        home.belljar(&["run", "--overlay", "--", "sh", "-c", script]).spawn().expect("it starts");
+    wait_for(&home.path("state/belljar/layers"));
+    let until = Instant::now() + Duration::from_secs(60);
+    let is_made = |name: &str| {
+        let layers = fs::read_dir(home.path("state/belljar/layers")).expect("there are layers");
+        layers.flatten().any(|layer| layer.path().join("upper").join(name).exists())
+    };
+    for (file, signal) in [("ready", "-STOP"), ("done", "-KILL")] {
+        while !is_made(file) {
+            assert!(Instant::now() < until, "`{file}` does not appear");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let sent = Command::new("kill").args([signal, &belljar.id().to_string()]).status();
+        assert!(sent.expect("there is kill").success());
+    }
+    belljar.wait().expect("it is gone");
+    let id = layer(&home).file_name().expect("a name").to_string_lossy().into_owned();
+    // The last process of the sandbox may take a moment to go.
+    while home.run(&["apply", &id, "ready"]).code != 0 {
+        assert!(Instant::now() < until, "it stays in use");
+    }
+    let kept = git(&folder, "log --all --format=%s");
+    assert!(kept.contains("late"), "the commit is lost: {kept}");
+}
+
+#[test]
+fn a_damaged_record_costs_no_commit() {
+    let (home, id) = with_layer();
+    let label = layer(&home).join("git").join(&id).join("label.json");
+    fs::write(&label, "").expect("it is there");
+    let apply = home.run(&["apply", &id]);
+    assert_ne!(apply.code, 0, "{}", apply.stderr);
+    assert!(apply.stderr.contains("label.json` cannot be read"), "{}", apply.stderr);
+    assert!(label.exists());
+    // One of the folder itself is told of once, and kept.
+    let home = killed();
+    let gits = home.path("state/belljar/git");
+    for one in fs::read_dir(&gits).expect("it is there") {
+        let _ = fs::write(one.expect("a name").path().join("label.json"), "{");
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while !home.run(&["run", "--", "true"]).stderr.contains("its record is damaged") {
+        assert!(Instant::now() < until, "nothing is said");
+    }
+    assert!(!home.run(&["run", "--", "true"]).stderr.contains("damaged"), "it says so once");
+    let names = fs::read_dir(&gits).expect("it is there").map(|one| one.expect("a name").file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().ends_with(".damaged")).count(), 1);
+}
+
 /// Kills belljar, or a process of the host that works for it, while commits are imported, at moments that come by chance. How often:
 /// `BELLJAR_TEST_KILLS`, for those who want to know better.
 #[test]

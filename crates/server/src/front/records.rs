@@ -191,7 +191,8 @@ fn told(record: Record) -> AuditRecord {
 /// Records about names, connections, requests and calls that wanted to leave.
 fn is_egress(record: &Record) -> bool {
     use belljar_audit::Event::*;
-    let Some(event) = record.event.known() else { return false };
+    // What another version wrote may be about that: shown rather than hidden.
+    let Some(event) = record.event.known() else { return record.event.other_kind().is_some() };
     match event {
         NameRefused { .. }
         | ConnectionOpened { .. }

@@ -5,10 +5,13 @@
 use super::HostGit;
 use crate::quarantine::alternates;
 use belljar_state::{Survives, create_private, write_atomic};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// The folders that sandboxes have worked in, and since when: a directory of belljar's own with a file for each.
 #[derive(Debug, Clone)]
@@ -24,10 +27,9 @@ impl Worked {
 
     /// Notes that a sandbox is about to work in a folder, unless that is known.
     pub fn note(&self, folder: &Path) -> std::io::Result<()> {
-        let found = folder.metadata()?;
-        let file = self.directory.join(format!("{:x}-{:x}", found.dev(), found.ino()));
-        // Another folder may have had its number.
-        if fs::read(&file).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
+        let file = self.directory.join(name_of(&folder.metadata()?));
+        // The first note counts, also if the folder had another name then.
+        if file.exists() {
             return Ok(());
         }
         create_private(&self.directory)?;
@@ -39,10 +41,16 @@ impl Worked {
     fn may_be_written_inside(&self, file: &Path) -> bool {
         let changed =
             |path: &Path| fs::symlink_metadata(path).ok().map(|about| (about.ctime(), about.ctime_nsec()));
+        let around: BTreeSet<OsString> = file
+            .ancestors()
+            .filter_map(|folder| folder.metadata().ok())
+            .map(|about| name_of(&about))
+            .collect();
         let records = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         records.map(|entry| entry.path()).any(|record| {
-            let is_around =
-                fs::read(&record).is_ok_and(|folder| file.starts_with(crate::settings::path_of(&folder)));
+            // By what it is, since a folder may have been moved, and by its name, since one may have been made anew there.
+            let is_around = record.file_name().is_some_and(|name| around.contains(name))
+                || fs::read(&record).is_ok_and(|folder| file.starts_with(crate::settings::path_of(&folder)));
             is_around && changed(file) >= changed(&record)
         })
     }
@@ -65,6 +73,13 @@ impl Worked {
         }
         None
     }
+}
+
+/// A folder, whatever its path is: another one has another number, or was made at another time.
+fn name_of(folder: &fs::Metadata) -> OsString {
+    let made =
+        folder.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    format!("{:x}-{:x}-{:x}", folder.dev(), folder.ino(), made.as_nanos()).into()
 }
 
 /// The first link that git would read or write through.
@@ -139,6 +154,13 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         worked.note(&host.top).unwrap();
         fs::write(&list, "/root\n").unwrap();
+        assert!(worked.obstacle(&host).unwrap().contains("alternates"));
+        // Also where the folder was moved since.
+        let moved = place.path().join("moved");
+        fs::rename(&host.top, &moved).unwrap();
+        let own = moved.join(".git");
+        let host = HostGit { top: moved.clone(), common: own.clone(), own };
+        worked.note(&moved).unwrap();
         assert!(worked.obstacle(&host).unwrap().contains("alternates"));
         // In a folder that no sandbox worked in it is the user's.
         assert_eq!(Worked::at(&place.path().join("other")).obstacle(&host), None);

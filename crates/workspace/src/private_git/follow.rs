@@ -126,6 +126,9 @@ impl Follow<'_> {
         let finished = match &head.new {
             Head::Branch(branch) => {
                 let call = self.repository.as_owner(self.repository.call_in(&self.host.own));
+                // The name of the repository's config may be an agent's, and goes into a log.
+                let call =
+                    call.env("GIT_COMMITTER_NAME", "belljar").env("GIT_COMMITTER_EMAIL", "belljar@localhost");
                 call.args(["symbolic-ref", "-m", self.message, "HEAD", &branch.full()]).run()?
             }
             Head::Detached(commit) => self.call().run_with(format!("update HEAD {commit}\n").as_bytes())?,

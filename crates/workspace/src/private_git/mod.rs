@@ -48,7 +48,9 @@ pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
 pub use pin::{forget, pin, unpin};
-pub use place::{Life, Module, PrivateGit, Repository, Wanted, abandoned, open, waiting};
+pub use place::{
+    Abandoned, Life, Module, PrivateGit, Repository, Wanted, abandoned, open, put_aside_in, waiting,
+};
 pub use refs::{BranchTips, branch_tips};
 pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, Refs, SetAside, Synced};

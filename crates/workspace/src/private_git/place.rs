@@ -101,11 +101,20 @@ impl PrivateGit {
         let hold = held(&place, &root)?;
         let mut label = Label { version: VERSION, id: id.to_string(), life, repositories: Vec::new() };
         let wanted_now = repositories(wanted)?;
-        let mut earlier = Label::read(&root).filter(|label| label.version == VERSION);
-        let (root, hold) = match earlier.take_if(|label| label.repositories != wanted_now) {
+        let read = Label::read(&root);
+        let is_damaged = read.is_err();
+        let mut earlier = read.unwrap_or_default();
+        let is_other = |label: &mut Label| label.version != VERSION || label.repositories != wanted_now;
+        let (root, hold) = match earlier.take_if(is_other) {
             // What an agent could write is never gone on with in part: a link in it would lead elsewhere.
             Some(label) => {
                 put_aside(&place, &root, label)?;
+                let new = held(&place, &root)?;
+                drop(hold);
+                (root, new)
+            }
+            None if is_damaged => {
+                set_damaged_aside(&root).map_err(SetupError::make(&root))?;
                 let new = held(&place, &root)?;
                 drop(hold);
                 (root, new)
@@ -261,6 +270,15 @@ fn put_aside(place: &Path, root: &Path, mut label: Label) -> Result<(), SetupErr
     fs::rename(root, &aside).map_err(SetupError::make(&aside))
 }
 
+/// Gives git directories whose record cannot be read another name, so that nothing takes them for new ones.
+fn set_damaged_aside(root: &Path) -> io::Result<PathBuf> {
+    let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let aside = (0..).map(|number| root.with_file_name(format!("{name}-{number}.{DAMAGED}")));
+    let aside = aside.take(MAX_DAMAGED).find(|path| !path.exists()).unwrap_or_else(|| root.to_path_buf());
+    fs::rename(root, &aside)?;
+    Ok(aside)
+}
+
 /// Makes the root of a sandbox's git directories and locks it. Between the two no other process may take it for abandoned.
 fn held(place: &Path, root: &Path) -> Result<Lock, SetupError> {
     loop {
@@ -279,7 +297,7 @@ fn held(place: &Path, root: &Path) -> Result<Lock, SetupError> {
 pub fn open(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupError> {
     let place = place(state);
     let root = place.join(id.to_string());
-    let Some(label) = Label::read(&root) else { return Ok(None) };
+    let Some(label) = Label::read(&root)? else { return Ok(None) };
     let hold = held(&place, &root)?;
     Ok(Some(PrivateGit { root, label, _hold: hold }))
 }
@@ -287,34 +305,62 @@ pub fn open(state: &Path, id: SandboxId) -> Result<Option<PrivateGit>, SetupErro
 /// Refs of a sandbox's git directories, by their names inside, whose commits the host has only under names of belljar's. Only looks.
 pub fn waiting(state: &Path, id: SandboxId) -> Refs {
     let root = place(state).join(id.to_string());
-    let repositories = Label::read(&root).map(|label| label.repositories).unwrap_or_default();
+    let repositories = Label::read(&root).ok().flatten().map(|label| label.repositories).unwrap_or_default();
     let synced = repositories.iter().filter_map(|one| Synced::read(&root.join(&one.synced)));
     synced.flat_map(|synced| synced.set_aside).collect()
 }
 
-/// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.
-pub fn abandoned(state: &Path) -> Vec<PrivateGit> {
+/// What sandboxes left behind.
+#[derive(Debug, Default)]
+pub struct Abandoned {
+    /// Those whose sandbox was killed with belljar, each held from now on: what was committed in them is not on the host yet.
+    pub gits: Vec<PrivateGit>,
+    /// Where the record cannot be read. They have another name from now on, and are told of once.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// Directories that earlier runs in a layer left beside the layer's own, whose commits were not imported. Only looks.
+pub fn put_aside_in(layer: &Path, id: SandboxId) -> Vec<PathBuf> {
+    let own = id.to_string();
+    let entries = fs::read_dir(place(layer)).into_iter().flatten().flatten();
+    let beside = entries.filter(|entry| entry.file_name() != own.as_str() && entry.file_name() != LOCK);
+    beside.map(|entry| entry.path()).collect()
+}
+
+/// Looks for git directories that no sandbox uses any more.
+pub fn abandoned(state: &Path) -> Abandoned {
     let place = place(state);
-    let mut found = Vec::new();
+    let mut found = Abandoned::default();
     let entries = fs::read_dir(&place).into_iter().flatten().flatten();
     let Ok(_turn) = Lock::wait(&place.join(LOCK)) else { return found };
     for root in entries.map(|entry| entry.path()) {
         let Ok(Some(hold)) = Lock::try_now(&root.join(LOCK)) else { continue };
         match Label::read(&root) {
-            Some(label) if label.life == Life::OneShot => found.push(PrivateGit { root, label, _hold: hold }),
-            Some(_) => {}
+            Ok(Some(label)) if label.life == Life::OneShot => {
+                found.gits.push(PrivateGit { root, label, _hold: hold })
+            }
+            Ok(Some(_)) => {}
             // Killed before anything could be done in it.
-            None if !root.join(LABEL).exists() => drop(remove(&root)),
-            // Of another version of belljar.
-            None => {}
+            Ok(None) => drop(remove(&root)),
+            Err(_) if root.extension().is_some_and(|known| known == DAMAGED) => {}
+            Err(_) => found.damaged.extend(set_damaged_aside(&root)),
         }
     }
     found
 }
 
 impl Label {
-    fn read(root: &Path) -> Option<Label> {
-        serde_json::from_slice(&fs::read(root.join(LABEL)).ok()?).ok()
+    /// Nothing where there is none.
+    fn read(root: &Path) -> Result<Option<Label>, SetupError> {
+        let path = root.join(LABEL);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(SetupError::make(&path))?,
+        };
+        let unreadable = |error: serde_json::Error| {
+            SetupError::Unsupported(format!("`{}` cannot be read: {error}", path.display()))
+        };
+        serde_json::from_slice(&text).map(Some).map_err(unreadable)
     }
 
     fn write(&self, root: &Path) -> Result<(), SetupError> {
@@ -381,6 +427,9 @@ fn make_directory(path: &Path) -> Result<(), SetupError> {
 const VERSION: u32 = 1;
 const LABEL: &str = "label.json";
 const LOCK: &str = "lock";
+/// What the name of git directories ends in whose record cannot be read.
+const DAMAGED: &str = "damaged";
+const MAX_DAMAGED: usize = 10_000;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// Where object directories of the host are seen inside.
 const OBJECTS_INSIDE: &str = "/run/belljar/objects";

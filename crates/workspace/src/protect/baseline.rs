@@ -59,9 +59,11 @@ impl Baseline {
     ) -> Result<(Baseline, View, T), E> {
         let folder = view.folder.clone();
         thread::scope(|scope| {
-            let beside = index::is_large(&own(&view)).then(|| scope.spawn(|| Survey::take(&folder)));
+            let is_large = index::is_large(&own(&view));
+            let beside =
+                is_large.then(|| thread::Builder::new().spawn_scoped(scope, || Survey::take(&folder)));
             let (view, done) = work(view)?;
-            let survey = beside.and_then(|beside| beside.join().ok());
+            let survey = beside.and_then(|beside| beside.ok()?.join().ok());
             let survey = survey.unwrap_or_else(|| Survey::take(&folder));
             Ok((Baseline::with(&view, survey), view, done))
         })

@@ -50,7 +50,8 @@ pub(super) fn while_read<T>(git_dir: &Path, work: impl FnOnce() -> T) -> T {
         return work();
     }
     thread::scope(|scope| {
-        scope.spawn(|| index(git_dir));
+        // Where no thread can be made, it is read when it is needed.
+        let _ = thread::Builder::new().spawn_scoped(scope, || drop(index(git_dir)));
         work()
     })
 }

@@ -73,7 +73,7 @@ impl Row {
         let mut row = Row::new(log, "killed");
         let live = log.is_live();
         // The same refusal is written now and then, each time with how often so far.
-        let mut refused = BTreeMap::new();
+        let (mut refused, mut of_others) = (BTreeMap::new(), 0);
         let mut reader = Reader::open(&log.path)?;
         while let Some(record) = reader.next_record()? {
             row.records += 1;
@@ -96,11 +96,16 @@ impl Row {
                     row.state = "ended";
                     continue;
                 }
+                // Of another version: its name says what it is.
+                None if record.event.other_kind().is_some_and(|kind| kind.ends_with("_refused")) => {
+                    of_others += 1;
+                    continue;
+                }
                 Some(_) | None => continue,
             };
             refused.insert(what.0, what.1);
         }
-        row.refused = refused.values().sum();
+        row.refused = refused.values().sum::<u64>() + of_others;
         if live {
             row.state = "running";
         }

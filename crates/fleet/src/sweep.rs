@@ -195,7 +195,7 @@ fn forget_work(place: &Place) -> Result<(), SandboxError> {
 /// Removes places whose making was cut short. Nobody makes one meanwhile.
 fn sweep_unfinished(sandboxes: &Path) {
     for name in names(sandboxes).into_iter().flatten().filter(|name| name.starts_with(NEW)) {
-        // It stays for the next sweep then, and is in nobody's way.
+        // It stays for the next sweep then, and is in no process's way.
         let _ = remove_tree(&sandboxes.join(name));
     }
 }

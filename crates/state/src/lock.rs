@@ -1,5 +1,5 @@
 //! The one lock: flock(2) on a file or a directory. The kernel releases it when its holder dies, however it dies, so a lock that is
-//! free says that nobody works there; process ids are used again, and a file that names its owner lies after a kill.
+//! free says that no process works there; process ids are used again, and a file that names its owner lies after a kill.
 //!
 //! A lock file is never removed alone, only with the directory that it lies in. Who waited for a lock may then hold one on a file
 //! that is gone: [`Lock::is_at`] tells.
@@ -25,12 +25,12 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Waits until nobody else holds it. The file is made if it is missing, as in all functions that do not say otherwise.
+    /// Waits until no other process holds it. The file is made if it is missing, as in all functions that do not say otherwise.
     pub fn wait(path: &Path) -> io::Result<Lock> {
         Lock::waited(open_file(path, true)?, FlockOperation::LockExclusive)
     }
 
-    /// Takes it if nobody else holds it.
+    /// Takes it if no other process holds it.
     pub fn try_now(path: &Path) -> io::Result<Option<Lock>> {
         Lock::tried(open_file(path, true)?)
     }
@@ -45,12 +45,12 @@ impl Lock {
         Lock::tried_within(open_file(path, true)?, timeout)
     }
 
-    /// Takes it beside others who share it, as soon as nobody holds it alone.
+    /// Takes it beside others that share it, as soon as no process holds it alone.
     pub fn share(path: &Path) -> io::Result<Lock> {
         Lock::waited(open_file(path, true)?, FlockOperation::LockShared)
     }
 
-    /// Waits until nobody else holds a directory.
+    /// Waits until no other process holds a directory.
     pub fn wait_directory(path: &Path) -> io::Result<Lock> {
         Lock::waited(open_directory(path, OFlags::empty())?, FlockOperation::LockExclusive)
     }
@@ -60,12 +60,12 @@ impl Lock {
         Lock::tried_within(open_directory(path, OFlags::empty())?, timeout)
     }
 
-    /// Takes a directory that others may remove and make anew, if nobody else holds it. An error of the kind `NotFound` if there is
+    /// Takes a directory that others may remove and make anew, if no other process holds it. An error of the kind `NotFound` if there is
     /// no such directory.
     pub fn try_directory(path: &Path) -> io::Result<Option<Lock>> {
         loop {
             let Some(lock) = Lock::tried(open_directory(path, OFlags::NOFOLLOW)?)? else { return Ok(None) };
-            // Between opening and locking it may have been removed, and made anew by somebody who holds that one.
+            // Between opening and locking it may have been removed, and made anew by a process that holds that one.
             let (ours, found) = (lock.file.metadata()?, fs::metadata(path)?);
             if (ours.dev(), ours.ino()) == (found.dev(), found.ino()) {
                 return Ok(Some(lock));
@@ -73,7 +73,7 @@ impl Lock {
         }
     }
 
-    /// Whether somebody holds it, alone or shared. Only looks: a file that is missing is not made.
+    /// Whether a process holds it, alone or shared. Only looks: a file that is missing is not made.
     pub fn is_held(path: &Path) -> bool {
         // A pipe in its place is not waited for.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -152,7 +152,7 @@ pub fn is_written_to(file: &File) -> bool {
             false
         }
         Err(Errno::WOULDBLOCK) => true,
-        // A filesystem without locks: nobody can hold one.
+        // A filesystem without locks: no process can hold one.
         Err(_) => false,
     }
 }

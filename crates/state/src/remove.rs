@@ -36,7 +36,7 @@ pub fn set_aside(directory: &Path) -> io::Result<PathBuf> {
 pub fn sweep_removed(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(GONE.as_bytes())) {
-        // It stays for the next sweep then, and is in nobody's way.
+        // It stays for the next sweep then, and is in no process's way.
         let _ = remove(&entry.path());
     }
 }

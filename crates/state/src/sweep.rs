@@ -1,5 +1,5 @@
-//! The list of sweeps. A crate that can be killed while it has something on this machine that nobody else would remove says here
-//! what that is and how it is removed; whoever starts or sweeps sandboxes runs the list, in its order.
+//! The list of sweeps. A crate that can be killed while it has something on this machine that nothing else would remove says here
+//! what that is and how it is removed; a start and a sweep of sandboxes run the list, in its order.
 //!
 //! A sweep takes nothing from the living: it removes only what no process holds ([`crate::Lock`]). What it cannot remove now it leaves
 //! to the next one, so it has no error to report.

@@ -1,4 +1,4 @@
-//! The one function that replaces a file: a reader sees the old content or the new one, and so does whoever comes after a kill.
+//! The one function that replaces a file: a reader sees the old content or the new one, and so does one that comes after a kill.
 //!
 //! ```text
 //! .NAME.new   created (O_EXCL, O_NOFOLLOW), locked, written, synced    a kill leaves the old NAME, and a draft
@@ -115,7 +115,7 @@ fn remove_abandoned(directory: BorrowedFd<'_>, draft: &OsStr) -> io::Result<bool
     match openat(directory, draft, flags, Mode::empty()) {
         Ok(file) if !is_locked_by_us(&file) => return Ok(false),
         Ok(file) => {
-            // Its writer may have renamed it since. From here on the name is ours to remove: whoever else wants to needs the lock.
+            // Its writer may have renamed it since. From here on the name is ours to remove: any other process needs the lock.
             let (ours, found) = (fstat(&file)?, statat(directory, draft, AtFlags::SYMLINK_NOFOLLOW));
             if found.is_ok_and(|found| (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)) {
                 removed(unlinkat(directory, draft, AtFlags::empty()))?;

@@ -28,14 +28,21 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// A repository with a commit inside that belljar, stopped and then killed, had no time to import.
-fn killed() -> Home {
+/// A repository with one commit.
+fn with_repository() -> Home {
     let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
     let folder = home.path("work");
     git(&folder, "init -q -b main .");
     git(&folder, "config user.name Ada");
     git(&folder, "config user.email ada@example.org");
     git(&folder, "commit -q --allow-empty -m first");
+    home
+}
+
+/// A repository with a commit inside that belljar, stopped and then killed, had no time to import.
+fn killed() -> Home {
+    let home = with_repository();
+    let folder = home.path("work");
     let script = "touch ready; until [ -e go ]; do sleep 0.02; done; git commit -q --allow-empty -m late; touch done; sleep 1000";
     let mut belljar = home.belljar(&["run", "--", "sh", "-c", script]).spawn().expect("it starts");
     let signal = |name: &str| {
@@ -58,12 +65,20 @@ fn next_start(home: &Home) -> String {
     loop {
         let run = home.run(&["run", "--", "true"]);
         assert_eq!(run.code, 0, "{}", run.stderr);
-        if run.stderr.contains("ended before its commits were imported") {
+        if run.stderr.contains(SAID) {
             return run.stderr;
         }
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
     }
 }
+
+/// The next start says nothing of it.
+fn is_silent(home: &Home) {
+    let said = home.run(&["run", "--", "true"]).stderr;
+    assert!(!said.contains(SAID), "it says so once: {said}");
+}
+
+const SAID: &str = "ended before its commits were imported";
 
 #[test]
 fn commits_of_a_killed_sandbox_are_there_after_the_next_start() {
@@ -75,10 +90,7 @@ fn commits_of_a_killed_sandbox_are_there_after_the_next_start() {
     let kept = kept.lines().next().expect("a ref");
     assert_eq!(git(&folder, &format!("log -1 --format=%s {kept}")), "late");
     assert_eq!(git(&folder, "log -1 --format=%s main"), "first");
-    assert!(
-        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
-        "it says so once"
-    );
+    is_silent(&home);
 }
 
 #[test]
@@ -90,10 +102,7 @@ fn commits_of_a_killed_sandbox_go_into_no_other_repository() {
     let said = next_start(&home);
     assert!(said.contains("is another repository now"), "{said}");
     assert_eq!(git(&folder, "for-each-ref"), "");
-    assert!(
-        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
-        "it says so once"
-    );
+    is_silent(&home);
 }
 
 #[test]
@@ -109,10 +118,7 @@ fn a_start_that_fails_says_where_commits_of_a_killed_sandbox_are() {
         }
         assert!(Instant::now() < until, "nothing is said: {}", run.stderr);
     }
-    assert!(
-        !home.run(&["run", "--", "true"]).stderr.contains("ended before its commits were imported"),
-        "it says so once"
-    );
+    is_silent(&home);
 }
 
 /// The one layer there is.
@@ -125,12 +131,7 @@ fn layer(home: &Home) -> std::path::PathBuf {
 
 /// A repository, and a layer of it with a commit and a new branch.
 fn with_layer() -> (Home, String) {
-    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
-    let folder = home.path("work");
-    git(&folder, "init -q -b main .");
-    git(&folder, "config user.name Ada");
-    git(&folder, "config user.email ada@example.org");
-    git(&folder, "commit -q --allow-empty -m first");
+    let home = with_repository();
     let script = "git checkout -q -b topic; echo x > file; git add file; git commit -qm inside";
     let run = home.run(&["run", "--overlay", "--", "sh", "-c", script]);
     assert_eq!(run.code, 0, "{}", run.stderr);
@@ -166,12 +167,8 @@ fn an_apply_writes_through_no_link_of_the_git_directory() {
 
 #[test]
 fn an_apply_of_a_part_keeps_commits_that_were_not_imported() {
-    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let home = with_repository();
     let folder = home.path("work");
-    git(&folder, "init -q -b main .");
-    git(&folder, "config user.name Ada");
-    git(&folder, "config user.email ada@example.org");
-    git(&folder, "commit -q --allow-empty -m first");
     let script = "touch ready; sleep 1; git commit -q --allow-empty -m late; touch done; sleep 1000";
     let mut belljar =
         home.belljar(&["run", "--overlay", "--", "sh", "-c", script]).spawn().expect("it starts");
@@ -228,14 +225,10 @@ fn a_damaged_record_costs_no_commit() {
 #[test]
 fn a_kill_during_an_import_loses_no_commit() {
     let kills = std::env::var("BELLJAR_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
-    let home = Home::new("").env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let home = with_repository();
     let folder = home.path("work");
-    git(&folder, "init -q -b main .");
-    git(&folder, "config user.name Ada");
-    git(&folder, "config user.email ada@example.org");
     fs::write(folder.join(".git/info/exclude"), "made\n").expect("a file");
     fs::write(folder.join("made"), "").expect("a file");
-    git(&folder, "commit -q --allow-empty -m first");
     let mut on_host = Vec::new();
     for round in 0..kills {
         let before = git(&folder, "rev-parse main");

@@ -112,6 +112,7 @@ impl Asked {
             protected,
             unprotected,
             agent_context,
+            alternates: loaded.alternates(),
             pushes,
             workspace_path: self.workspace_path,
             shared: self.shared,

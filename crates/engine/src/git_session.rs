@@ -12,7 +12,7 @@ use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
-    SetupError, Worked, has_moved, has_objects,
+    SetupError, has_moved, has_objects, link_obstacle,
 };
 use belljar_workspace::quarantine::HostRepository;
 use std::collections::HashMap;
@@ -208,7 +208,7 @@ impl GitSession {
         let git = Git::find().map_err(|error| failed(&error))?;
         for repository in self.shared.git.repositories() {
             // Git would write where a link leads; refs that stay harm nothing.
-            if Worked::at(&self.shared.state).obstacle(&repository.host).is_some() {
+            if link_obstacle(&repository.host).is_some() {
                 continue;
             }
             // A repository that is gone has no refs.
@@ -453,7 +453,7 @@ impl Shared {
     /// The host's side of a repository, unless a sandbox may have prepared it since this one started: another one that works around it,
     /// or this one in an earlier life.
     fn believed_host(&self, repository: &Repository) -> Result<HostRepository, String> {
-        match Worked::at(&self.state).obstacle(&repository.host) {
+        match link_obstacle(&repository.host) {
             Some(obstacle) => Err(obstacle),
             None => self.host(repository),
         }

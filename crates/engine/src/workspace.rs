@@ -11,14 +11,12 @@ use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{
     GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
 };
-use belljar_spec::{
-    Admin, Assurance, BackendChoice, Compare, Permission, SandboxError, SandboxId, SandboxSpec,
-};
+use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, SandboxId, SandboxSpec};
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::layer::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
-use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError, Worked};
+use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
@@ -90,25 +88,6 @@ impl Workspace {
     pub(crate) fn prepare(
         spec: &SandboxSpec,
         id: SandboxId,
-        state: impl Fn() -> Result<PathBuf, SandboxError>,
-        secrets: impl FnOnce() -> Arc<dyn SecretStore>,
-    ) -> Result<Workspace, SandboxError> {
-        let workspace = Workspace::ready(spec, id, &state, secrets)?;
-        let own = workspace.view.iter().filter(|_| spec.mode == WorkspaceMode::Bind).map(|view| &view.folder);
-        let shared = spec.shared.iter().filter(|share| share.permission == Permission::Write);
-        let folders = own.chain(shared.map(|share| &share.path));
-        // What is not there is refused by the backend, in its own words.
-        let folders: Vec<PathBuf> =
-            folders.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_dir()).collect();
-        if !folders.is_empty() {
-            note_work(&state()?, &folders)?;
-        }
-        Ok(workspace)
-    }
-
-    fn ready(
-        spec: &SandboxSpec,
-        id: SandboxId,
         state: impl FnOnce() -> Result<PathBuf, SandboxError>,
         secrets: impl FnOnce() -> Arc<dyn SecretStore>,
     ) -> Result<Workspace, SandboxError> {
@@ -137,7 +116,7 @@ impl Workspace {
     ) -> Result<Workspace, SandboxError> {
         match &spec.mode {
             WorkspaceMode::Bind | WorkspaceMode::Own(_) | WorkspaceMode::Overlay { .. } => {
-                Workspace::ready(spec, new_id()?, state, secrets)
+                Workspace::prepare(spec, new_id()?, state, secrets)
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
@@ -362,7 +341,7 @@ fn with_private_git(
         return Ok((view, None));
     }
     let state = state()?;
-    let (mut view, wanted) = protect::without_git(view, &Worked::at(&state))?;
+    let (mut view, wanted) = protect::without_git(view, &spec.alternates)?;
     let mut notes = Vec::new();
     if mode == ImportMode::Bind {
         notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state);
@@ -376,15 +355,6 @@ fn with_private_git(
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode, protected);
     session.note(notes);
     Ok((view, Some(Box::new(session))))
-}
-
-/// What is in these folders from now on may be the sandbox's.
-fn note_work(state: &Path, folders: &[PathBuf]) -> Result<(), SandboxError> {
-    let worked = Worked::at(state);
-    folders.iter().try_for_each(|folder| worked.note(folder)).map_err(|error| {
-        SandboxError::runtime("no_state", format!("cannot note that a sandbox works in a folder: {error}"))
-            .hint("set XDG_STATE_HOME to a folder that you can write to")
-    })
 }
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {

@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     pub unprotected: Vec<ProtectedPath>,
     /// Directories whose `*.md` agents are told beside what the repository says: seen in its `AGENTS.md`.
     pub agent_context: Vec<PathBuf>,
+    /// Directories whose objects its repositories may borrow, and so it is shown.
+    pub alternates: Vec<PathBuf>,
     /// What may be pushed, to the host's repository and to hosts that are looked into.
     pub pushes: PushRules,
     /// Where the workspace is seen inside.

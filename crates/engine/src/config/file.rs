@@ -116,7 +116,7 @@ pub(super) struct AgentTable {
     pub(super) context: Option<Spanned<String>>,
 }
 
-/// `[git]`: what a push may do.
+/// `[git]`: what a push may do, and what repositories may borrow.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct GitTable {
@@ -127,6 +127,7 @@ pub(super) struct GitTable {
     pub(super) workflows: Option<bool>,
     pub(super) bytes: Option<Spanned<Scalar>>,
     pub(super) objects: Option<Spanned<i64>>,
+    pub(super) alternates: Vec<Spanned<String>>,
 }
 
 /// `[profile.NAME]`: named choices of a sandbox.

@@ -1,4 +1,4 @@
-//! `[git]`: what a push may do, to the host's repository and to hosts that are looked into.
+//! `[git]`: what a push may do, to the host's repository and to hosts that are looked into; and what repositories may borrow.
 
 use super::fault::at;
 use super::file::{GitTable, Scalar};
@@ -6,6 +6,7 @@ use super::merge::Layers;
 use super::read::Text;
 use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::{ByteSize, SandboxError};
+use std::path::{Path, PathBuf};
 
 /// What one file says of pushes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,6 +18,7 @@ pub struct GitSettings {
     pub workflows: Option<bool>,
     pub bytes: Option<ByteSize>,
     pub objects: Option<u64>,
+    pub alternates: Vec<PathBuf>,
 }
 
 impl GitSettings {
@@ -49,7 +51,18 @@ impl GitSettings {
                 )
             })
         });
+        let mut alternates = Vec::new();
+        for directory in &table.alternates {
+            let path = PathBuf::from(directory.get_ref());
+            if !path.is_absolute() || path == Path::new("/") {
+                let message = format!("`{}` is not the whole path of a directory", path.display());
+                return Err(at(&place(directory.span().start), "config_value", message)
+                    .hint("name the directory that repositories borrow objects from, as in `/srv/mirrors`"));
+            }
+            alternates.push(path);
+        }
         Ok(GitSettings {
+            alternates,
             push,
             tags: table.tags,
             force: table.force,
@@ -62,6 +75,12 @@ impl GitSettings {
 }
 
 impl Layers {
+    /// Directories that repositories may borrow objects from.
+    pub(super) fn alternates(&self) -> Vec<PathBuf> {
+        let both = self.operator.iter().chain(&self.user);
+        both.flat_map(|settings| settings.git.alternates.iter().cloned()).collect()
+    }
+
     /// What a run may push: what was said for it, else what the user's file says, within what the operator's says. What the
     /// operator forbids by name stays forbidden, and of two numbers the smaller counts.
     pub(super) fn pushes(&self, asked: &[RefPattern]) -> PushRules {
@@ -132,11 +151,19 @@ mod tests {
     }
 
     #[test]
+    fn directories_to_borrow_from_add_up() {
+        let both = layers("alternates = [\"/srv/a\"]", "alternates = [\"/srv/b\"]");
+        assert_eq!(both.alternates(), ["/srv/a", "/srv/b"].map(PathBuf::from));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_named_with_its_line() {
         for (line, says) in [
             ("push = [\"a b\"]", "is not a pattern of branches"),
             ("push = [\"!main\"]", "allows no branch"),
             ("objects = 0", "at least 1"),
+            ("alternates = [\"mirrors\"]", "not the whole path"),
+            ("alternates = [\"/\"]", "not the whole path"),
             ("bytes = \"much\"", "is not a size"),
         ] {
             let error = read(Layer::User, line).expect_err(line);

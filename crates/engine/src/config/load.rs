@@ -46,6 +46,11 @@ impl Loaded {
         self.layers.pushes(asked)
     }
 
+    /// Directories that repositories may borrow objects from.
+    pub fn alternates(&self) -> Vec<PathBuf> {
+        self.layers.alternates()
+    }
+
     /// What a trusted repository says of its sandboxes; nothing, if there is none.
     pub fn sandbox(&self) -> SandboxSettings {
         self.layers.repository.as_ref().map(|repository| repository.sandbox.clone()).unwrap_or_default()

@@ -16,7 +16,6 @@
 //! end. What is in such a directory is only read and written by the functions of [`crate::foreign`]:
 //! below one descriptor, over no link.
 
-mod believed;
 mod beside;
 mod config;
 mod decide;
@@ -30,6 +29,7 @@ mod inside;
 mod join;
 mod large_index;
 mod lfs;
+mod links;
 mod pin;
 mod place;
 mod plan;
@@ -43,10 +43,10 @@ mod tests;
 mod watch;
 mod worktrees;
 
-pub use believed::Worked;
 pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
+pub use links::link_obstacle;
 pub use pin::{forget, pin, unpin};
 pub use place::{
     Abandoned, Life, Module, PrivateGit, Repository, Wanted, abandoned, open, put_aside_in, waiting,

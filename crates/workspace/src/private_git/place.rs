@@ -3,7 +3,6 @@
 use super::setup::{SetupError, fill};
 use super::{HostGit, Refs, Synced};
 use crate::foreign::Foreign;
-use crate::quarantine::alternates;
 use crate::remove::remove;
 use crate::settings::HostFiles;
 use belljar_spec::SandboxId;
@@ -68,6 +67,8 @@ type Identity = (u64, u64, u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     pub host: HostGit,
+    /// The directories with its objects, its own first.
+    pub objects: Vec<PathBuf>,
     /// The repository's `.git`, relative to the workspace.
     pub dot_git: String,
     /// `core.worktree`, and the part of the superproject's git directory, for a submodule.
@@ -123,7 +124,7 @@ impl PrivateGit {
         };
         let (mut views, mut number) = (Vec::new(), 0);
         for (index, one) in wanted.iter().enumerate() {
-            let borrowed = borrowed(&one.host, &mut number);
+            let borrowed = borrowed(&one.host, &one.objects, &mut number);
             let repository = wanted_now[index].clone();
             let path = root.join(&repository.directory);
             if earlier.is_none() {
@@ -193,12 +194,12 @@ impl PrivateGit {
             .ok_or_else(|| SetupError::Unsupported(format!("`{}` is gone", repository.dot_git)))
     }
 
-    /// A repository whose `.git` on the host is not the one any more that was there at the start.
+    /// A repository whose `.git` on the host, or the git directory that it leads to, is not the one any more that was there at the start.
     pub fn replaced(&self) -> Option<&Repository> {
-        self.label
-            .repositories
-            .iter()
-            .find(|one| identity_of_link(&one.host.top.join(".git")).ok() != Some(one.dot_git_identity))
+        self.label.repositories.iter().find(|one| {
+            identity_of_link(&one.host.top.join(".git")).ok() != Some(one.dot_git_identity)
+                || identity(&one.host.common).ok() != Some(one.identity)
+        })
     }
 
     /// The path of that directory, to be watched.
@@ -381,9 +382,9 @@ impl Synced {
 }
 
 /// The object directories that a repository uses, and git-lfs' objects beside the first.
-fn borrowed(host: &HostGit, number: &mut usize) -> Vec<BorrowedObjects> {
+fn borrowed(host: &HostGit, objects: &[PathBuf], number: &mut usize) -> Vec<BorrowedObjects> {
     let mut found = Vec::new();
-    for objects in alternates::all(&host.common.join("objects")) {
+    for objects in objects {
         let inside = format!("{OBJECTS_INSIDE}/{number}");
         *number += 1;
         let Ok(source) = objects.canonicalize() else { continue };

@@ -3,39 +3,47 @@
 
 use super::git_dir::{git_dirs_below, is_one};
 use super::gitlink_paths;
-use crate::private_git::{HostGit, Module, Wanted, Worked};
+use crate::private_git::{HostGit, Module, Wanted, link_obstacle};
+use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
 use belljar_git::config::variables;
 use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded, View};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A view without the git directories of its repositories, and those repositories, the folder's own first; none where the folder is
 /// no repository. One further down that an agent may have prepared stays where it is, held in parts: git of the host never
 /// works there.
-pub fn without_git(mut view: View, worked: &Worked) -> Result<(View, Vec<Wanted>), SandboxError> {
+pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<Wanted>), SandboxError> {
     let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
-    if let Some(obstacle) = worked.obstacle(&host) {
+    let trusted: Vec<PathBuf> = alternates.iter().cloned().chain([view.folder.clone()]).collect();
+    let objects_of = |host: &HostGit| all_trusted(&host.common.join("objects"), &trusted);
+    let unsupported = |obstacle: String, hint: &str| {
         let message =
             format!("the repository `{}` cannot be given to a sandbox: {obstacle}", host.top.display());
-        return Err(SandboxError::unavailable("git_unsupported", message)
-            .hint("look where it leads, and remove it if you did not make it"));
+        SandboxError::unavailable("git_unsupported", message).hint(hint)
+    };
+    if let Some(obstacle) = link_obstacle(&host) {
+        return Err(unsupported(obstacle, "look where it leads, and remove it if you did not make it"));
     }
-    let mut wanted = vec![Wanted { host: host.clone(), dot_git: ".git".to_string(), module: None }];
+    let objects = objects_of(&host).map_err(|obstacle| unsupported(obstacle, BORROWED))?;
+    let mut wanted = vec![Wanted { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];
     view.git = None;
     replace(&mut view, ".git");
-    wanted
-        .extend(modules(&view.folder, &host).into_iter().filter(|one| worked.obstacle(&one.host).is_none()));
+    // What is wrong with one further down is not the folder's own fault.
+    let objects_of = |host: &HostGit| objects_of(host).ok().filter(|_| link_obstacle(host).is_none());
+    for (host, dot_git, module) in modules(&view.folder, &host) {
+        let objects = objects_of(&host);
+        wanted.extend(objects.map(|objects| Wanted { host, objects, dot_git, module: Some(module) }));
+    }
     for dot_git in further_down(&view) {
         let git_dir = view.folder.join(&dot_git);
         let Some(top) = git_dir.parent() else { continue };
         let host = HostGit { top: top.to_path_buf(), own: git_dir.clone(), common: git_dir.clone() };
-        if worked.obstacle(&host).is_some() {
-            continue;
-        }
+        let Some(objects) = objects_of(&host) else { continue };
         replace(&mut view, &dot_git);
         if wanted.len() < MAX_REPOSITORIES {
-            wanted.push(Wanted { host, dot_git, module: None });
+            wanted.push(Wanted { host, objects, dot_git, module: None });
         }
     }
     for one in &wanted {
@@ -78,7 +86,7 @@ fn further_down(view: &View) -> Vec<String> {
 
 /// Submodules that are checked out in the folder, and theirs. Without their git directories `git status` of the whole fails. A linked
 /// worktree has those of its own, in its own part of the git directory.
-fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
+fn modules(folder: &Path, host: &HostGit) -> Vec<(HostGit, String, Module)> {
     let top = host.own.join("modules");
     let is_linked = host.own != host.common;
     let mut found = Vec::new();
@@ -95,19 +103,16 @@ fn modules(folder: &Path, host: &HostGit) -> Vec<Wanted> {
         if !place.join(".git").is_file() {
             continue;
         }
-        found.push(Wanted {
-            host: HostGit { top: place.clone(), own: directory.clone(), common: directory.clone() },
-            dot_git: format!("{below}/.git"),
-            module: Some(Module {
-                path: path.to_string(),
-                work_tree: Some(work_tree).filter(|_| !is_linked),
-            }),
-        });
+        let host = HostGit { top: place.clone(), own: directory.clone(), common: directory.clone() };
+        let work_tree = Some(work_tree).filter(|_| !is_linked);
+        found.push((host, format!("{below}/.git"), Module { path: path.to_string(), work_tree }));
     }
     found.truncate(MAX_REPOSITORIES);
     found
 }
 
+const BORROWED: &str = "if you know that directory, name it in your configuration (`[git]`, `alternates = [\"/DIR\"]`); `git repack -a -d` \
+                        copies what is borrowed, and the list can go then";
 /// Each needs a mount or two.
 const MAX_REPOSITORIES: usize = 64;
 const MAX_LOOKED_AT: usize = 20_000;

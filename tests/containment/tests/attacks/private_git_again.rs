@@ -84,8 +84,39 @@ fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
             panic!("{wall}: the list of alternates was believed")
         };
         assert!(error.to_string().contains("objects/info/alternates"), "{wall}: {error}");
+        // Also where the user took it out of the folder that the agent worked in.
+        fs::rename(place.path("w/n"), place.path("moved")).unwrap();
+        let Err(error) = engine.create_blocking(&spec(&place, *wall, "moved")) else {
+            panic!("{wall}: the list of alternates was believed in another folder")
+        };
+        assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+        fs::rename(place.path("moved"), place.path("w/n")).unwrap();
         fs::remove_file(place.path("w/n/.git/objects/info/alternates")).unwrap();
         run(&place, *wall, "w/n", "true");
+    }
+}
+
+#[test]
+fn a_repository_borrows_from_where_the_user_says() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("lender");
+        let clone = ["clone", "-q", "--shared", "lender", "w"];
+        let cloned = std::process::Command::new("git").current_dir(place.path("")).args(clone).status();
+        assert!(cloned.unwrap().success());
+        let mut spec = spec(&place, *wall, "w");
+        let engine = Engine::new().with_state(place.path("state"));
+        let Err(error) = engine.create_blocking(&spec) else {
+            panic!("{wall}: borrowed without being named")
+        };
+        assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+        spec.alternates = vec![place.path("lender")];
+        let sandbox = start(&place, &spec);
+        let script = "cd /workspace; git fsck --connectivity-only && git log --oneline | wc -l";
+        let result = wait_for(sandbox.exec(&Command::new(["sh", "-c", script]).unwrap())).unwrap();
+        wait_for(sandbox.dispose());
+        assert_eq!(result.exit_code, Some(0), "{wall}: {}", text(&result.stderr));
+        assert_eq!(text(&result.stdout).trim(), "1", "{wall}");
     }
 }
 

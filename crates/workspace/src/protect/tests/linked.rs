@@ -2,7 +2,6 @@
 
 use super::super::*;
 use super::{Place, what};
-use crate::private_git::Worked;
 use belljar_spec::workspace::Shielded::{Anchored, Existing, MissingFile};
 use std::fs;
 use std::process::Command;
@@ -133,7 +132,7 @@ fn gitlinks_of_other_branches_are_held_and_known_at_the_next_start() {
     place.git(&["-C", "w", "checkout", "-q", "-f", "first"]);
     let state = place.path("state");
     let hold = || {
-        let (mut view, wanted) = without_git(place.view("w").unwrap(), &Worked::at(&state)).unwrap();
+        let (mut view, wanted) = without_git(place.view("w").unwrap(), &[]).unwrap();
         let notes = hold_gitlinks_of_branches(&mut view, &wanted, &state);
         (view.shields, notes)
     };

@@ -19,7 +19,7 @@ use std::process::{Command, exit};
 fn main() {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let crates = here.parent().expect("crates/backend has a parent").to_path_buf();
-    for part in ["guest", "pump", "wire", "sys", "../Cargo.toml", "../Cargo.lock"] {
+    for part in ["guest", "wire", "sys", "../Cargo.toml", "../Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", crates.join(part).display());
     }
     let out = PathBuf::from(variable("OUT_DIR"));

@@ -1,7 +1,7 @@
 //! The vault's file: any bytes are understood or not, and none of them is a value.
 #![no_main]
 
-use belljar_gateway::vault::{Contents, Key};
+use belljar_vault::{Contents, Key};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -9,12 +9,13 @@
 
 mod statistics;
 
-use belljar_engine::{Engine, Sandbox, Secret, SecretError, SecretStore};
+use belljar_engine::{Engine, Sandbox};
 use belljar_spec::egress::{EgressPolicy, PortRange, RequestFilter};
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
 use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
 use belljar_tests_hosts::{Authority, Dns, HttpServer, Request, Response};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use statistics::{Samples, compare};
 use std::collections::BTreeMap;
 use std::error::Error;

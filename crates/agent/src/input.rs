@@ -1,7 +1,7 @@
 //! What an agent is given to read: its prompt, and what it should know beside it. Checked before anything is started.
 
 use crate::opened::{self, Named};
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use std::fs::File;
 use std::io::{self, Read};

@@ -2,7 +2,7 @@
 //! names others, may have been written by an agent: what they lead to is beneath them and no link, so that nothing of the
 //! host gets into a prompt that nobody put there. Nothing is waited for: a pipe in the place of a file is refused.
 
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, statat,

@@ -1,7 +1,6 @@
 //! Our end of the door: how streams to a guest are opened, and how its way out comes back.
 
 use crate::guest::{Deadline, PendingSetup, guest_gone, write_by};
-use belljar_pump::{Hangup, Pump, tcp_pair};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +10,7 @@ use belljar_sys::{arrivals, passing};
 use belljar_wire::frame::{self, Tag};
 use belljar_wire::message::{self, Intake, Setup};
 use belljar_wire::mux::Side;
+use belljar_wire::pump::{Hangup, Pump, tcp_pair};
 use belljar_wire::purpose::Purpose;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};

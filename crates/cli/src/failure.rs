@@ -2,7 +2,7 @@
 
 use belljar_client::ClientError;
 use belljar_engine::config::Note;
-use belljar_engine::layer::quote::visible;
+use belljar_overlay::quote::visible;
 use belljar_spec::{ErrorKind, SandboxError};
 use std::io::{Write, stdout};
 use std::process::ExitCode;

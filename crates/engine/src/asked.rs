@@ -3,7 +3,6 @@
 
 use crate::config::{self, CredentialFlags, EgressFlags, LlmFlags, LlmLayers, Note};
 use crate::machine;
-use crate::vault::HostSecrets;
 use belljar_spec::git::RefPattern;
 use belljar_spec::secret::SecretName;
 use belljar_spec::workspace::{GitAccess, ProtectedPath, WorkspaceMode};
@@ -11,6 +10,7 @@ use belljar_spec::{
     Admin, Assurance, BackendChoice, Compare, Cpus, EnvName, Kept, LimitsSpec, Nesting, Root, SandboxError,
     SandboxId, SandboxSpec, SharedPath, Volume, WorkspacePath,
 };
+use belljar_vault::HostSecrets;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -3,9 +3,10 @@
 
 use crate::way_out;
 use belljar_audit::Event;
-use belljar_gateway::{Credentials, Gateway, SecretError, SecretStore, danger_forward};
+use belljar_gateway::{Credentials, Gateway, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
 use belljar_spec::{EnvName, SandboxError, SandboxSpec};
+use belljar_vault::{SecretError, SecretStore};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

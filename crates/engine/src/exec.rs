@@ -12,6 +12,7 @@ use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
 use belljar_backend::Counters;
+use belljar_overlay::quote;
 use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
@@ -20,7 +21,6 @@ use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
 use belljar_wire::message::{
     self, Bytes, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, OPEN_TERMINAL, Request,
 };
-use belljar_workspace::layer::quote;
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, pending};
 use std::os::unix::ffi::OsStrExt;

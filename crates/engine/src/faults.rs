@@ -1,11 +1,11 @@
 //! What the guest could not do, as an error that a person understands.
 
 pub(crate) use belljar_backend::guest_gone;
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
-use belljar_workspace::layer::quote;
 
 /// A file operation that failed.
 pub(crate) fn file(fault: &Fault) -> SandboxError {

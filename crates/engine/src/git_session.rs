@@ -5,11 +5,11 @@ use crate::faults::with_causes;
 use crate::held::Held as HeldGuest;
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
+use belljar_overlay::{Held, LayerId};
 use belljar_spec::git::{PushRules, RefPolicy};
 use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
-use belljar_workspace::layer::{Held, LayerId};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
     SetupError, has_moved, has_objects, link_obstacle,

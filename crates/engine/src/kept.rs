@@ -15,12 +15,12 @@
 use crate::git_session::GitSession;
 use crate::layers::discard_layer;
 use belljar_backend::home_files;
+use belljar_overlay::{LayerId, Layers};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
-use belljar_workspace::layer::{LayerId, Layers};
 use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};

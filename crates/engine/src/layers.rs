@@ -1,8 +1,8 @@
 //! Layers together with the commits that were made in them.
 
 use crate::git_session::{End, GitSession, name_of};
+use belljar_overlay::{Applied, Held, Layer, Selection};
 use belljar_spec::SandboxError;
-use belljar_workspace::layer::{Applied, Held, Layer, Selection};
 use belljar_workspace::private_git::{self, ImportMode, ImportReport, Refs};
 use std::path::Path;
 

@@ -77,10 +77,5 @@ pub use belljar_backend::{
 };
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};
-pub use belljar_gateway::{
-    FetchRequest, FetchResponse, Refused, Secret, SecretError, SecretStore, resolve, vault,
-};
-pub use belljar_images as images;
-pub use belljar_workspace::remove::remove as remove_tree;
-pub use belljar_workspace::{Damaged, clone, layer, private_git, protect, shelf, touched};
+pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};
 pub use layers::{apply_layer, commits_of_layer, discard_layer};

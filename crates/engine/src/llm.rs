@@ -3,10 +3,11 @@
 use crate::record;
 use belljar_audit::Event;
 use belljar_backend::Wall;
+use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
-use belljar_gateway::{Recorder, SecretStore};
 use belljar_spec::llm::LlmRoute;
 use belljar_spec::{BackendName, SandboxError, SandboxId, SandboxSpec};
+use belljar_vault::SecretStore;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(crate) fn prepare(
     }
     if let Some(key) = &route.key {
         // Said now, and not at the first call, which only a program sees.
-        let unreadable = |error: belljar_gateway::SecretError| {
+        let unreadable = |error: belljar_vault::SecretError| {
             SandboxError::policy("llm_key", format!("the key for the model cannot be read: {error}"))
                 .hint(error.hint)
         };

@@ -1,12 +1,13 @@
 //! What was committed in a clone, pushed to where it came from; and, if asked for, a pull request. Only ever because somebody
 //! said so.
 
-use belljar_gateway::{SecretError, SecretStore, for_the_host, post_json};
+use belljar_gateway::post_json;
 use belljar_spec::egress::{HostName, Printable};
 use belljar_spec::git::BranchName;
 use belljar_spec::secret::{Credential, SecretRef, SecretSource};
 use belljar_spec::{SandboxError, SandboxId};
-use belljar_workspace::clone::{self, Forge, PullRequest, Pushed, Token};
+use belljar_vault::{Secret, SecretError, SecretStore};
+use belljar_workspace::clone::{self, Forge, PullRequest, Pushed};
 use std::path::Path;
 
 /// What is to be published.
@@ -36,8 +37,8 @@ pub fn publish(
     trust: &[u8],
 ) -> Result<Published, SandboxError> {
     let Publication { clone, to, token, request } = publication;
-    let read = |reference: &SecretRef| -> Result<Token, SandboxError> {
-        for_the_host(secrets, reference).map(|value| Token::new(value.as_str())).map_err(unreadable)
+    let read = |reference: &SecretRef| -> Result<Secret, SandboxError> {
+        secrets.read_text(reference).map_err(unreadable)
     };
     let token = || token.as_ref().map(&read).transpose();
     let pushed = clone::push(state, *clone, to.as_ref(), token()?)?;
@@ -60,16 +61,13 @@ pub(crate) fn token(
     url: &str,
     credentials: &[Credential],
     secrets: impl FnOnce() -> std::sync::Arc<dyn SecretStore>,
-) -> Result<Option<Token>, SandboxError> {
+) -> Result<Option<Secret>, SandboxError> {
     let Some((host, port)) = host_and_port(url) else { return Ok(None) };
     let goes_there =
         |credential: &&Credential| credential.places.iter().any(|place| place.is_at(&host, port));
     let Some(credential) = credentials.iter().find(goes_there) else { return Ok(None) };
     match &credential.source {
-        SecretSource::Kept(reference) => {
-            let value = for_the_host(&*secrets(), reference).map_err(unreadable)?;
-            Ok(Some(Token::new(value.as_str())))
-        }
+        SecretSource::Kept(reference) => secrets().read_text(reference).map(Some).map_err(unreadable),
         // Minted for the sandbox, and only by the gateway.
         SecretSource::GitHubApp => Ok(None),
     }
@@ -94,17 +92,16 @@ struct Http<'a> {
 }
 
 impl Forge for Http<'_> {
-    fn post_json(&self, url: &str, body: &str, token: &Token) -> Result<(u16, Vec<u8>), String> {
+    fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        runtime.block_on(post_json(url, body, token.reveal(), self.trust))
+        runtime.block_on(post_json(url, body, token, self.trust))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belljar_gateway::Secret;
     use belljar_spec::egress::{PortRange, RequestFilter};
     use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject};
     use std::sync::Arc;

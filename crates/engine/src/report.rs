@@ -2,7 +2,7 @@
 
 use crate::Changes;
 use belljar_gateway::Refused;
-use belljar_workspace::layer::quote;
+use belljar_overlay::quote;
 use belljar_workspace::private_git::ImportReport;
 use belljar_workspace::protect::Findings;
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use crate::config::{LlmFlags, Loaded};
 use belljar_audit::{CostSource, Event, Logged, Reader, Stamp, find, verify};
-use belljar_gateway::SecretStore;
 use belljar_gateway::llm::spend::{Books, Comparison, Recorded, SpendError};
 use belljar_spec::{SandboxError, SandboxId};
+use belljar_vault::SecretStore;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 

@@ -6,16 +6,17 @@ use crate::kept;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_backend::new_id;
-use belljar_gateway::{Recorder, SecretStore};
+use belljar_gateway::Recorder;
+use belljar_overlay::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{
     GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
 };
 use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::layer::{Commits, Held, Layer, LayerId, Layers, Outcome, Summary};
 use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};

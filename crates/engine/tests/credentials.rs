@@ -3,10 +3,10 @@
 use belljar_engine::config::{
     CredentialFlags, EgressFlags, GitHubFlags, Loaded, Places, WebSearch, load_from,
 };
-use belljar_engine::{Secret, SecretError, SecretStore};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
 use belljar_spec::secret::{Credential, GitHubProfile, SecretName, SecretRef, SecretSource};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

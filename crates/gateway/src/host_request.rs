@@ -1,6 +1,7 @@
 //! Requests of the host's own, to a server that a person named and with a token of theirs: no sandbox has a part in them.
 
 use crate::outbound::Outbound;
+use belljar_vault::Secret;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
@@ -11,12 +12,17 @@ use url::Url;
 
 /// Posts JSON, and gives the status and the body of the answer, or why there is none. `trust` is PEM of authorities beside the
 /// system's.
-pub async fn post_json(url: &str, body: &str, bearer: &str, trust: &[u8]) -> Result<(u16, Vec<u8>), String> {
+pub async fn post_json(
+    url: &str,
+    body: &str,
+    bearer: &Secret,
+    trust: &[u8],
+) -> Result<(u16, Vec<u8>), String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
     let url = Url::parse(url).map_err(|error| words(&error))?;
     let server = Outbound::new(&url, trust).map_err(|error| words(&error))?;
-    let mut token =
-        HeaderValue::try_from(format!("Bearer {bearer}")).map_err(|_| "the token is no text for a header")?;
+    let mut token = HeaderValue::try_from(format!("Bearer {}", bearer.reveal_text()))
+        .map_err(|_| "the token is no text for a header")?;
     token.set_sensitive(true);
     let request = Request::builder()
         .method(Method::POST)

@@ -40,17 +40,15 @@ mod pushes;
 mod record;
 mod relay;
 mod resolve;
-mod secret;
 mod serving;
 mod stream;
 mod tally;
 mod terminate;
 mod trust;
 mod unresolved;
-pub mod vault;
 
 pub use authority::{Authority, AuthorityError};
-pub use credentials::{Credentials, Known, Redact, danger_forward, for_the_host};
+pub use credentials::{Credentials, Known, Redact, danger_forward};
 pub use dial::judge_first;
 pub use fetch::{FetchError, FetchRequest, FetchResponse};
 pub use gateway::{Gateway, Served, Terms};
@@ -59,6 +57,5 @@ pub use intake::{DNS_ADDRESS, IPV4, IPV6, Intake, LOOPBACK, PORT, left_out, port
 pub use pushes::Pushes;
 pub use record::Recorder;
 pub use resolve::resolve;
-pub use secret::{Secret, SecretError, SecretStore};
 pub use tally::Refused;
 pub use trust::check_authorities;

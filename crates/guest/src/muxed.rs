@@ -1,12 +1,12 @@
 //! The door of a wall that no descriptor passes: one connection to the host, and a pump that makes sockets of its streams. Behind
 //! it everything is as with any other door.
 
-use belljar_pump::{Local, Pump};
 use belljar_sys::passing;
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::ioctl_fionbio;
 use belljar_sys::rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use belljar_wire::mux::Side;
+use belljar_wire::pump::{Local, Pump};
 use belljar_wire::purpose::Purpose;
 use std::io;
 use std::os::unix::net::UnixStream;

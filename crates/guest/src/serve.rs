@@ -7,7 +7,6 @@ use crate::pause::Pause;
 use crate::relay::Watch;
 use crate::stream::{Stream, fault};
 use crate::{connect, exec, files, muxed, seal, setup, tree};
-use belljar_pump::Pump;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -20,6 +19,7 @@ use belljar_sys::rustix::process::{
 use belljar_sys::rustix::thread::gettid;
 use belljar_sys::{Inherited, passing};
 use belljar_wire::message::{ExecEvent, Fault, Intake, Reply, Request, Sealed, Setup, SetupReply, Step};
+use belljar_wire::pump::Pump;
 use std::io;
 use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,10 +4,7 @@
 //! Owns everything about images but how they are mounted. What comes from a registry is hostile: every length is bounded, every
 //! byte is covered by a digest before it counts, and the kernel keeps what is unpacked beneath its directory. Runs no program
 //! and asks nobody for a password. Called by the engine; blocking.
-//!
-//! [`build`] is the other kind: images that a Docker daemon makes, for sandboxes behind its wall.
 
-pub mod build;
 mod compression;
 mod digest;
 mod disk;

@@ -88,7 +88,7 @@ pub(crate) fn clear(fleet: &Path) {
 /// Takes away what a run that is over kept.
 pub(crate) fn remove_directory(directory: &Path) {
     let Ok(Some(_held)) = Place::new(directory).hold() else { return };
-    if let Err(error) = belljar_engine::remove_tree(directory) {
+    if let Err(error) = belljar_sys::remove_tree::remove(directory) {
         log(&format!("{} is left of a run: {error}", directory.display()));
     }
 }

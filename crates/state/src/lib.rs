@@ -7,6 +7,7 @@
 //! guest ([`belljar_sys::remove`]), and the guest cannot see this crate. Files in a user's git directory are written under the
 //! names that git itself uses (`NAME.lock`, `tmp_NAME`), which git respects and its gc removes.
 
+pub mod damage;
 mod directory;
 mod lock;
 mod remove;

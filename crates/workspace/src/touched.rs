@@ -5,8 +5,8 @@
 //! where branches and tags are is looked at; what nobody inside could change is left out. The engine looks where somebody
 //! asked for it.
 
-use crate::layer::beneath::{self, Beneath};
-use crate::layer::{Kind, Moment, RelPath, Stat};
+use belljar_overlay::beneath::{self, Beneath};
+use belljar_overlay::{Kind, Moment, RelPath, Stat};
 use belljar_spec::workspace::{Shielded, View};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};

@@ -6,9 +6,9 @@
 //! shelves and clones before they let git compare.
 
 use crate::inert::{Call, GitError};
-use crate::layer::beneath::{self, Beneath};
-use crate::layer::{Kind, RelPath, Stat};
 use belljar_git::ObjectId;
+use belljar_overlay::beneath::{self, Beneath};
+use belljar_overlay::{Kind, RelPath, Stat};
 use belljar_spec::egress::Printable;
 use std::collections::{HashMap, HashSet};
 use std::fmt;

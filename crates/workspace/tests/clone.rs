@@ -9,7 +9,8 @@ mod repository;
 use belljar_spec::SandboxId;
 use belljar_spec::git::PushLimits;
 use belljar_spec::workspace::CloneSpec;
-use belljar_workspace::clone::{self, CloneError, Cloned, Forge, PullRequest, Token};
+use belljar_workspace::clone::{self, CloneError, Cloned, Forge, PullRequest};
+use belljar_vault::Secret;
 use belljar_workspace::foreign::Head;
 use git_host::{GitHost, Manner};
 use repository::{Repository, directory, git};
@@ -458,7 +459,7 @@ fn a_push_is_asked_for_and_never_forced() {
 fn a_token_opens_a_host_and_stays_out_of_sight() {
     let machine = Machine::new();
     let host = machine.hosted();
-    let token = || Some(Token::new(SECRET));
+    let token = || Some(Secret::from_text(SECRET));
     let plain = format!("http://{}/ada/engine.git", host.address);
     let inline = format!("http://{}@{}/ada/engine.git", "ghp%5Fs3cret%2Fx%2By", host.address);
     for (number, (url, token)) in [(plain.clone(), token()), (inline, None)].into_iter().enumerate() {
@@ -470,7 +471,7 @@ fn a_token_opens_a_host_and_stays_out_of_sight() {
         inside(&cloned).commit("mine", "m\n", "mine");
         drop(cloned);
         clone::collect(&machine.state(), id, PushLimits::default()).unwrap();
-        clone::push(&machine.state(), id, None, Some(Token::new(SECRET))).unwrap();
+        clone::push(&machine.state(), id, None, Some(Secret::from_text(SECRET))).unwrap();
     }
     assert!(host.authorizations().iter().all(|said| said == BASIC));
     assert!(!host.authorizations().is_empty());
@@ -490,7 +491,7 @@ fn a_token_is_not_sent_elsewhere() {
     let host = GitHost::start(Manner::Redirect { to: format!("http://{}", thief.address) });
     let url = format!("http://{}/ada/engine.git", host.address);
     let spec = CloneSpec { url, branch: None, depth: None };
-    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET)));
+    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Secret::from_text(SECRET)));
     assert!(matches!(cloned, Err(CloneError::Failed { .. })), "{cloned:?}");
     assert!(!thief.seen.lock().unwrap().is_empty(), "nobody was sent there");
     assert_eq!(thief.authorizations(), [""; 0]);
@@ -507,7 +508,7 @@ fn where_nothing_can_be_cloned_nothing_starts_and_the_reason_has_no_token() {
         machine.base.join("hosted").to_str().unwrap().to_string(),
     ] {
         let spec = CloneSpec { url: url.clone(), branch: None, depth: None };
-        let refused = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET)));
+        let refused = clone::make(&machine.state(), machine.id, &spec, Some(Secret::from_text(SECRET)));
         let Err(CloneError::Failed { reason, .. }) = refused else { panic!("{url}: {refused:?}") };
         let reason = reason.to_string();
         assert!(!reason.contains("s3cret") && !reason.contains("Z2hwX3"), "{url}: {reason}");
@@ -529,8 +530,8 @@ struct Api {
 }
 
 impl Forge for Api {
-    fn post_json(&self, url: &str, body: &str, token: &Token) -> Result<(u16, Vec<u8>), String> {
-        self.asked.lock().unwrap().push((url.into(), body.into(), token.reveal().into()));
+    fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String> {
+        self.asked.lock().unwrap().push((url.into(), body.into(), token.reveal_text().into()));
         Ok((self.status, self.answer.as_bytes().to_vec()))
     }
 }
@@ -541,10 +542,10 @@ fn a_pull_request_is_opened_for_what_was_pushed() {
     let host = machine.hosted();
     let url = format!("http://{}/ada/engine.git", host.address);
     let spec = CloneSpec { url, branch: None, depth: None };
-    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Token::new(SECRET))).unwrap();
+    let cloned = clone::make(&machine.state(), machine.id, &spec, Some(Secret::from_text(SECRET))).unwrap();
     inside(&cloned).commit("mine", "m\n", "mine");
     drop(cloned);
-    let (state, id, token) = (machine.state(), machine.id, Token::new(SECRET));
+    let (state, id, token) = (machine.state(), machine.id, Secret::from_text(SECRET));
     let api = |status, answer| Api { asked: Mutex::new(Vec::new()), status, answer };
     let request = PullRequest {
         title: "A \"title\"".into(),
@@ -559,7 +560,7 @@ fn a_pull_request_is_opened_for_what_was_pushed() {
     ));
     assert!(early.asked.lock().unwrap().is_empty());
     machine.collect();
-    clone::push(&state, id, None, Some(Token::new(SECRET))).unwrap();
+    clone::push(&state, id, None, Some(Secret::from_text(SECRET))).unwrap();
     let good = api(201, "{\"html_url\":\"https://example.com/ada/engine/pull/1\"}");
     let page = clone::pull_request(&state, id, &request, &good, &token).unwrap();
     assert_eq!(page.as_str(), "https://example.com/ada/engine/pull/1");
@@ -631,7 +632,7 @@ fn a_clone_whose_label_is_not_understood_is_listed_and_never_swept() {
         drop(cloned);
         let root = machine.state().join("clones").join(machine.id.to_string());
         damage(&root.join("clone.json"));
-        let damaged = |list: Vec<Result<clone::Kept, belljar_workspace::Damaged>>| match list.as_slice() {
+        let damaged = |list: Vec<Result<clone::Kept, belljar_state::damage::Damaged>>| match list.as_slice() {
             [Err(damaged)] => (damaged.id.clone(), damaged.directory.clone()),
             other => panic!("{name}: {other:?}"),
         };

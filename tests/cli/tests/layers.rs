@@ -1,6 +1,6 @@
 //! `belljar diff`, `apply`, `discard`, `list`: what a person sees of a layer.
 
-use belljar_engine::layer::{Commits, Held, Layer, Layers};
+use belljar_overlay::{Commits, Held, Layer, Layers};
 use belljar_sys::rustix::fs::{CWD, FileType, Mode, mknodat};
 use belljar_tests_cli::{Run, belljar};
 use std::fs;

@@ -1,12 +1,13 @@
 //! A sandbox with a route to a model, and a place for its key.
 
 use crate::{LOOPBACK, Place, World};
-use belljar_engine::{Engine, Secret, SecretError, SecretStore};
+use belljar_engine::Engine;
 use belljar_spec::BackendName;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
 use belljar_spec::secret::SecretRef;
 use belljar_tests_hosts::{Model, Step, Usage};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One key, that a test can change.

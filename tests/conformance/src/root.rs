@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use belljar_engine::images::{Limits, Silent, Store};
+use belljar_images::{Limits, Silent, Store};
 use belljar_spec::BackendName;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,8 +1,8 @@
 //! Secrets of a test, and credentials that are bound to its servers.
 
-use belljar_engine::{Secret, SecretError, SecretStore};
 use belljar_spec::egress::{HostPattern, PortRange, RequestFilter};
 use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,10 +1,11 @@
 //! A cage that may use a secret at one place, for attacks on the secret.
 
 use crate::egress::{Cage, cage_by};
-use belljar_engine::{Engine, Secret, SecretError, SecretStore};
+use belljar_engine::Engine;
 use belljar_spec::BackendName;
 use belljar_spec::egress::{EgressPolicy, PortRange, RequestFilter};
 use belljar_spec::secret::{Bodies, Carrier, Credential, CredentialPlace, Inject, SecretRef, SecretSource};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use std::sync::Arc;
 
 /// What must never be seen inside, nor anywhere but at its place.

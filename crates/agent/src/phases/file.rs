@@ -6,7 +6,7 @@ use crate::input;
 use crate::opened::Named;
 use crate::run::Agent;
 use belljar_engine::config::{EgressFlags, GitHubFlags, TomlText, WebSearch};
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{Mode, Rule, RuleSource};
 use serde::Deserialize;

@@ -4,9 +4,9 @@
 use crate::claims::Claims;
 use crate::entry::{Step, Summary};
 use crate::stop::StopReason;
-use belljar_engine::touched::Compared;
 use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
 use belljar_spec::{ErrorKind, LimitHit};
+use belljar_workspace::touched::Compared;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! The words about images that Docker builds.
 
-use belljar_engine::images::build::{DEFAULT_FROM, GIT_DELTA, How, NPM, Wanted, WebAddress};
+use belljar_image_build::{DEFAULT_FROM, GIT_DELTA, How, NPM, Wanted, WebAddress};
 use belljar_spec::ImageName;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;

@@ -5,11 +5,11 @@ mod screen;
 use super::print;
 use crate::args::{BuildArgs, BuildBaseArgs, workspace};
 use crate::failure::UNSUCCESSFUL;
-use belljar_engine::images::build::{
+use belljar_image_build::{
     Authorities, BASE, BaseRequest, Built, DOCKERFILE, Daemon, Ended, Event, Failed, Planned,
     RepositoryRequest, is_here,
 };
-use belljar_engine::layer::quote::visible;
+use belljar_overlay::quote::visible;
 use belljar_spec::{ImageName, SandboxError};
 use screen::Screen;
 use serde_json::{Value, json};

@@ -1,12 +1,12 @@
 //! What became of a workspace, said at the end of a run.
 
-use belljar_engine::layer::quote;
-use belljar_engine::private_git::{ImportReport, SetAside};
-use belljar_engine::protect::{Executed, Findings, Left};
-use belljar_engine::shelf::{LeftOnShelf, MOST_UNCOMMITTED, OnHost};
 use belljar_engine::{Changes, Sandbox};
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_workspace::private_git::{ImportReport, SetAside};
+use belljar_workspace::protect::{Executed, Findings, Left};
+use belljar_workspace::shelf::{LeftOnShelf, MOST_UNCOMMITTED, OnHost};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 

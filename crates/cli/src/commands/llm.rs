@@ -5,8 +5,8 @@ use super::{block_on, print};
 use crate::args::{LlmCommand, LlmSpendArgs};
 use belljar_engine::Comparison;
 use belljar_engine::config::{self, EgressFlags};
-use belljar_engine::vault::HostSecrets;
 use belljar_spec::{Printable, SandboxError, SandboxId};
+use belljar_vault::HostSecrets;
 use serde_json::json;
 use std::fmt::Write;
 

@@ -2,10 +2,10 @@
 
 use super::print;
 use crate::args::PublishArgs;
-use belljar_engine::clone::PullRequest;
-use belljar_engine::vault::HostSecrets;
 use belljar_engine::{Publication, config, publish as push};
 use belljar_spec::SandboxError;
+use belljar_vault::HostSecrets;
+use belljar_workspace::clone::PullRequest;
 use serde_json::json;
 
 pub(crate) fn publish(options: PublishArgs) -> Result<u8, SandboxError> {

@@ -6,9 +6,9 @@ mod value;
 use super::print;
 use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 use belljar_engine::config::{self, EgressFlags};
-use belljar_engine::vault::{Kept, Listed, Vault};
 use belljar_spec::SandboxError;
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
+use belljar_vault::{Kept, Listed, Vault};
 use serde_json::json;
 use std::fmt::Write;
 

@@ -5,13 +5,13 @@ use super::layer::Settings;
 use super::load::Loaded;
 use super::merge::Layers;
 use super::place::At;
-use belljar_gateway::SecretStore;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
 use belljar_spec::secret::{
     Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, RepositoryName,
     SecretName, SecretRef, SecretSource, built_in, built_ins, searches,
 };
 use belljar_spec::{EnvName, SandboxError};
+use belljar_vault::SecretStore;
 
 /// What was said of secrets for one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,9 +5,10 @@ use crate::roots::{self, PreparedRoot};
 use crate::workspace::Workspace;
 use crate::{config, credentials, llm, relay, way_out};
 use belljar_backend::{GitInside, Plan, WORKSPACE, Wall, context_git_config};
-use belljar_gateway::{Authority, SecretStore};
+use belljar_gateway::Authority;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId, SandboxSpec, WorkspacePath};
+use belljar_vault::SecretStore;
 use belljar_workspace::context;
 use belljar_workspace::inside::{self, Person, Remote};
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ impl Engine {
         let mut own = vec![records.to_path_buf()];
         own.extend(self.state.clone());
         own.extend(belljar_state::state_directory().ok());
-        own.extend(belljar_gateway::vault::named_key_file());
+        own.extend(belljar_vault::named_key_file());
         own.extend(credentials::files(spec));
         // What the user's file says counts at the next start, and so does what a link there leads to.
         let places = config::Places::real();

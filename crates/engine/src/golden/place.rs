@@ -124,7 +124,7 @@ impl Place {
                 false => self.set_aside(&entry.path(), &name),
             };
             match gone {
-                Some(gone) => drop(belljar_workspace::remove::remove(&gone)),
+                Some(gone) => drop(belljar_sys::remove_tree::remove(&gone)),
                 None => left += 1,
             }
         }
@@ -232,7 +232,7 @@ impl Build {
     /// Gives it its name: it is whole.
     pub(super) fn finish(self, release: &str, tier: Tier) -> Result<Build, SandboxError> {
         let work = self.changes().join("work");
-        belljar_workspace::remove::remove(&work).map_err(failed(&work))?;
+        belljar_sys::remove_tree::remove(&work).map_err(failed(&work))?;
         let about = self.directory.join("build.json");
         let content = serde_json::to_vec(&About { release: release.into(), tier }).expect("words are JSON");
         let mut file = File::create(&about).map_err(failed(&about))?;

@@ -3,8 +3,8 @@
 use super::forms::Forms;
 use super::placeholder;
 use super::sought::Known;
-use crate::{Secret, SecretError};
 use belljar_spec::secret::Credential;
+use belljar_vault::{Secret, SecretError};
 use std::sync::Arc;
 
 pub(super) struct Bound {

@@ -1,11 +1,10 @@
 //! The ways for a real value out of here: into a sandbox, if a run says so, for one variable, on the record; and to a program
 //! of the host's own that no sandbox sees.
 
-use crate::{SecretError, SecretStore};
 use belljar_spec::secret::SecretRef;
+use belljar_vault::{SecretError, SecretStore};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use zeroize::Zeroizing;
 
 /// The value itself, for the environment of a sandbox whose run asked for exactly that.
 pub fn danger_forward(store: &dyn SecretStore, reference: &SecretRef) -> Result<OsString, SecretError> {
@@ -17,17 +16,4 @@ pub fn danger_forward(store: &dyn SecretStore, reference: &SecretRef) -> Result<
         });
     }
     Ok(OsString::from_vec(value.reveal().to_vec()))
-}
-
-/// The value itself, for a clone or a push that the host does. It goes neither into arguments nor into files.
-pub fn for_the_host(
-    store: &dyn SecretStore,
-    reference: &SecretRef,
-) -> Result<Zeroizing<String>, SecretError> {
-    let value = store.read(reference)?;
-    let text = std::str::from_utf8(value.reveal()).map_err(|_| SecretError {
-        message: format!("the value of `{reference}` is no text"),
-        hint: "set it again".into(),
-    })?;
-    Ok(Zeroizing::new(text.trim_end().to_string()))
 }

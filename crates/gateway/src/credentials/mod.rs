@@ -24,7 +24,7 @@ mod tests;
 mod watch;
 mod wrapped;
 
-pub use forward::{danger_forward, for_the_host};
+pub use forward::danger_forward;
 #[cfg(test)]
 pub(crate) use redact::MAX_EMPTY_FRAMES;
 pub use redact::Redact;
@@ -35,11 +35,11 @@ pub(crate) use watch::Watch;
 use crate::github::Tokens;
 use crate::record::Recorder;
 use crate::tally::Many;
-use crate::{Secret, SecretError, SecretStore};
 use belljar_audit::Event;
 use belljar_spec::EnvName;
 use belljar_spec::egress::HostName;
 use belljar_spec::secret::{Credential, SecretName, SecretSource};
+use belljar_vault::{Secret, SecretError, SecretStore};
 use bound::Bound;
 use hyper::http::request::Parts;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

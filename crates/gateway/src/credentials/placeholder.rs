@@ -2,8 +2,8 @@
 //! use it are content, and of no use to anybody.
 
 use super::forms::filled;
-use crate::{Secret, SecretError};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
+use belljar_vault::{Secret, SecretError};
 
 /// A placeholder for a value: the same length, the same known beginning, a letter for a letter and a digit for a digit.
 /// A value with too little to vary gets a longer one.

@@ -143,7 +143,7 @@ const FRAME: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
+    use belljar_vault::Secret;
     use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
     use proptest::prelude::*;
 

@@ -6,9 +6,9 @@ use super::forms::Forms;
 use super::redact::Redact;
 use super::watch::{Found, Watch};
 use super::{Credentials, Origin, Screened, carrier};
-use crate::SecretError;
 use belljar_spec::egress::{Protocol, Reason, Refusal, RequestTarget};
 use belljar_spec::secret::{Bodies, Carrier, CredentialPlace, Inject, SecretName};
+use belljar_vault::SecretError;
 use hyper::Method;
 use hyper::header::{
     ACCEPT_CHARSET, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE, TE,

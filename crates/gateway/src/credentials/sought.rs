@@ -8,7 +8,7 @@
 use super::forms::Forms;
 use super::held::{self, Class};
 use super::wrapped::Joined;
-use crate::Secret;
+use belljar_vault::Secret;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! What GitHub answers to a request for a token, read with care: more than was asked for is as wrong as nothing.
 
-use crate::Secret;
 use belljar_spec::egress::Printable;
 use belljar_spec::secret::GitHubGrant;
+use belljar_vault::Secret;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

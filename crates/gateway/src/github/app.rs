@@ -1,9 +1,9 @@
 //! Who the App is: a JSON web token, signed with its private key (RFC 7519, RS256).
 
-use crate::{Secret, SecretError};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use belljar_spec::secret::GitHubApp;
+use belljar_vault::{Secret, SecretError};
 use data_encoding::BASE64URL_NOPAD;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;

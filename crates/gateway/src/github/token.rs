@@ -3,9 +3,9 @@
 use super::answer::{self, Granted};
 use super::app;
 use crate::outbound::{Body, Outbound, OutboundError};
-use crate::{Secret, SecretError, SecretStore};
 use belljar_audit::{Event, Stamp};
 use belljar_spec::secret::GitHubGrant;
+use belljar_vault::{Secret, SecretError, SecretStore};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};

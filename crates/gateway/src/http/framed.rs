@@ -214,8 +214,8 @@ const LONGEST_CONTROL: u64 = 125;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secret;
     use crate::credentials::{Known, MAX_EMPTY_FRAMES};
+    use belljar_vault::Secret;
     use proptest::prelude::*;
     use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Headers of a call, both ways. A client's header goes along only if it is known to say nothing of who pays, who asks
 //! or where to; ours are made of configuration, by libraries that know what a header and what JSON is.
 
-use crate::secret::Secret;
 use belljar_spec::SandboxId;
 use belljar_spec::llm::{Billing, UpstreamKind};
+use belljar_vault::Secret;
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };

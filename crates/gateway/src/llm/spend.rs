@@ -2,10 +2,10 @@
 //! sandbox called. A call that only one of them knows is what somebody should look at.
 
 use crate::outbound::Outbound;
-use crate::secret::SecretStore;
 use belljar_spec::SandboxId;
 use belljar_spec::llm::{Upstream, Usd};
 use belljar_spec::secret::SecretRef;
+use belljar_vault::SecretStore;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HeaderValue};

@@ -2,12 +2,12 @@
 //! as streams, with what was dialled. One thread does all of it; the bytes themselves are the pump's.
 
 use super::Opened;
-use belljar_pump::{Hangup, Pump};
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketFlags, accept_with, getsockname, sockopt};
 use belljar_wire::message::{Intake, IntakeReport};
+use belljar_wire::pump::{Hangup, Pump};
 use belljar_wire::purpose::{FIRST_NAME, Purpose};
 use names::Names;
 use std::io;

@@ -114,7 +114,7 @@ pub fn run() -> Result<u8, SandboxError> {
     let job: Job = job::read("`belljar agent run` runs an agent")?;
     let said = done(&job);
     // Also where nobody waits for us any more. What is left of a kill is cleared by the next daemon.
-    let _ = belljar_engine::remove_tree(&job.directory);
+    let _ = belljar_sys::remove_tree::remove(&job.directory);
     if let Err(error) = &said {
         let _ = job::say(&Said::Error(ApiError::from(error)), &mut io::stdout());
     }

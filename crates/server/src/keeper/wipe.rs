@@ -1,7 +1,9 @@
 //! What a sandbox kept beside its place goes with it, where it is not to live again.
 
 use super::noise;
-use belljar_engine::{Changes, Sandbox, clone, discard_layer, layer};
+use belljar_engine::{Changes, Sandbox, discard_layer};
+use belljar_overlay as layer;
+use belljar_workspace::clone;
 use std::path::Path;
 
 /// Removes the layer or the clone of a sandbox that was disposed of. A shelf is its repository's, not the sandbox's: it stays.

@@ -48,7 +48,7 @@ pub fn run() -> Result<u8, SandboxError> {
     let job: Job = job::read("`belljar run --json` runs a command")?;
     let done = done(&job);
     // Also where nobody waits for us any more. What is left of a kill is cleared by the next daemon.
-    let _ = belljar_engine::remove_tree(&job.directory);
+    let _ = belljar_sys::remove_tree::remove(&job.directory);
     let failed = done.is_err();
     // Whoever started us may be gone.
     let _ = match done {

@@ -1,9 +1,10 @@
 //! Where a clone comes from.
 
 use super::CloneError;
-use super::token::{Login, Token};
+use super::token::Login;
 use crate::inert::{Call, other_side};
 use belljar_spec::egress::Printable;
+use belljar_vault::Secret;
 use std::time::Duration;
 
 /// Where a clone comes from: a URL without secrets, and how git may speak to it.
@@ -46,7 +47,7 @@ impl Service {
 
 impl Address {
     /// Understands what was asked for. A token in it is split off; a token beside it counts before that.
-    pub(super) fn understand(text: &str, token: Option<Token>) -> Result<Address, CloneError> {
+    pub(super) fn understand(text: &str, token: Option<Secret>) -> Result<Address, CloneError> {
         let refused = |why| CloneError::Address { url: Printable::from(shown(text).as_str()), why };
         if text.is_empty() || text.starts_with('-') || text.chars().any(char::is_control) {
             return Err(refused("it is empty, starts with `-`, or has control characters in it"));
@@ -138,7 +139,7 @@ impl Address {
         let host = rest.split('/').next().unwrap_or_default();
         call.config(&format!("credential.{scheme}://{host}.helper"), HELPER)
             .env("BELLJAR_GIT_USER", &login.user)
-            .env("BELLJAR_GIT_TOKEN", login.token.reveal())
+            .env("BELLJAR_GIT_TOKEN", login.token.reveal_text())
     }
 }
 

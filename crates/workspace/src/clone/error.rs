@@ -1,10 +1,10 @@
 //! Why a clone cannot be used.
 
-use crate::damage::Damaged;
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Printable;
+use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
 

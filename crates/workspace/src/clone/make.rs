@@ -2,13 +2,14 @@
 
 use super::address::{Address, Protocol, Service};
 use super::place::{Label, Place};
-use super::{CloneError, Cloned, Token};
+use super::{CloneError, Cloned};
 use crate::inert::{Git, GitError};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
 use belljar_spec::workspace::CloneSpec;
 use belljar_state::{Lock, remove_whole};
+use belljar_vault::Secret;
 use std::fs;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub fn make(
     state: &Path,
     id: SandboxId,
     spec: &CloneSpec,
-    token: Option<Token>,
+    token: Option<Secret>,
 ) -> Result<Cloned, CloneError> {
     let git = Git::find()?;
     let address = Address::understand(&spec.url, token)?;

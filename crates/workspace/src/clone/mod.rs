@@ -21,13 +21,12 @@ pub use error::CloneError;
 pub use make::make;
 pub use push::{Pushed, push};
 pub use request::{Forge, PullRequest, pull_request};
-pub use token::Token;
 
-use crate::damage::Damaged;
 use crate::foreign::Foreign;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
+use belljar_state::damage::Damaged;
 use belljar_state::{Lock, remove_whole};
 use place::Place;
 use std::path::{Path, PathBuf};

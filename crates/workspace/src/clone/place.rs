@@ -10,10 +10,10 @@
 //! ```
 
 use super::CloneError;
-use crate::damage::{self, Damaged, UNFINISHED};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
+use belljar_state::damage::{self, Damaged, UNFINISHED};
 use belljar_state::{Lock, Survives, create_private, remove_whole, sweep_removed, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};

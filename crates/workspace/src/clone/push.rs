@@ -1,14 +1,15 @@
 //! Pushing what was collected, and only when somebody asks for it.
 
+use super::CloneError;
 use super::address::{Address, Service};
 use super::place::Place;
-use super::{CloneError, Token};
 use crate::foreign::object;
 use crate::inert::{Finished, Git};
 use belljar_git::ObjectId;
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
 use belljar_spec::git::BranchName;
+use belljar_vault::Secret;
 use std::path::Path;
 
 /// What was pushed.
@@ -25,7 +26,7 @@ pub fn push(
     state: &Path,
     id: SandboxId,
     to: Option<&BranchName>,
-    token: Option<Token>,
+    token: Option<Secret>,
 ) -> Result<Pushed, CloneError> {
     let git = Git::find()?;
     let (place, mut label) = Place::find(state, id)?;

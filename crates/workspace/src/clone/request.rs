@@ -1,16 +1,17 @@
 //! Pull requests: GitHub's API, through a client that is somebody else's.
 
+use super::CloneError;
 use super::place::Place;
-use super::{CloneError, Token};
 use belljar_spec::SandboxId;
 use belljar_spec::egress::Printable;
+use belljar_vault::Secret;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Speaks HTTP for us.
 pub trait Forge {
     /// Posts JSON with `Authorization: Bearer TOKEN`, and gives the status and the body of the answer, or why there is none.
-    fn post_json(&self, url: &str, body: &str, token: &Token) -> Result<(u16, Vec<u8>), String>;
+    fn post_json(&self, url: &str, body: &str, token: &Secret) -> Result<(u16, Vec<u8>), String>;
 }
 
 /// A pull request to be opened.
@@ -30,7 +31,7 @@ pub fn pull_request(
     id: SandboxId,
     request: &PullRequest,
     forge: &dyn Forge,
-    token: &Token,
+    token: &Secret,
 ) -> Result<Printable, CloneError> {
     let (_, label) = Place::find(state, id)?;
     let (_, head) = label.pushed.as_ref().ok_or(CloneError::NothingToPush)?;
@@ -40,7 +41,7 @@ pub fn pull_request(
     let base = request.base.clone().or(label.default.clone()).unwrap_or_else(|| "main".to_string());
     let question = Question { title: &request.title, body: &request.body, head, base: &base };
     let failed = |reason: String| {
-        CloneError::NoRequest(Printable::from(reason.replace(token.reveal(), "***").as_str()))
+        CloneError::NoRequest(Printable::from(reason.replace(token.reveal_text(), "***").as_str()))
     };
     let text = serde_json::to_string(&question).map_err(|error| failed(error.to_string()))?;
     let url = format!("{}/repos/{}/{}/pulls", api.trim_end_matches('/'), repository.owner, repository.name);

@@ -1,35 +1,21 @@
-//! A token for a git host, and messages without it.
+//! A token for a git host, and messages without it. Git gets the token by its environment and asks for it only when the host that it is
+//! for does; it is in no file and no argument.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use belljar_vault::Secret;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use zeroize::Zeroizing;
-
-/// A token. It is in no message, no file and no argument; git gets it by its environment and asks for it only when the
-/// host that it is for does.
-pub struct Token(Zeroizing<String>);
-
-impl Token {
-    /// This one.
-    pub fn new(value: impl Into<String>) -> Token {
-        Token(Zeroizing::new(value.into()))
-    }
-
-    /// What it is: for the one header it is made for.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
 
 /// Who we are to a host.
 pub(super) struct Login {
     pub(super) user: String,
-    pub(super) token: Token,
+    pub(super) token: Secret,
 }
 
 impl Login {
     /// With the name that hosts expect beside a token that is no person's password.
-    pub(super) fn with_token(token: Token) -> Login {
+    pub(super) fn with_token(token: Secret) -> Login {
         Login { user: "x-access-token".to_string(), token }
     }
 
@@ -37,14 +23,14 @@ impl Login {
     pub(super) fn of_url(part: &str) -> Login {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         match part.split_once(':') {
-            Some((user, token)) => Login { user: decoded(user), token: Token::new(decoded(token)) },
-            None => Login::with_token(Token::new(decoded(part))),
+            Some((user, token)) => Login { user: decoded(user), token: Secret::from_text(&decoded(token)) },
+            None => Login::with_token(Secret::from_text(&decoded(part))),
         }
     }
 
     /// Text without the token, in any of the spellings that a client or a server may have used.
     pub(super) fn scrub(&self, text: &str) -> String {
-        let token = self.token.reveal();
+        let token = self.token.reveal_text();
         if token.is_empty() {
             return text.to_string();
         }
@@ -67,7 +53,7 @@ mod tests {
 
     #[test]
     fn no_spelling_of_a_token_stays() {
-        let login = Login { user: "ada".into(), token: Token::new("ghp_se/cr+et") };
+        let login = Login { user: "ada".into(), token: Secret::from_text("ghp_se/cr+et") };
         for text in [
             "x ghp_se/cr+et y",
             "x ghp%5Fse%2Fcr%2Bet y",
@@ -84,7 +70,7 @@ mod tests {
             [("ada:s%2Fx", "ada", "s/x"), ("ghp_x", "x-access-token", "ghp_x"), ("ada:", "ada", "")]
         {
             let login = Login::of_url(part);
-            assert_eq!((login.user.as_str(), login.token.reveal()), (user, token));
+            assert_eq!((login.user.as_str(), login.token.reveal_text()), (user, token));
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::setup::{SetupError, fill};
 use super::{HostGit, Refs, Synced};
 use crate::foreign::Foreign;
-use crate::remove::remove;
 use crate::settings::HostFiles;
 use belljar_spec::SandboxId;
 use belljar_spec::workspace::{BorrowedObjects, CoveredFile, DotGit, PrivateGitView};
 use belljar_state::{Lock, Survives, create_private, write_atomic};
+use belljar_sys::remove_tree::remove;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, Metadata};
 use std::io;

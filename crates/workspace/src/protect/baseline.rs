@@ -10,7 +10,7 @@ use super::left::{self, Left, LeftKind, of_git_dir};
 use super::settings_table::settings_paths;
 use super::survey::{Different, Survey};
 use super::{MAIN_WORKTREE, git_dir, index, own};
-use crate::layer::RelPath;
+use belljar_overlay::RelPath;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 use super::executed::{self, Executed};
 use super::fingerprint::{Budget, Fingerprint};
 use super::left::{Left, LeftKind, of_repository};
-use crate::layer::beneath::{self, Beneath};
-use crate::layer::{Kind, Moment, RelPath};
 use crate::settings::path_of;
+use belljar_overlay::beneath::{self, Beneath};
+use belljar_overlay::{Kind, Moment, RelPath};
 use belljar_sys::rustix::fs::{Dir, FileType};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};

@@ -4,11 +4,11 @@
 //! `.git` that an agent wrote.
 
 use super::ShelfError;
-use crate::damage::read_small;
 use crate::foreign::object;
 use crate::inert::{Git, GitError, odd_file};
 use belljar_git::ObjectId;
 use belljar_spec::git::BranchName;
+use belljar_state::damage::read_small;
 use std::fs;
 use std::path::{Path, PathBuf};
 

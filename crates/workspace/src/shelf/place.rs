@@ -13,9 +13,9 @@
 //! ```
 
 use super::ShelfError;
-use crate::damage::{self, Damaged};
-use crate::layer::Identity;
+use belljar_overlay::Identity;
 use belljar_spec::git::BranchName;
+use belljar_state::damage::{self, Damaged};
 use belljar_state::{Lock, Survives, create_private, remove_whole, sweep_removed, write_atomic};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -213,7 +213,7 @@ fn config(sha256: bool) -> String {
 }
 
 pub(super) fn remove(directory: &Path) -> Result<(), ShelfError> {
-    crate::remove::remove(directory).map_err(ShelfError::io(directory))
+    belljar_sys::remove_tree::remove(directory).map_err(ShelfError::io(directory))
 }
 
 fn remove_file(path: &Path) -> Result<(), ShelfError> {

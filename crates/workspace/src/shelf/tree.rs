@@ -13,13 +13,13 @@
 use super::host::{Checkout, HostWorktree};
 use super::place::{Place, tree_name};
 use super::{Outcome, ShelfError, spoiled};
-use crate::damage;
 use crate::foreign::{Foreign, Head, Import, excludes, import, object};
 use crate::inert::{Call, Git};
-use crate::layer::RelPath;
 use crate::traps::{self, Found, Ground, Trap};
 use belljar_git::ObjectId;
+use belljar_overlay::RelPath;
 use belljar_spec::git::{BranchName, PushLimits};
+use belljar_state::damage;
 use belljar_state::{Lock, Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;

@@ -262,7 +262,7 @@ async fn a_kept_sandbox_has_its_image_for_as_long_as_it_is_the_same_sandbox(back
         "it was made on the old one"
     );
     drop(second);
-    belljar_engine::remove_tree(&state.join("fleet/sandboxes/bj-a")).unwrap();
+    belljar_sys::remove_tree::remove(&state.join("fleet/sandboxes/bj-a")).unwrap();
     let third = life().await;
     assert_eq!(
         third.answer("cat /version; echo; echo $VERSION").await,

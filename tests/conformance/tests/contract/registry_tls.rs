@@ -1,6 +1,6 @@
 //! A registry with TLS that tries to lead somebody into the clear.
 
-use belljar_engine::images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
+use belljar_images::{ImageError, Mirror, PullOptions, Silent, Store, Transport};
 use belljar_tests_conformance::LOOPBACK;
 use belljar_tests_hosts::{Authority, HttpServer, Response};
 use std::fs;

@@ -2,8 +2,8 @@
 //! files and its git.
 
 use crate::protected_paths::{Place, all_output};
-use belljar_engine::layer::{Layer, Layers, RelPath, Selection};
 use belljar_engine::{Changes, Engine, Sandbox, apply_layer, discard_layer};
+use belljar_overlay::{Layer, Layers, RelPath, Selection};
 use belljar_spec::workspace::{GitAccess, WorkspaceMode};
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
 use belljar_tests_containment::folders::everything;

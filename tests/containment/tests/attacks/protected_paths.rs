@@ -1,12 +1,12 @@
 //! What the host's git would run or believe stays as it is, in every mode, whether it is there or not. Judged by the files of
 //! the host, and by a canary that appears if the host's git runs what was left for it.
 
-use belljar_engine::layer::{Layers, Selection};
-use belljar_engine::protect::{Findings, LeftKind};
 use belljar_engine::{Changes, Engine, ExecResult};
+use belljar_overlay::{Layers, Selection};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
 use belljar_tests_containment::*;
+use belljar_workspace::protect::{Findings, LeftKind};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -2,12 +2,13 @@
 
 #![allow(clippy::print_stderr, clippy::unwrap_used, reason = "tests speak and stop")]
 
-use belljar_engine::vault::{HostSecrets, Vault};
-use belljar_engine::{Engine, Secret};
+use belljar_engine::Engine;
 use belljar_spec::secret::SecretName;
 use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_containment::*;
+use belljar_vault::Secret;
+use belljar_vault::{HostSecrets, Vault};
 use std::fs;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};

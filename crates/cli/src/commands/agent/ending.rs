@@ -7,11 +7,11 @@ use crate::failure::{self, FAILED, REFUSED, TIMED_OUT};
 use belljar_agent::entry::Step;
 use belljar_agent::run::RunResult;
 use belljar_agent::stop::StopReason;
-use belljar_engine::layer::quote;
-use belljar_engine::touched::{Compared, How, Touched};
+use belljar_overlay::quote;
 use belljar_spec::{ErrorKind, SandboxError};
 use belljar_sys::rustix::stdio::stdout;
 use belljar_sys::rustix::termios::isatty;
+use belljar_workspace::touched::{Compared, How, Touched};
 
 /// The agent's words: at a terminal, what can be seen of them; to anything else, as they are.
 pub(super) fn answer(result: &RunResult) -> Result<(), SandboxError> {

@@ -14,7 +14,7 @@ use belljar_agent::phases::{self, Audience, Phase, PhasesResult};
 use belljar_agent::run::RunResult;
 use belljar_engine::Engine;
 use belljar_engine::config::{EgressFlags, Note, WebSearch};
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use belljar_spec::egress::Mode;
 use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{SandboxError, SandboxSpec};

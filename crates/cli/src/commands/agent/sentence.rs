@@ -7,7 +7,7 @@ use super::super::model::{counted, grouped};
 use belljar_agent::entry::{
     Assistant, Block, Entry, Line, Step, StepState, Summary, System, ToolResult, UserContent,
 };
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use serde_json::Value;
 
 /// How much a person wants to see.

@@ -1,8 +1,8 @@
 //! What a person sees of a build while it goes on, on standard error: a line for each step; at a terminal, below them one line that
 //! changes.
 
-use belljar_engine::images::build::Event;
-use belljar_engine::layer::quote::visible;
+use belljar_image_build::Event;
+use belljar_overlay::quote::visible;
 use belljar_spec::ByteSize;
 use belljar_sys::rustix::stdio::stderr;
 use belljar_sys::rustix::termios::isatty;

@@ -2,7 +2,7 @@
 
 use super::super::print;
 use super::super::table::{age, since, size, table};
-use belljar_engine::images::{Listed, Store};
+use belljar_images::{Listed, Store};
 use belljar_spec::SandboxError;
 
 pub(super) fn list(store: &Store, as_json: bool) -> Result<u8, SandboxError> {

@@ -8,7 +8,7 @@ use super::table::size;
 use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, ImagesPullArgs, ImagesRmArgs};
 use belljar_engine::config::pull_options;
 use belljar_engine::fetch_docker_image;
-use belljar_engine::images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
+use belljar_images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
 use belljar_spec::{ImageName, SandboxError};
 use progress::Bar;
 use serde_json::json;

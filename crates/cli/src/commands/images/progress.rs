@@ -1,7 +1,7 @@
 //! How far a pull is: one line that changes, on a terminal; nothing elsewhere.
 
 use super::super::table::size;
-use belljar_engine::images::{Digest, Progress};
+use belljar_images::{Digest, Progress};
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, PoisonError};

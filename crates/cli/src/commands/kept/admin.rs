@@ -13,9 +13,9 @@ use crate::commands::{block_on, changes};
 use crate::failure::of_client;
 use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
 use belljar_engine::config::{self, EgressFlags};
-use belljar_engine::protect::{self, Baseline, Findings, LeftKind, Policy};
 use belljar_fleet::{Made, Place, made, name_of};
 use belljar_spec::SandboxError;
+use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Policy};
 
 pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
     let repository = match options.folder {

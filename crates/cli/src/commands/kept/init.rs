@@ -6,7 +6,7 @@ use super::shell_rc;
 use super::templates::REPOSITORY;
 use crate::args::{InitArgs, workspace};
 use belljar_engine::config::{self, Standing};
-use belljar_engine::images::build::{DOCKERFILE, TEMPLATE};
+use belljar_image_build::{DOCKERFILE, TEMPLATE};
 use belljar_spec::SandboxError;
 use serde_json::json;
 use std::fs::{self, OpenOptions};

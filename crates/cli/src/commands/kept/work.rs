@@ -1,9 +1,11 @@
 //! What a sandbox changed beside its folder: what goes with it when it is taken away, and what stays.
 
 use belljar_api::SandboxInfo;
-use belljar_engine::layer::Layers;
-use belljar_engine::{Damaged, clone, commits_of_layer, kept_work, shelf};
+use belljar_engine::{commits_of_layer, kept_work};
+use belljar_overlay::Layers;
 use belljar_spec::SandboxError;
+use belljar_state::damage::Damaged;
+use belljar_workspace::{clone, shelf};
 use std::path::Path;
 
 /// The work of a sandbox that is not where it belongs yet.

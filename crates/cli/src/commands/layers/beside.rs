@@ -1,8 +1,9 @@
 //! Shelves and clones: what is kept beside layers.
 
-use belljar_engine::{Damaged, clone, shelf};
 use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_state::damage::Damaged;
+use belljar_workspace::{clone, shelf};
 use std::path::{Path, PathBuf};
 
 /// A worktree of a shelf, or a clone.

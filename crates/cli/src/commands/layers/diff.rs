@@ -6,9 +6,9 @@ use super::paint::Paper;
 use super::{amount, layers, pick, say_commits, say_left_out};
 use crate::args::DiffArgs;
 use belljar_engine::commits_of_layer;
-use belljar_engine::layer::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
-use belljar_engine::protect::Executed;
+use belljar_overlay::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
 use belljar_spec::SandboxError;
+use belljar_workspace::protect::Executed;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io;
@@ -147,7 +147,7 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
     let mut list = Vec::new();
     let mut text = Vec::new();
     for change in &changes.list {
-        let mode = |stat: Option<belljar_engine::layer::Stat>| stat.map(|stat| format!("{:04o}", stat.mode));
+        let mode = |stat: Option<belljar_overlay::Stat>| stat.map(|stat| format!("{:04o}", stat.mode));
         let mut value = json!({
             "path": change.path,
             "change": change.kind(),

@@ -5,7 +5,7 @@ use super::beside::Beside;
 use super::{amount, here, mended_layers, named, newest, quoted};
 use crate::args::DiscardArgs;
 use belljar_engine::discard_layer;
-use belljar_engine::layer::{LayerId, Layers};
+use belljar_overlay::{LayerId, Layers};
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;

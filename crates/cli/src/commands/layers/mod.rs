@@ -8,9 +8,9 @@ pub(crate) mod list;
 mod paint;
 
 use belljar_engine::commits_of_layer;
-use belljar_engine::layer::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
-use belljar_engine::protect::{Executed, runs_on_host};
+use belljar_overlay::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
 use belljar_spec::SandboxError;
+use belljar_workspace::protect::{Executed, runs_on_host};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::super::print;
 use super::diff::Reader;
-use belljar_engine::layer::quote;
+use belljar_overlay::quote;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::stdio::stdout;
 use belljar_sys::rustix::termios::isatty;

@@ -2,8 +2,8 @@
 
 use super::super::print;
 use crate::args::SecretsCheckArgs;
-use belljar_engine::vault::{Finding, Part, Report, Vault};
 use belljar_spec::SandboxError;
+use belljar_vault::{Finding, Part, Report, Vault};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

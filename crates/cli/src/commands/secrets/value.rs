@@ -1,6 +1,5 @@
 //! The value of a secret, from whoever sets it.
 
-use belljar_engine::Secret;
 use belljar_spec::SandboxError;
 use belljar_spec::secret::SecretName;
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,6 +7,7 @@ use belljar_sys::rustix::io::{dup, read as read_some, retry_on_intr};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::{QueueSelector, isatty, tcflush};
 use belljar_sys::terminal::RawMode;
+use belljar_vault::Secret;
 use std::fs::File;
 use std::io;
 use zeroize::Zeroizing;

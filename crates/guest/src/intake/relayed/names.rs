@@ -1,7 +1,7 @@
 //! Questions for names: datagrams here, one stream to the host. Answers come in the order of the questions.
 
-use belljar_pump::{Hangup, Pump};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
+use belljar_wire::pump::{Hangup, Pump};
 use belljar_wire::purpose::Purpose;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

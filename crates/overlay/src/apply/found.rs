@@ -1,0 +1,76 @@
+//! What the folder had at the end of a run where the layer changes it, as it was shown to whoever looked at the changes. A file's own
+//! ctime does not tell of a directory that was moved there with it, nor of a file that is gone; this does.
+
+use super::plan::{Place, Seen};
+use crate::change::{Change, Changes};
+use crate::error::{ConflictWhy, LayerError};
+use crate::path::RelPath;
+use crate::record::Layer;
+use crate::stat::{Kind, Stat};
+use belljar_state::{Survives, write_atomic};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// What was there, or that nothing was.
+#[derive(Debug)]
+pub(super) struct Found(HashMap<RelPath, Option<Seen>>);
+
+impl Found {
+    /// `None` where no run ended since one began in the layer.
+    pub(super) fn read(layer: &Layer) -> Result<Option<Found>, LayerError> {
+        let path = path(layer);
+        let failed = |source| LayerError::Store { step: "read", path: path.clone(), source };
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            text => text.map_err(failed)?,
+        };
+        // Cut short by a power cut: without it an apply is more careful.
+        let Ok(list) = serde_json::from_slice::<Vec<(Place, Option<Seen>)>>(&text) else { return Ok(None) };
+        Ok(Some(Found(list.into_iter().map(|(Place(path), seen)| (path, seen)).collect())))
+    }
+
+    /// What somebody did to it since.
+    pub(super) fn conflict(&self, change: &Change) -> Option<ConflictWhy> {
+        match (self.0.get(&change.path), &change.old) {
+            (Some(Some(found)), Some(now)) => (!is_as_found(found, now)).then_some(ConflictWhy::Changed),
+            (Some(Some(_)), None) => Some(ConflictWhy::Gone),
+            (Some(None) | None, Some(_)) => Some(ConflictWhy::Changed),
+            (Some(None) | None, None) => None,
+        }
+    }
+}
+
+/// Writes it down.
+pub(crate) fn write(layer: &Layer, changes: &Changes) -> Result<(), LayerError> {
+    let seen = |change: &Change| (Place(change.path.clone()), change.old.as_ref().map(Seen::of));
+    let list: Vec<(Place, Option<Seen>)> = changes.list.iter().map(seen).collect();
+    let path = path(layer);
+    let text = serde_json::to_vec(&list).map_err(io::Error::from);
+    text.and_then(|text| write_atomic(&path, &text, Survives::Kill)).map_err(|source| LayerError::Store {
+        step: "write",
+        path,
+        source,
+    })
+}
+
+/// From now on it says nothing: what the layer changes is about to become something else.
+pub(crate) fn forget(layer: &Layer) -> Result<(), LayerError> {
+    let path = path(layer);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| LayerError::Store { step: "remove", path, source }),
+    }
+}
+
+/// A directory's times change with what is in it; where they do not, its permissions and attributes are what they were.
+fn is_as_found(found: &Seen, now: &Stat) -> bool {
+    let has_its_attributes = found.kind != Kind::Directory
+        || (found.mode == now.mode && (found.changed == now.changed || found.modified != now.modified));
+    found.is_untouched(now) && has_its_attributes
+}
+
+fn path(layer: &Layer) -> PathBuf {
+    layer.directory.join("found.json")
+}

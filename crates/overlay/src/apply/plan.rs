@@ -1,0 +1,120 @@
+//! The steps of an apply, in their order.
+
+use crate::change::Change;
+use crate::path::RelPath;
+use crate::stat::{Kind, Moment, Stat};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One step. Each can be undone, and it can be seen whether it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Step {
+    /// What was staged goes where nothing is.
+    Put { path: Place, slot: usize, new: Seen },
+    /// What was staged changes places with what is there.
+    Swap { path: Place, slot: usize, new: Seen, old: Seen },
+    /// What is there goes to the staging place.
+    Take { path: Place, slot: usize, old: Seen },
+    /// Permissions, attributes and time of what stays.
+    Settle { path: Place, old: Seen, mode: u32, modified: Option<Moment>, attributes: Option<Attributes> },
+}
+
+/// What was seen of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    pub(super) kind: Kind,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    pub(super) mode: u32,
+    pub(super) modified: Moment,
+    pub(super) changed: Moment,
+}
+
+/// A directory's extended attributes, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Attributes {
+    pub(super) old: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) new: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A path as a journal has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place(pub(super) RelPath);
+
+/// What a change comes to. Slots are given when it is staged.
+pub(super) enum Kinded<'a> {
+    /// Staged and put or swapped.
+    Written(&'a Change),
+    Taken(&'a Change),
+    /// Permissions alone.
+    Settled(&'a Change),
+}
+
+/// Changes in the order in which they are carried out: what goes, from the inside out; what comes, from the outside in;
+/// permissions of directories last and from the inside out, unless they open what has to be open.
+pub(super) fn order(list: &[Change]) -> Vec<Kinded<'_>> {
+    let is_settled = |change: &&Change| !is_written(change) && change.new.is_some();
+    let opens = |change: &&Change| {
+        change.new.is_some_and(|new| new.mode & 0o200 != 0)
+            && change.old.is_some_and(|old| old.mode & 0o200 == 0)
+    };
+    let first = list.iter().filter(is_settled).filter(opens).map(Kinded::Settled);
+    let taken = list.iter().rev().filter(|change| change.new.is_none()).map(Kinded::Taken);
+    let written = list.iter().filter(|change| is_written(change)).map(Kinded::Written);
+    let last = list.iter().rev().filter(is_settled).filter(|change| !opens(change)).map(Kinded::Settled);
+    first.chain(taken).chain(written).chain(last).collect()
+}
+
+/// Whether something is copied for it.
+fn is_written(change: &Change) -> bool {
+    match (change.old, change.new) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => {
+            old.kind != new.kind || (new.kind != Kind::Directory && (change.content || change.attributes))
+        }
+    }
+}
+
+impl Seen {
+    pub(super) fn of(stat: &Stat) -> Seen {
+        let Stat { kind, inode, size, mode, modified, changed, .. } = *stat;
+        Seen { kind, inode, size, mode, modified, changed }
+    }
+
+    /// Whether it is the same, and nothing of it changed. A directory changes with what is in it.
+    pub(super) fn is_untouched(&self, stat: &Stat) -> bool {
+        self.is_same(stat) && (self.kind == Kind::Directory || self.changed == stat.changed)
+    }
+
+    /// The same for what was renamed since, which changes its ctime.
+    pub(super) fn is_same(&self, stat: &Stat) -> bool {
+        let now = Seen::of(stat);
+        let same = (self.kind, self.inode) == (now.kind, now.inode);
+        same && (self.kind == Kind::Directory
+            || (self.size, self.mode, self.modified) == (now.size, now.mode, now.modified))
+    }
+}
+
+impl Step {
+    pub(super) fn path(&self) -> &RelPath {
+        match self {
+            Step::Put { path, .. }
+            | Step::Swap { path, .. }
+            | Step::Take { path, .. }
+            | Step::Settle { path, .. } => &path.0,
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.encode())
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        RelPath::decode(&text).map(Place).ok_or_else(|| serde::de::Error::custom("not a path below a folder"))
+    }
+}

@@ -1,0 +1,52 @@
+//! Files that an apply put there, or took and put back. Their ctime is later than the layer, so that they would count as
+//! changed by somebody; what they were then is written down, and as long as they are that, nobody did.
+
+use super::plan::{Place, Seen};
+use crate::error::LayerError;
+use crate::path::RelPath;
+use crate::record::Layer;
+use crate::stat::Stat;
+use belljar_state::{Survives, write_atomic};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Files that we put there, as they were then.
+#[derive(Debug, Default)]
+pub(super) struct Restored(HashMap<RelPath, Seen>);
+
+impl Restored {
+    pub(super) fn read(layer: &Layer) -> Result<Restored, LayerError> {
+        let path = path(layer);
+        let failed = |source| LayerError::Store { step: "read", path: path.clone(), source };
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Restored::default()),
+            text => text.map_err(failed)?,
+        };
+        let list: Vec<(Place, Seen)> = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+        Ok(Restored(list.into_iter().map(|(Place(path), seen)| (path, seen)).collect()))
+    }
+
+    /// Whether it is as we left it.
+    pub(super) fn knows(&self, path: &RelPath, stat: &Stat) -> bool {
+        self.0.get(path).is_some_and(|seen| seen.is_untouched(stat))
+    }
+
+    /// These, too.
+    pub(super) fn add(mut self, more: Vec<(RelPath, Seen)>, layer: &Layer) -> Result<(), LayerError> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        self.0.extend(more);
+        let list: Vec<(Place, Seen)> = self.0.into_iter().map(|(path, seen)| (Place(path), seen)).collect();
+        let path = path(layer);
+        let text = serde_json::to_vec(&list).map_err(io::Error::from);
+        text.and_then(|text| write_atomic(&path, &text, Survives::PowerCut))
+            .map_err(|source| LayerError::Store { step: "write", path: path.clone(), source })
+    }
+}
+
+fn path(layer: &Layer) -> PathBuf {
+    layer.directory.join("restored.json")
+}

@@ -1,0 +1,157 @@
+//! What can go wrong with layers.
+
+use super::id::LayerId;
+use super::path::RelPath;
+use super::quote;
+use belljar_spec::SandboxError;
+use belljar_state::damage::Damaged;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What can go wrong with layers.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    #[error("cannot {step} `{}`", quote::name(.path.as_os_str().as_bytes()))]
+    Store {
+        step: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot read {path} of the layer and of its folder")]
+    Read {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the layer {0} is in use by a sandbox that is still running")]
+    InUse(LayerId),
+    #[error("the layer {0} is gone")]
+    Gone(LayerId),
+    #[error("the layer {0}")]
+    Damaged(Damaged),
+    #[error("`{}` is not the directory that the layer {id} was made for", quote::name(.folder.as_os_str().as_bytes()))]
+    FolderChanged { id: LayerId, folder: PathBuf },
+    #[error("nothing was applied: {} on this machine since the sandbox started", conflicted(.0))]
+    Conflicts(Vec<Conflict>),
+    #[error("nothing was applied: {path} cannot be {step}")]
+    Apply {
+        path: String,
+        step: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the apply of layer {id} that was cut short cannot be undone: {path}")]
+    Undo {
+        id: LayerId,
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the layer {id} has no change at or below {path}")]
+    NoSuchChange { id: LayerId, path: RelPath },
+}
+
+/// A file that is not as the sandbox saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Conflict {
+    pub path: RelPath,
+    pub why: ConflictWhy,
+}
+
+/// What happened to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConflictWhy {
+    /// Changed, or made, on the host since the layer was.
+    Changed,
+    /// The layer changed it, and it is gone on the host.
+    Gone,
+    /// Changed while it was being applied.
+    Meanwhile,
+    /// Something that is not a directory is in the way, or another filesystem.
+    InTheWay,
+}
+
+impl LayerError {
+    pub(super) fn read(path: &[u8], source: io::Error) -> LayerError {
+        let path = if path.is_empty() { "the top".to_string() } else { format!("`{}`", quote::name(path)) };
+        LayerError::Read { path, source }
+    }
+
+    pub(super) fn apply(path: &RelPath, step: &'static str, source: io::Error) -> LayerError {
+        LayerError::Apply { path: format!("`{path}`"), step, source }
+    }
+}
+
+impl ConflictWhy {
+    /// In a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            ConflictWhy::Changed => "changed on this machine since the sandbox started",
+            ConflictWhy::Gone => "changed in the sandbox, and no longer there on this machine",
+            ConflictWhy::Meanwhile => "changed on this machine while it was being applied",
+            ConflictWhy::InTheWay => "cannot be reached: a link, a file or another filesystem is in the way",
+        }
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.why.words())
+    }
+}
+
+/// What happened, to what, and what to do next.
+impl From<LayerError> for SandboxError {
+    fn from(error: LayerError) -> SandboxError {
+        let source =
+            std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+        let message = format!("{error}{source}");
+        match error {
+            LayerError::Conflicts(list) => {
+                let lines: String =
+                    list.iter().take(SHOWN).map(|conflict| format!("\n  {conflict}")).collect();
+                let more = list.len().saturating_sub(SHOWN);
+                let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+                SandboxError::policy("layer_conflict", format!("{message}{lines}{more}")).hint(
+                    "apply the other files by naming them, or merge one by hand: `belljar diff PATH | patch -p1 --merge`",
+                )
+            }
+            LayerError::InUse(_) => SandboxError::unavailable("layer_in_use", message)
+                .hint("wait until its command has ended; `belljar layers` shows what runs"),
+            LayerError::Gone(_) => SandboxError::policy("layer_missing", message).hint("see `belljar layers`"),
+            LayerError::NoSuchChange { .. } => SandboxError::policy("layer_path_unknown", message)
+                .hint("`belljar diff --names` lists what there is"),
+            LayerError::Damaged(damaged) => damaged.error("layer_damaged"),
+            LayerError::FolderChanged { .. } => SandboxError::policy("layer_folder_changed", message).hint(
+                "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
+            ),
+            LayerError::Undo { .. } => SandboxError::runtime("layer_undo", message)
+                .hint("make it reachable and writable again, then call `belljar apply`"),
+            LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::runtime("layer_io", message),
+            LayerError::Apply { source, .. } => {
+                let error = SandboxError::runtime("layer_apply", message);
+                match source.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        error.hint("make room: everything is copied beside the folder's files before the first is replaced")
+                    }
+                    _ => error.hint("nothing has changed; mend the cause and call it again"),
+                }
+            }
+        }
+    }
+}
+
+fn conflicted(list: &[Conflict]) -> String {
+    match list.len() {
+        1 => "a file changed".to_string(),
+        more => format!("{more} files changed"),
+    }
+}
+
+/// More lines than this tell a person nothing more.
+const SHOWN: usize = 50;

@@ -1,0 +1,46 @@
+//! Layers: the changes of a sandbox beside an untouched folder, looked at, applied or discarded on the host.
+//!
+//! ```text
+//!  create ──> held by a sandbox ──finish──> unchanged: removed
+//!                                   └─────> kept ──apply──> (some of it) kept
+//!                                            │      └─────> (all of it)  removed
+//!                                            └──discard──────────────────> removed
+//! ```
+//!
+//! The upper directory is what an agent wrote through overlayfs, and is read as hostile. Nothing here mounts anything, and
+//! nothing runs what it finds. The engine makes layers and ends them; the command line shows, applies and discards them.
+
+mod apply;
+pub mod beneath;
+mod change;
+mod compare;
+mod descent;
+mod dot_git;
+mod error;
+mod guard;
+mod held;
+mod id;
+mod patch;
+mod path;
+pub mod quote;
+mod record;
+mod rename;
+mod repository;
+mod stat;
+mod store;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod xattrs;
+
+pub use apply::{Applied, Mended, Selection};
+pub use change::{Change, ChangeKind, Changes, LeftOut, LeftOutWhy};
+pub use error::{Conflict, ConflictWhy, LayerError};
+pub use held::{Commits, Held, Outcome, Summary};
+pub use id::LayerId;
+pub use patch::{Lines, Patch};
+pub use path::RelPath;
+pub use record::Layer;
+pub use stat::Identity;
+pub use stat::{Kind, Moment, Stat};
+pub use store::Layers;

@@ -1,0 +1,95 @@
+//! What is written down of a layer: `layer.json`.
+
+use super::error::LayerError;
+use super::id::LayerId;
+use super::stat::{Identity, Moment};
+use belljar_spec::workspace::ProtectedPath;
+use belljar_state::damage::{self, Damaged};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A layer, as it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    pub id: LayerId,
+    /// Whose changes it holds.
+    pub folder: PathBuf,
+    /// Which directory that was: another one in its place is not written to.
+    pub(super) identity: Identity,
+    /// Its own directory.
+    pub directory: PathBuf,
+    /// Where the changes are.
+    pub upper: PathBuf,
+    /// For overlayfs alone.
+    pub work: PathBuf,
+    /// A file of the folder that changed at or after this is not what the sandbox saw.
+    pub stamp: Moment,
+    pub created: SystemTime,
+    /// What policy named, beside what is never applied anyway.
+    pub protected: Vec<ProtectedPath>,
+}
+
+impl Layer {
+    pub(super) fn new(id: LayerId, directory: PathBuf, written: Written, created: SystemTime) -> Layer {
+        let Written { folder, identity, stamp, protected } = written;
+        let (upper, work) = (directory.join("upper"), directory.join("work"));
+        Layer { id, folder, identity, directory, upper, work, stamp, created, protected }
+    }
+
+    /// As text for the file.
+    pub(super) fn to_json(&self) -> String {
+        let created = self.created.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let file = File {
+            version: VERSION,
+            folder: self.folder.as_os_str().as_bytes().to_vec(),
+            identity: self.identity,
+            stamp: self.stamp,
+            created_nanos: u64::try_from(created.as_nanos()).unwrap_or(u64::MAX),
+            protected: self.protected.iter().map(ProtectedPath::to_string).collect(),
+        };
+        serde_json::to_string(&file).expect("plain data can be written as JSON")
+    }
+
+    pub(super) fn read(id: LayerId, directory: &Path) -> Result<Layer, LayerError> {
+        let damaged = |reason: String| LayerError::Damaged(Damaged::new(id.to_string(), directory, reason));
+        let file: Option<File> =
+            damage::read_label(&directory.join("layer.json"), &[VERSION]).map_err(damaged)?;
+        let file = file.ok_or(LayerError::Gone(id))?;
+        let protected: Result<Vec<ProtectedPath>, _> =
+            file.protected.iter().map(|path| path.parse()).collect();
+        let written = Written {
+            folder: OsString::from_vec(file.folder).into(),
+            identity: file.identity,
+            stamp: file.stamp,
+            protected: protected.map_err(|error| damaged(error.to_string()))?,
+        };
+        let created = UNIX_EPOCH + Duration::from_nanos(file.created_nanos);
+        Ok(Layer::new(id, directory.to_path_buf(), written, created))
+    }
+}
+
+/// What is known when it is made.
+pub(super) struct Written {
+    pub(super) folder: PathBuf,
+    pub(super) identity: Identity,
+    pub(super) stamp: Moment,
+    pub(super) protected: Vec<ProtectedPath>,
+}
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct File {
+    version: u32,
+    /// Bytes: a path need not be text.
+    folder: Vec<u8>,
+    identity: Identity,
+    stamp: Moment,
+    created_nanos: u64,
+    protected: Vec<String>,
+}
+
+/// 1 did not say which directory the folder was.
+const VERSION: u32 = 2;

@@ -1,0 +1,153 @@
+//! What belljar keeps and cannot understand: the one notion of damage for layers, shelves and clones.
+//!
+//! *Absent*, *unfinished* and *not understood* are three things. What is being made has a name that says so
+//! ([`UNFINISHED`]); only that, and what is being removed, may be swept, and only by a command that makes something. A
+//! directory with an ordinary name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is
+//! listed with its path, never swept, and removed only by its whole name. A reading command removes nothing.
+
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::fs::{Mode, OFlags, open};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Something that is kept and not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its whole name, by which it can be removed.
+    pub id: String,
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Damaged {
+    pub fn new(id: impl Into<String>, directory: &Path, reason: impl Into<String>) -> Damaged {
+        Damaged { id: id.into(), directory: directory.to_path_buf(), reason: reason.into() }
+    }
+
+    /// As an error of this code: what is wrong, where its files are, and how it is removed.
+    pub fn error(&self, code: &'static str) -> SandboxError {
+        let directory = self.directory.display().to_string();
+        let directory = directory.escape_debug();
+        SandboxError::runtime(code, self.to_string()).hint(format!(
+            "its files are in `{directory}`: copy what you need from there; `belljar discard {}` then removes it",
+            self.id.escape_debug()
+        ))
+    }
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is damaged: {}", self.id.escape_debug(), self.reason)
+    }
+}
+
+/// Reads the label of something that is kept: `None` if its directory is not there at all, an error with the reason if the
+/// directory is there and the label is not understood. Nothing is waited for and no link is followed.
+pub fn read_label<T: DeserializeOwned>(path: &Path, versions: &[u32]) -> Result<Option<T>, String> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let text = match read_small(path, MOST_OF_A_LABEL) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // What cannot be looked at is there.
+            let directory = path.parent().unwrap_or(path);
+            return match directory.symlink_metadata() {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                _ => Err(format!("its label `{name}` is missing")),
+            };
+        }
+        Err(error) => return Err(format!("its label `{name}` cannot be read: {error}")),
+    };
+    understand(&text, versions).map(Some).map_err(|reason| format!("its label `{name}`: {reason}"))
+}
+
+/// What a label says, if it is of a version that we know. The version first: another one has other fields.
+pub fn understand<T: DeserializeOwned>(text: &[u8], versions: &[u32]) -> Result<T, String> {
+    let Format { version } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if !versions.contains(&version) {
+        return Err(format!("it was made by another version of belljar (format {version})"));
+    }
+    serde_json::from_slice(text).map_err(|error| error.to_string())
+}
+
+/// A small regular file. A pipe or a device in its place is not waited for, a link not followed.
+pub fn read_small(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"));
+    }
+    let mut text = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut text)?;
+    match text.len() as u64 > most {
+        true => Err(io::Error::new(ErrorKind::InvalidData, format!("it has more than {most} bytes"))),
+        false => Ok(text),
+    }
+}
+
+/// What every label has.
+#[derive(Deserialize)]
+struct Format {
+    version: u32,
+}
+
+/// How the name of what is being made begins.
+pub const UNFINISHED: &str = ".new-";
+/// A label is a few lines.
+const MOST_OF_A_LABEL: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[derive(Deserialize, Debug)]
+    struct Label {
+        name: String,
+    }
+
+    #[test]
+    fn absent_and_not_understood_are_two_things() {
+        let place = tempfile::tempdir().unwrap();
+        let read = |path: &Path| read_label::<Label>(path, &[1]);
+        assert!(read(&place.path().join("none/label.json")).unwrap().is_none());
+        let label = place.path().join("label.json");
+        assert!(read(&label).unwrap_err().contains("missing"));
+        for (text, why) in [
+            ("", "EOF"),
+            ("{", "EOF"),
+            (r#"{"name":"x"}"#, "version"),
+            (r#"{"version":7,"name":"x"}"#, "another version"),
+            (r#"{"version":1}"#, "name"),
+        ] {
+            fs::write(&label, text).unwrap();
+            let reason = read(&label).unwrap_err();
+            assert!(reason.contains(why), "{text}: {reason}");
+        }
+        fs::write(&label, r#"{"version":1,"name":"x"}"#).unwrap();
+        assert_eq!(read(&label).unwrap().unwrap().name, "x");
+        fs::set_permissions(&label, PermissionsExt::from_mode(0o000)).unwrap();
+        // root reads it all the same.
+        assert!(
+            read(&label).is_ok_and(|label| label.is_some())
+                || read(&label).unwrap_err().contains("cannot be read")
+        );
+        fs::remove_file(&label).unwrap();
+        fs::create_dir(&label).unwrap();
+        assert!(read(&label).unwrap_err().contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let label = place.path().join("label.json");
+        assert!(std::process::Command::new("mkfifo").arg(&label).status().unwrap().success());
+        assert!(read_label::<Label>(&label, &[1]).unwrap_err().contains("not a regular file"));
+    }
+}

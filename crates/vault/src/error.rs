@@ -1,0 +1,151 @@
+//! What can go wrong with the vault, by the step that failed. No message holds a value.
+
+use crate::Damage;
+use crate::SecretError;
+use belljar_spec::SandboxError;
+use belljar_spec::secret::SecretName;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The vault could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// There is no place for state.
+    #[error("there is no place for the vault: neither `HOME` nor `XDG_STATE_HOME` is an absolute path")]
+    NoHome,
+    /// Something of it belongs to another user.
+    #[error("{} belongs to the user {owner}, not to you", path.display())]
+    NotOurs { path: PathBuf, owner: u32 },
+    /// Something of it can be read or written by others.
+    #[error("{} is open to others (mode {mode:03o}), and the vault is for you alone", path.display())]
+    OpenToOthers { path: PathBuf, mode: u32, right: u32 },
+    /// A file or the folder could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// A file was not written; the old one is as it was.
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// Another process holds what is held for an instant only.
+    #[error("the vault has been held by another process for {seconds} seconds: {}", path.display())]
+    Held { path: PathBuf, seconds: u64 },
+    /// The file is not what belljar wrote.
+    #[error("the vault {} cannot be understood: {damage}", path.display())]
+    Damaged { path: PathBuf, damage: Damage },
+    /// There are secrets, and no key.
+    #[error("the key of the vault is missing: there is no {}", path.display())]
+    KeyGone { path: PathBuf },
+    /// The file that was named is not there.
+    #[error("there is no {}, which BELLJAR_VAULT_KEY_FILE names", path.display())]
+    NoKeyFile { path: PathBuf },
+    /// What should be a key is none.
+    #[error("{from} holds no key: a key is 64 hexadecimal digits, or 32 bytes as base64")]
+    NotAKey { from: String },
+    /// The secrets were sealed with another key.
+    #[error("the vault was sealed with another key than the one in {from}")]
+    WrongKey { from: String },
+    /// A sealed value is not the one that was set.
+    #[error("the secret `{name}` cannot be opened: it was changed since it was set")]
+    Changed { name: SecretName },
+    /// There is no such secret.
+    #[error("there is no secret `{name}` in the vault")]
+    NoSuchSecret { name: SecretName },
+    /// A value has to be something.
+    #[error("the secret `{name}` was not set: its value is empty")]
+    Empty { name: SecretName },
+    /// A value is longer than any key is.
+    #[error("the secret `{name}` was not set: its value is longer than {} KiB", crate::secret::MAX >> 10)]
+    TooLong { name: SecretName },
+    /// The kernel gives no random bytes, or the cipher does not work.
+    #[error("nothing can be encrypted: there are no random bytes to be had")]
+    NoRandomness,
+}
+
+impl VaultError {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            VaultError::NoHome => "set `HOME`, or `XDG_STATE_HOME` to a folder of yours".into(),
+            VaultError::NotOurs { path, .. } => format!(
+                "run belljar as that user, or set `XDG_STATE_HOME` to a folder of yours; `ls -ld {}` says whose it is",
+                path.display()
+            ),
+            VaultError::OpenToOthers { path, right, .. } => format!(
+                "`chmod {right:o} {}`; if somebody may have read the key, renew the secrets where they were made",
+                path.display()
+            ),
+            VaultError::Read { path, .. } => format!("`ls -ld {}` says whose it is", path.display()),
+            VaultError::Write { path, .. } => {
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                format!(
+                    "nothing was changed; `df {0}` and `ls -ld {0}` say whether there is room and whose it is",
+                    folder.display()
+                )
+            }
+            VaultError::Held { path, .. } => {
+                format!("`fuser {}` says by which; it may be stopped", path.display())
+            }
+            VaultError::Damaged { damage: Damage::Newer(_), .. } => "use the belljar that wrote it".into(),
+            VaultError::Damaged { path, .. } => format!(
+                "put back a copy, or move {} away and set the secrets again: `belljar secrets set NAME`",
+                path.display()
+            ),
+            VaultError::KeyGone { path } => format!(
+                "put it back, or say where it is with BELLJAR_VAULT_KEY_FILE; without it no secret can be opened: \
+                 then move {} away and set the secrets again",
+                path.with_file_name("secrets.json").display()
+            ),
+            VaultError::NoKeyFile { .. } => {
+                "put the key there, or unset the variable to use the one beside the vault".into()
+            }
+            VaultError::NotAKey { .. } => "`openssl rand -hex 32` makes one".into(),
+            VaultError::WrongKey { .. } => {
+                "give the key that the secrets were set with: BELLJAR_VAULT_KEY, BELLJAR_VAULT_KEY_FILE, or the \
+                 file `key` beside the vault; or remove the secrets and set them again"
+                    .into()
+            }
+            VaultError::Changed { name } | VaultError::NoSuchSecret { name } => {
+                format!("`belljar secrets set {name}` sets it; `belljar secrets list` says what there is")
+            }
+            VaultError::Empty { .. } => {
+                "type or paste the value, or give it by a pipe: `belljar secrets set NAME < FILE`".into()
+            }
+            VaultError::TooLong { .. } => "a secret is a key or a token, not a document".into(),
+            VaultError::NoRandomness => "see whether getrandom(2) works here".into(),
+        }
+    }
+
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            VaultError::NotOurs { .. } | VaultError::OpenToOthers { .. } => "vault_not_private",
+            VaultError::Read { .. } | VaultError::Damaged { .. } => "vault_unreadable",
+            VaultError::NoHome
+            | VaultError::Write { .. }
+            | VaultError::Held { .. }
+            | VaultError::NoRandomness => "vault_unwritable",
+            VaultError::KeyGone { .. }
+            | VaultError::NoKeyFile { .. }
+            | VaultError::NotAKey { .. }
+            | VaultError::WrongKey { .. } => "vault_key",
+            VaultError::Changed { .. } => "secret_changed",
+            VaultError::NoSuchSecret { .. } => "no_such_secret",
+            VaultError::Empty { .. } | VaultError::TooLong { .. } => "bad_secret",
+        }
+    }
+}
+
+impl From<VaultError> for SandboxError {
+    fn from(error: VaultError) -> SandboxError {
+        let (code, message) = (error.code(), error.to_string());
+        let refused = matches!(error, VaultError::NotOurs { .. } | VaultError::OpenToOthers { .. })
+            || matches!(error, VaultError::Empty { .. } | VaultError::TooLong { .. });
+        let made = if refused { SandboxError::policy } else { SandboxError::runtime };
+        made(code, message).hint(error.hint())
+    }
+}
+
+impl From<VaultError> for SecretError {
+    fn from(error: VaultError) -> SecretError {
+        SecretError { message: error.to_string(), hint: error.hint() }
+    }
+}

@@ -1,0 +1,29 @@
+//! The vault: values of secrets, encrypted, in a file of the user's.
+//!
+//! ```text
+//! <state>/vault/              0700
+//!     secrets.json            the values, each sealed for its name     (contents.rs)
+//!     key                     what seals them, unless it is elsewhere  (key.rs)
+//!     lock                    who writes holds it                      (place.rs)
+//! ```
+//!
+//! [`Vault`] changes and reads it; [`HostSecrets`] is what the gateway asks, and also knows variables and files of the host.
+//! [`Secret`] is the only type that holds a value in memory. Nothing here prints, and no message holds a value. No sandbox can be given
+//! the folder.
+
+mod check;
+mod contents;
+mod error;
+mod host;
+mod keep;
+mod key;
+mod place;
+mod secret;
+
+pub use check::{Finding, Part, Report};
+pub use contents::{Contents, Damage, Entry};
+pub use error::VaultError;
+pub use host::HostSecrets;
+pub use keep::{Kept, Listed, Vault};
+pub use key::{Key, KeySource, named_key_file};
+pub use secret::{MAX, Secret, SecretError, SecretStore};

@@ -181,7 +181,8 @@ impl Engine {
 
     fn make_in_workspace(&self, making: &Making<'_>) -> Result<Sandbox, SandboxError> {
         // Before the first try and not with each: where commits are kept is said once, also when the start fails.
-        let recovered = GitSession::recover(&self.state()?);
+        let state = self.state()?;
+        let recovered = GitSession::recover(&state, &state);
         match self.make_in_unchanged_workspace(making) {
             Ok(mut sandbox) => {
                 sandbox.recovered = recovered;

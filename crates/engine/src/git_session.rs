@@ -12,7 +12,7 @@ use belljar_spec::{Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
-    SetupError, has_moved, has_objects, link_obstacle,
+    SetupError, has_moved, has_objects, obstacle,
 };
 use belljar_workspace::quarantine::HostRepository;
 use std::collections::HashMap;
@@ -128,9 +128,10 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 
 impl GitSession {
     /// Imports what is in git directories of sandboxes that were killed together with belljar, or whose last import failed, and says
-    /// so. Nothing follows: what those sandboxes were allowed is not known any more.
-    pub(crate) fn recover(state: &Path) -> Vec<String> {
-        let private_git::Abandoned { gits, damaged } = private_git::abandoned(state);
+    /// so. Nothing follows: what those sandboxes were allowed is not known any more. They are looked for in `place`, a layer or the state
+    /// directory.
+    pub(crate) fn recover(place: &Path, state: &Path) -> Vec<String> {
+        let private_git::Abandoned { gits, damaged } = private_git::abandoned(place);
         let mut notes: Vec<String> = damaged.iter().map(|place| unreadable_place(place)).collect();
         for git in gits {
             let (policy, mode) = (PushRules::default().to_folder(), ImportMode::Overlay);
@@ -139,8 +140,8 @@ impl GitSession {
                 let dot_git = repository.host.top.join(".git");
                 let (dot_git, place) = (dot_git.display().to_string(), git.keep_refused());
                 notes.push(format!(
-                    "sandbox {id} ended before its commits were imported, and `{dot_git}` is another repository now: they are kept in `{}`; run no git there \
-                     outside of a sandbox",
+                    "sandbox {id} ended before belljar looked for commits in it, and `{dot_git}` is another repository now: what it committed is kept \
+                     in `{}`; run no git there outside of a sandbox",
                     place.display()
                 ));
                 continue;
@@ -208,11 +209,11 @@ impl GitSession {
         let git = Git::find().map_err(|error| failed(&error))?;
         for repository in self.shared.git.repositories() {
             // Git would write where a link leads; refs that stay harm nothing.
-            if link_obstacle(&repository.host).is_some() {
+            if obstacle(&repository.host).is_some() {
                 continue;
             }
             // A repository that is gone has no refs.
-            let Ok(host) = HostRepository::open(&git, &repository.host.common) else { continue };
+            let Ok(host) = HostRepository::open_exactly(&git, &repository.host.common) else { continue };
             private_git::forget(&host, self.shared.git.id()).map_err(|error| failed(&error))?;
         }
         Ok(())
@@ -297,7 +298,13 @@ impl GitSession {
             }
             (true, Life::OneShot) => drop(shared.git.remove()),
             // The next start would take as long for nothing.
-            (false, Life::OneShot) if began.elapsed() > LONGEST_RETRIED => drop(shared.git.keep_refused()),
+            (false, Life::OneShot) if began.elapsed() > LONGEST_RETRIED => {
+                let place = shared.git.keep_refused();
+                report.notes.push(format!(
+                    "it took too long to be tried again: what the sandbox committed is kept in `{}`; run no git there outside of a sandbox",
+                    place.display()
+                ));
+            }
             // What could not be imported stays, and the next start tries again.
             (false, _) | (_, Life::Persistent | Life::Refused) => {}
         }
@@ -453,7 +460,7 @@ impl Shared {
     /// The host's side of a repository, unless a sandbox may have prepared it since this one started: another one that works around it,
     /// or this one in an earlier life.
     fn believed_host(&self, repository: &Repository) -> Result<HostRepository, String> {
-        match link_obstacle(&repository.host) {
+        match obstacle(&repository.host) {
             Some(obstacle) => Err(obstacle),
             None => self.host(repository),
         }
@@ -466,8 +473,8 @@ impl Shared {
             return Ok(host.clone());
         }
         let git = Git::find().map_err(|error| with_causes(&error))?;
-        let host =
-            HostRepository::open(&git, &repository.host.common).map_err(|error| with_causes(&error))?;
+        let host = HostRepository::open_exactly(&git, &repository.host.common)
+            .map_err(|error| with_causes(&error))?;
         hosts.insert(repository.host.common.clone(), host.clone());
         Ok(host)
     }

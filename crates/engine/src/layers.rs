@@ -23,7 +23,11 @@ pub fn apply_layer(
     let mut report = import(state, &held, mode)?;
     let aside = private_git::put_aside_in(&held.directory, name_of(held.id));
     report.notes.extend(aside.iter().map(|place| {
-        format!("`{}` has commits of an earlier run in the layer: the layer is kept", place.display())
+        format!(
+            "`{}` may have commits of an earlier run in the layer that were not imported: the layer is kept; `belljar discard {}` removes both",
+            place.display(),
+            held.id
+        )
     }));
     let waits = is_part && !commits_of_layer(layer).is_empty();
     applied.kept |= waits || report.is_partial || report.leaves_some_inside() || !aside.is_empty();

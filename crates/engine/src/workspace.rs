@@ -17,8 +17,8 @@ use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::private_git::{ImportMode, ImportReport, Life, PrivateGit, SetupError};
-use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Policy};
+use belljar_workspace::private_git::{self, ImportMode, ImportReport, Life, PrivateGit, SetupError};
+use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
@@ -47,6 +47,8 @@ enum What {
     Layer {
         held: Box<Held>,
         git: Option<Box<GitSession>>,
+        /// It was made for this sandbox.
+        is_new: bool,
     },
     Shelf(Box<Provisioned>),
     Clone(Box<Clone>),
@@ -141,8 +143,10 @@ impl Workspace {
                 let state = state();
                 let memory = state.as_ref().ok().map(|state| Memory::at(state));
                 let Some(folder) = folder else { return Ok(Workspace::of_folder(None)) };
-                let view = protect::view_of_itself(folder, policy, memory.as_ref())?;
-                if !has_private_git(spec) {
+                let is_private = has_private_git(spec);
+                let nested = if is_private { Nested::ReadOnly } else { Nested::Shared };
+                let view = protect::view_of_itself(folder, policy, memory.as_ref(), nested)?;
+                if !is_private {
                     return Ok(Workspace::of_folder(Some(view)));
                 }
                 let id = kept::work_of(spec).unwrap_or(id);
@@ -167,10 +171,10 @@ impl Workspace {
                 let state = state()?;
                 let layers = Layers::at(&state);
                 let held = protect::held_paths(&view);
-                let held = match (layer, kept::work_of(spec)) {
-                    (Some(name), _) => find(&layers, name, &view.folder)?.hold()?.go_on()?,
-                    (None, Some(work)) => continued(&layers, work, &view.folder, &held)?,
-                    (None, None) => layers.create(&view.folder, &held)?,
+                let (held, is_new) = match (layer, kept::work_of(spec)) {
+                    (Some(name), _) => (find(&layers, name, &view.folder)?.hold()?.go_on()?, false),
+                    (None, Some(work)) => (continued(&layers, work, &view.folder, &held)?, false),
+                    (None, None) => (layers.create(&view.folder, &held)?, true),
                 };
                 let wanted = Private {
                     id: name_of(held.id),
@@ -178,9 +182,12 @@ impl Workspace {
                     mode: ImportMode::Overlay,
                     place: Some(&held.directory),
                 };
-                let (mut view, git) = with_private_git(view, spec, wanted, || Ok(state))?;
+                let (mut view, git) = with_private_git(view, spec, wanted, || Ok(state.clone()))?;
+                if let Some(git) = git.as_deref().filter(|_| !is_new) {
+                    git.note(GitSession::recover(&held.directory, &state));
+                }
                 view.layer = Some(LayerOnDisk { upper: held.upper.clone(), work: held.work.clone() });
-                Ok(Workspace::new(Some(view), repository, What::Layer { held: Box::new(held), git }))
+                Ok(Workspace::new(Some(view), repository, What::Layer { held: Box::new(held), git, is_new }))
             }
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;
@@ -256,10 +263,16 @@ impl Workspace {
                 let is_quiet = findings.is_empty() && git == ImportReport::default();
                 Ok(if is_quiet { Changes::None } else { Changes::Folder { findings, git } })
             }
-            What::Layer { held, git } => {
+            What::Layer { held, git, is_new } => {
                 let id = held.id;
                 let git = ended(git, recorder);
-                let has_commits = !git.set_aside.is_empty() || git.leaves_some_inside();
+                // A start that failed says nothing of what is in a layer that was there before.
+                let is_unknown = recorder.is_none() && !is_new;
+                let has_commits = !git.set_aside.is_empty()
+                    || git.leaves_some_inside()
+                    || git.is_partial
+                    || is_unknown
+                    || !private_git::put_aside_in(&held.directory, name_of(id)).is_empty();
                 match held.finish(if has_commits { Commits::Some } else { Commits::None })? {
                     Outcome::Unchanged if git.notes.is_empty() => Ok(Changes::None),
                     Outcome::Unchanged => Ok(Changes::Folder { findings: Findings::default(), git }),

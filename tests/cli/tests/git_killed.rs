@@ -197,6 +197,27 @@ fn an_apply_of_a_part_keeps_commits_that_were_not_imported() {
 }
 
 #[test]
+fn a_layer_with_commits_survives_failed_starts_and_another_repository() {
+    let (home, id) = with_layer();
+    let place = layer(&home);
+    // Only commits are left of it.
+    let reset = home.run(&["run", "--overlay", "--layer", &id, "--", "git", "checkout", "-q", "main"]);
+    assert_eq!(reset.code, 0, "{}", reset.stderr);
+    let failed = home.run(&["run", "--overlay", "--layer", &id, "--ro", "/nonexistent", "--", "true"]);
+    assert_ne!(failed.code, 0);
+    assert!(place.exists(), "a start that failed removed the layer");
+    // Another repository in its place: the earlier git directory is put aside, and stays.
+    let folder = home.path("work");
+    fs::rename(folder.join(".git"), home.path("other.git")).expect("it moves");
+    git(&folder, "init -q -b main .");
+    git(&folder, "-c user.name=a -c user.email=a@example.org commit -q --allow-empty -m other");
+    let run = home.run(&["run", "--overlay", "--layer", &id, "--", "true"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let gits = fs::read_dir(place.join("git")).expect("git directories").count();
+    assert!(place.exists() && gits >= 2, "commits of the layer are gone: {}", run.stderr);
+}
+
+#[test]
 fn a_damaged_record_costs_no_commit() {
     let (home, id) = with_layer();
     let label = layer(&home).join("git").join(&id).join("label.json");

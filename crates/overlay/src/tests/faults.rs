@@ -73,7 +73,7 @@ fn child() {
 fn start(bench: &Bench) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "layer::tests::faults::child", "--ignored", "--nocapture"])
+        .args(["--exact", "tests::faults::child", "--ignored", "--nocapture"])
         .env("BELLJAR_LAYER_TEST", bench.root.path());
     command
 }
@@ -175,7 +175,7 @@ fn a_full_disk_changes_nothing() {
     // The folder is a small filesystem, in a namespace that goes away with the test.
     let script = "mount -t tmpfs -o size=256k,mode=755 tmpfs $0/folder || exit 77
         cd $0/folder; echo old > a; echo old > z; find . | sort > $0/before; head -c 4096 /dev/zero | md5sum >/dev/null
-        touch -r $0/old a z 2>/dev/null; $1 --exact layer::tests::faults::child --ignored --nocapture 2> $0/said && exit 1
+        touch -r $0/old a z 2>/dev/null; $1 --exact tests::faults::child --ignored --nocapture 2> $0/said && exit 1
         find . | sort > $0/after; cat a z > $0/content; exit 0";
     bench = bench.layered();
     bench.put("a", "new");

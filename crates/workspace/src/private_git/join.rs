@@ -83,7 +83,7 @@ impl Joined {
             synced.refs.insert(self.name.clone(), self.inside.clone());
             let branch = self.name.strip_prefix("refs/heads/").unwrap_or(&self.name);
             report.notes.push(format!(
-                "you and the sandbox committed on {branch} at the same time; no line was changed by both, and belljar merged them"
+                "{branch} got commits here and in the sandbox at the same time; no line was changed by both, and belljar merged them"
             ));
         }
     }

@@ -4,12 +4,14 @@
 //! commits have are looked for, and a file is taken only if its content has the name.
 
 use super::Importer;
-use crate::quarantine::{HostRepository, Quarantine, QuarantineError, Taken};
+use crate::quarantine::{Owner, Quarantine, QuarantineError, Taken};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat, unlinkat};
+use belljar_sys::rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 impl Importer<'_> {
@@ -28,11 +30,16 @@ impl Importer<'_> {
         let pointers: BTreeMap<String, u64> = small.iter().filter_map(|text| pointer(text)).collect();
         let mut left = self.policy.limits.bytes.as_u64();
         for (name, size) in pointers {
-            let path = format!("{OBJECTS}/{}/{}/{name}", &name[..2], &name[2..4]);
-            let place = self.host.common.join(&path);
+            let folder = format!("{OBJECTS}/{}/{}", &name[..2], &name[2..4]);
             // What is no file there is not one of git-lfs' either.
-            let Ok(Some(file)) = self.from.file(&path) else { continue };
-            if place.exists() {
+            let Ok(Some(file)) = self.from.file(&format!("{folder}/{name}")) else { continue };
+            let place = self.host.common.join(&folder);
+            let failed = QuarantineError::file("write", &place);
+            let folder = match folder_below(&self.host.common, &folder, self.repository.owner()) {
+                Ok(folder) => folder,
+                Err(error) => return Err(failed(error)),
+            };
+            if statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                 continue;
             }
             match left.checked_sub(size) {
@@ -42,12 +49,12 @@ impl Importer<'_> {
                 )),
                 Some(rest) => {
                     left = rest;
-                    match copy(file, &place, &name, size, self.repository, self.host.common.as_path()) {
+                    match copy(file, &folder, &name, size, self.repository.owner()) {
                         Err(error) if error.kind() == ErrorKind::InvalidData => notes.push(format!(
                             "the git-lfs object {} was not taken over: its content has another name",
                             &name[..12]
                         )),
-                        outcome => outcome.map_err(QuarantineError::file("write", &place))?,
+                        outcome => outcome.map_err(failed)?,
                     }
                 }
             }
@@ -69,53 +76,55 @@ fn pointer(text: &[u8]) -> Option<(String, u64)> {
     Some((name.to_string(), value("size ")?.parse().ok()?)).filter(|_| is_name)
 }
 
-/// Copies a file, and gives it its name only if the content has it.
-fn copy(
-    from: File,
-    place: &Path,
-    name: &str,
-    size: u64,
-    repository: &HostRepository,
-    common: &Path,
-) -> io::Result<()> {
-    let owned = |path: &Path| repository.owner().take(path).map_err(io::Error::other);
-    let mut folder = common.to_path_buf();
-    for part in place.strip_prefix(common).ok().and_then(Path::parent).into_iter().flat_map(Path::components)
-    {
-        folder.push(part);
-        match fs::create_dir(&folder) {
-            Ok(()) => owned(&folder)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+/// A directory below `common`, made where it is missing. No link is followed on the way: an agent may once have made the git directory.
+fn folder_below(common: &Path, path: &str, owner: Owner) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = open(common, flags, Mode::empty())?;
+    for part in path.split('/') {
+        let is_new = match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        folder = openat(&folder, part, flags, Mode::empty())?;
+        if is_new {
+            owner.take_open(&folder)?;
         }
     }
-    let passing = folder.join(format!("tmp_belljar_{name}"));
-    let _ = fs::remove_file(&passing);
-    let copied =
-        File::options().write(true).create_new(true).mode(0o644).open(&passing).and_then(|mut to| {
-            let mut hash = Sha256::new();
-            let (mut from, mut piece, mut total) = (from.take(size + 1), vec![0; PIECE], 0);
-            loop {
-                let count = from.read(&mut piece)?;
-                if count == 0 {
-                    break;
-                }
-                total += count as u64;
-                hash.update(&piece[..count]);
-                to.write_all(&piece[..count])?;
-            }
-            let found = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            if found != name || total != size {
-                return Err(ErrorKind::InvalidData.into());
-            }
-            to.sync_all()?;
-            owned(&passing)
-        });
-    let moved = copied.and_then(|()| fs::rename(&passing, place));
+    Ok(folder)
+}
+
+/// Copies a file, and gives it its name only if the content has it.
+fn copy(from: File, folder: &OwnedFd, name: &str, size: u64, owner: Owner) -> io::Result<()> {
+    let passing = format!("tmp_belljar_{name}");
+    let _ = unlinkat(folder, &passing, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut to = File::from(openat(folder, &passing, flags, Mode::from_raw_mode(0o644))?);
+    let copied = copy_content(from, &mut to, name, size).and_then(|()| owner.take_open(&to));
+    let moved = copied.and_then(|()| Ok(renameat(folder, &passing, folder, name)?));
     if moved.is_err() {
-        let _ = fs::remove_file(&passing);
+        let _ = unlinkat(folder, &passing, AtFlags::empty());
     }
     moved
+}
+
+fn copy_content(from: File, to: &mut File, name: &str, size: u64) -> io::Result<()> {
+    let mut hash = Sha256::new();
+    let (mut from, mut piece, mut total) = (from.take(size + 1), vec![0; PIECE], 0);
+    loop {
+        let count = from.read(&mut piece)?;
+        if count == 0 {
+            break;
+        }
+        total += count as u64;
+        hash.update(&piece[..count]);
+        to.write_all(&piece[..count])?;
+    }
+    let found = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    if found != name || total != size {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    to.sync_all()
 }
 
 const OBJECTS: &str = "lfs/objects";

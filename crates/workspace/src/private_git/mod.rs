@@ -29,7 +29,7 @@ mod inside;
 mod join;
 mod large_index;
 mod lfs;
-mod links;
+mod obstacle;
 mod pin;
 mod place;
 mod plan;
@@ -46,7 +46,7 @@ mod worktrees;
 pub use import::{ImportMode, Importer};
 pub use inflow::Inflow;
 pub use inside::{has_moved, has_objects};
-pub use links::link_obstacle;
+pub use obstacle::obstacle;
 pub use pin::{forget, pin, unpin};
 pub use place::{
     Abandoned, Life, Module, PrivateGit, Repository, Wanted, abandoned, open, put_aside_in, waiting,

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// Holds what has to be held in the repositories below a folder, so far as they are found. Those that were found earlier, which
 /// `memory` has, come first: an agent cannot push them out of the search by making others.
-pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>) {
+pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>, nested: Nested) {
     let is_repository = view.git.is_some() || view.folder.join(".git").exists();
     let mut shields = Shields::with(&view.folder, std::mem::take(&mut view.shields));
     let mut found = memory.map(|memory| memory.recall(&view.folder)).unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>) {
         memory.remember(&view.folder, &found);
     }
     for (number, top) in found.iter().enumerate() {
-        hold_git_directory(&mut shields, top, number < MOST_APART);
+        hold_git_directory(&mut shields, top, nested == Nested::Shared && number < MOST_APART);
         for (path, missing) in named_in(top, host) {
             try_to(&mut shields, &path, |shields, path| shields.protect(path, missing));
         }
@@ -57,16 +57,26 @@ pub(super) fn hold(view: &mut View, host: &HostFiles, memory: Option<&Memory>) {
     view.shields = shields.finish();
 }
 
-/// In parts, if it can be; otherwise as a whole, and nobody commits there; with the folder around it, where
-/// not even that can be.
+/// What a sandbox may do in repositories further down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nested {
+    /// Read them.
+    ReadOnly,
+    /// Write them, but for what makes git of the host run something.
+    Shared,
+}
+
+/// As a whole: nothing inside commits there. In parts, where it is shared and can be held so; with the folder around it, where neither
+/// can be.
 fn hold_git_directory(shields: &mut Shields, top: &Path, in_parts: bool) {
     let git = top.join(".git");
     let directory = if git.is_dir() { Some(git.clone()) } else { named_by(top) };
-    let is_held = directory.is_some_and(|directory| {
-        in_parts && try_to(shields, &directory, |shields, path| git_dir::protect(shields, path, None))
+    let is_held = directory.as_ref().is_some_and(|directory| {
+        in_parts && try_to(shields, directory, |shields, path| git_dir::protect(shields, path, None))
     });
     if !is_held || git.is_file() {
         let whole = |shields: &mut Shields, path: &str| shields.protect(path, Missing::Nothing);
+        let _ = directory.filter(|_| !in_parts).is_some_and(|directory| try_to(shields, &directory, whole));
         let _ = try_to(shields, &git, whole) || try_to(shields, top, whole);
     }
 }

@@ -25,6 +25,7 @@ mod survey;
 mod words;
 
 pub use baseline::{Baseline, Findings};
+pub use below::Nested;
 pub use executed::{Executed, runs_on_host};
 pub use gitlink_paths::hold_gitlinks_of_branches;
 pub use index::{Gitlinks, Unread, gitlinks};
@@ -63,10 +64,11 @@ pub fn view_of_itself(
     folder: &Path,
     policy: Policy<'_>,
     memory: Option<&Memory>,
+    nested: Nested,
 ) -> Result<View, SandboxError> {
     let host = HostFiles::real();
     let mut view = view_with(folder, policy, &host)?;
-    index::while_read(&own(&view), || below::hold(&mut view, &host, memory));
+    index::while_read(&own(&view), || below::hold(&mut view, &host, memory, nested));
     Ok(view)
 }
 

@@ -3,7 +3,7 @@
 
 use super::git_dir::{git_dirs_below, is_one};
 use super::gitlink_paths;
-use crate::private_git::{HostGit, Module, Wanted, link_obstacle};
+use crate::private_git::{HostGit, Module, Wanted, obstacle};
 use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
 use belljar_git::config::variables;
@@ -11,40 +11,29 @@ use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded, View};
 use std::path::{Path, PathBuf};
 
-/// A view without the git directories of its repositories, and those repositories, the folder's own first; none where the folder is
-/// no repository. One further down that an agent may have prepared stays where it is, held in parts: git of the host never
-/// works there.
+/// A view without the git directories of its repository and its submodules, and those, the folder's own first; none where the folder is
+/// no repository. A repository further down stays where it is and is read-only inside, since an agent could put another one in its
+/// place at any time: git of the host never works there.
 pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<Wanted>), SandboxError> {
     let Some(host) = repository_of(&view) else { return Ok((view, Vec::new())) };
-    let trusted: Vec<PathBuf> = alternates.iter().cloned().chain([view.folder.clone()]).collect();
-    let objects_of = |host: &HostGit| all_trusted(&host.common.join("objects"), &trusted);
+    let objects_of = |host: &HostGit| all_trusted(&host.common.join("objects"), alternates);
     let unsupported = |obstacle: String, hint: &str| {
         let message =
             format!("the repository `{}` cannot be given to a sandbox: {obstacle}", host.top.display());
         SandboxError::unavailable("git_unsupported", message).hint(hint)
     };
-    if let Some(obstacle) = link_obstacle(&host) {
+    if let Some(obstacle) = obstacle(&host) {
         return Err(unsupported(obstacle, "look where it leads, and remove it if you did not make it"));
     }
     let objects = objects_of(&host).map_err(|obstacle| unsupported(obstacle, BORROWED))?;
     let mut wanted = vec![Wanted { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];
     view.git = None;
     replace(&mut view, ".git");
-    // What is wrong with one further down is not the folder's own fault.
-    let objects_of = |host: &HostGit| objects_of(host).ok().filter(|_| link_obstacle(host).is_none());
+    // What is wrong with a submodule is no reason to refuse the folder.
+    let objects_of = |host: &HostGit| objects_of(host).ok().filter(|_| obstacle(host).is_none());
     for (host, dot_git, module) in modules(&view.folder, &host) {
         let objects = objects_of(&host);
         wanted.extend(objects.map(|objects| Wanted { host, objects, dot_git, module: Some(module) }));
-    }
-    for dot_git in further_down(&view) {
-        let git_dir = view.folder.join(&dot_git);
-        let Some(top) = git_dir.parent() else { continue };
-        let host = HostGit { top: top.to_path_buf(), own: git_dir.clone(), common: git_dir.clone() };
-        let Some(objects) = objects_of(&host) else { continue };
-        replace(&mut view, &dot_git);
-        if wanted.len() < MAX_REPOSITORIES {
-            wanted.push(Wanted { host, objects, dot_git, module: None });
-        }
     }
     for one in &wanted {
         gitlink_paths::hold_those_of_index(&mut view, &one.host);
@@ -75,13 +64,6 @@ fn replace(view: &mut View, dot_git: &str) {
     if view.folder.join(dot_git).is_dir() {
         view.shields.push(Shield { path: dot_git.to_string(), what: Shielded::Replaced });
     }
-}
-
-/// Git directories that are held in parts: those of repositories further down.
-fn further_down(view: &View) -> Vec<String> {
-    let parts = view.shields.iter().filter_map(|shield| shield.path.strip_suffix("/config"));
-    let directories = parts.filter(|path| path.ends_with("/.git") && is_one(&view.folder.join(path)));
-    directories.map(str::to_string).collect()
 }
 
 /// Submodules that are checked out in the folder, and theirs. Without their git directories `git status` of the whole fails. A linked

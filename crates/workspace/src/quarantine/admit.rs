@@ -6,7 +6,8 @@ use super::{HostRepository, Landing, Quarantine, QuarantineError, Taken, sweep};
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
 /// Objects that the host has now. Until this is dropped they are safe from its housekeeping, though no ref has them yet.
@@ -165,6 +166,14 @@ impl Owner {
         match self.is_another() {
             true => chown(path, Some(self.user), Some(self.group))
                 .map_err(QuarantineError::file("give away", path)),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for what is open.
+    pub(crate) fn take_open(self, open: impl AsFd) -> io::Result<()> {
+        match self.is_another() {
+            true => fchown(open, Some(self.user), Some(self.group)),
             false => Ok(()),
         }
     }

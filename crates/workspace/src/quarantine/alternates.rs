@@ -1,42 +1,68 @@
 //! Where a repository borrows objects from.
 
+use belljar_state::damage::read_small;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The object directories that these objects may refer to: the directory itself, and all that it borrows from. Written out
 /// flat, since git does not follow a relative path in a borrowed list.
 pub(crate) fn all(objects: &Path) -> Vec<PathBuf> {
+    follow(objects, |_| true).unwrap_or_else(|_| vec![objects.to_path_buf()])
+}
+
+/// The same, for a sandbox to be shown; or why it must not be. Any program that once wrote to the repository could put any directory of the
+/// host into its list: so each has to be the object directory of a repository that lies below one of `trusted`.
+pub(crate) fn all_trusted(objects: &Path, trusted: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let trusted: Vec<PathBuf> = trusted.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
+    follow(objects, |path| {
+        let is_objects = path.file_name().is_some_and(|name| name == "objects");
+        is_objects
+            && path.parent().is_some_and(is_git_directory)
+            && trusted.iter().any(|one| path.starts_with(one))
+    })
+}
+
+fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>, String> {
     let mut found = vec![objects.to_path_buf()];
     let mut next = 0;
     while let Some(directory) = found.get(next).cloned() {
         next += 1;
-        let list = fs::read_to_string(directory.join("info/alternates")).unwrap_or_default();
-        for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let path = directory.join(line);
-            let path = fs::canonicalize(&path).unwrap_or(path);
-            if found.len() < MOST && !found.contains(&path) {
+        let list = directory.join("info/alternates");
+        let text = match read_small(&list, MAX_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(format!("`{}` cannot be read: {error}", list.display())),
+        };
+        let text = String::from_utf8(text).map_err(|_| format!("`{}` is no text", list.display()))?;
+        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let named = |why: &str| format!("`{}` names `{}`, {why}", list.display(), line.escape_debug());
+            // git has a spelling with quotes, which is not read here.
+            if line.starts_with('"') || line.chars().any(char::is_control) {
+                return Err(named("which is not written as a plain path"));
+            }
+            let path = fs::canonicalize(directory.join(line)).map_err(|_| named("which is not there"))?;
+            if !is_trusted(&path) {
+                return Err(named("which makes objects of another directory a part of it"));
+            }
+            if !found.contains(&path) {
                 found.push(path);
+            }
+            if found.len() > MOST {
+                return Err(format!("`{}` names too many directories", list.display()));
             }
         }
     }
-    found
+    Ok(found)
 }
 
-/// The same, for a sandbox to be shown. Any program that once wrote to the repository could put any directory of the host into its list:
-/// so one that lies below none of `trusted` is an obstacle.
-pub(crate) fn all_trusted(objects: &Path, trusted: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let found = all(objects);
-    let real = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let trusted: Vec<PathBuf> = trusted.iter().map(real).collect();
-    match found.iter().skip(1).find(|path| !trusted.iter().any(|one| path.starts_with(one))) {
-        None => Ok(found),
-        Some(outside) => {
-            let list = objects.join("info/alternates");
-            Err(format!("`{}` makes objects in `{}` a part of it", list.display(), outside.display()))
-        }
-    }
+/// As git judges it: `is_git_directory` in setup.c.
+fn is_git_directory(directory: &Path) -> bool {
+    let head = directory.join("HEAD").symlink_metadata().is_ok_and(|head| !head.is_dir());
+    head && directory.join("refs").is_dir()
 }
 
+const MAX_BYTES: u64 = 64 << 10;
 /// git itself follows lists five deep.
 const MOST: usize = 32;
 
@@ -58,26 +84,45 @@ mod tests {
     }
 
     #[test]
-    fn only_trusted_directories_are_borrowed_from() {
+    fn only_object_directories_of_trusted_repositories_are_borrowed_from() {
         let place = tempfile::tempdir().unwrap();
         let place = fs::canonicalize(place.path()).unwrap();
-        for name in ["a/info", "trusted/b/info", "c"] {
-            fs::create_dir_all(place.join(name)).unwrap();
-        }
-        let trusted = [place.join("trusted")];
-        let judged = |list: &str| {
-            fs::write(place.join("a/info/alternates"), list).unwrap();
-            all_trusted(&place.join("a"), &trusted)
+        let repository = |name: &str| {
+            fs::create_dir_all(place.join(name).join("objects/info")).unwrap();
+            fs::create_dir_all(place.join(name).join("refs")).unwrap();
+            fs::write(place.join(name).join("HEAD"), "ref: refs/heads/main\n").unwrap();
         };
-        assert_eq!(judged(""), Ok(vec![place.join("a")]));
-        assert_eq!(judged("../trusted/b\n"), Ok(vec![place.join("a"), place.join("trusted/b")]));
-        assert!(judged("../c\n").unwrap_err().contains("/c`"));
-        assert!(judged("../trusted/b\n../trusted/../c\n").is_err());
+        ["a", "trusted/b", "c"].into_iter().for_each(repository);
+        fs::create_dir_all(place.join("trusted/plain/objects")).unwrap();
+        let trusted = [place.join("trusted"), place.join("not-there")];
+        let judged = |list: &[u8]| {
+            fs::write(place.join("a/objects/info/alternates"), list).unwrap();
+            all_trusted(&place.join("a/objects"), &trusted)
+        };
+        assert_eq!(judged(b""), Ok(vec![place.join("a/objects")]));
+        let both = ["a/objects", "trusted/b/objects"].map(|path| place.join(path));
+        assert_eq!(judged(b"../../trusted/b/objects\n"), Ok(both.to_vec()));
+        for list in [
+            &b"../../c/objects\n"[..],
+            b"../../trusted/../c/objects\n",
+            // No object directory.
+            b"../../trusted/b\n",
+            b"../../trusted/plain/objects\n",
+            // A path that may lead elsewhere later.
+            b"../../trusted/none/../../c/objects\n",
+            b"../../not-there/objects\n",
+            // Spellings that git reads in another way.
+            b"\"../../trusted/b/objects\"\n",
+            b"../../trusted/b/objects\r\n",
+            b"\xff\n",
+        ] {
+            assert!(judged(list).is_err(), "{}", String::from_utf8_lossy(list));
+        }
         // A directory that lies there borrows in its turn, or is a link.
-        fs::write(place.join("trusted/b/info/alternates"), "../../c\n").unwrap();
-        assert!(judged("../trusted/b\n").is_err());
-        fs::write(place.join("trusted/b/info/alternates"), "").unwrap();
+        fs::write(place.join("trusted/b/objects/info/alternates"), "../../../c/objects\n").unwrap();
+        assert!(judged(b"../../trusted/b/objects\n").is_err());
+        fs::write(place.join("trusted/b/objects/info/alternates"), "").unwrap();
         std::os::unix::fs::symlink(place.join("c"), place.join("trusted/link")).unwrap();
-        assert!(judged("../trusted/link\n").is_err());
+        assert!(judged(b"../../trusted/link/objects\n").is_err());
     }
 }

@@ -66,6 +66,18 @@ impl HostRepository {
         Ok(HostRepository { git: git.clone(), directory: common, objects, format, owner })
     }
 
+    /// The repository whose common git directory is this one, and no other that something in it leads to.
+    pub fn open_exactly(git: &Git, common: &Path) -> Result<HostRepository, QuarantineError> {
+        let found = HostRepository::open(git, common)?;
+        match fs::canonicalize(common).is_ok_and(|real| real == found.directory) {
+            true => Ok(found),
+            false => {
+                let (common, found) = (common.display(), found.directory.display());
+                Err(QuarantineError::Unusable(format!("`{common}` leads to another repository, `{found}`")))
+            }
+        }
+    }
+
     /// The same, with every git for it on a leash.
     pub(crate) fn on_leash(self, leash: &Leash) -> HostRepository {
         HostRepository { git: self.git.on_leash(leash), ..self }

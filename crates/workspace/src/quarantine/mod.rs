@@ -23,6 +23,7 @@ mod store;
 mod sweep;
 
 pub use admit::Admitted;
+pub(crate) use host::Owner;
 pub use host::{HostRef, HostRepository};
 pub use intake::{Incoming, Taken};
 pub(crate) use journal::IndexFiles;

@@ -167,3 +167,106 @@ fn a_commit_that_changes_a_protected_path_is_named() {
         assert!(git.notes.iter().any(|note| note.ends_with("`.husky/pre-commit`")), "{wall}: {git:?}");
     }
 }
+
+/// Starts in a folder whose repository an agent made, and gives what a script there printed; nothing where it is refused.
+fn run_there(place: &Place, wall: BackendName, folder: &str, script: &str) -> Option<String> {
+    let engine = Engine::new().with_state(place.path("state"));
+    match engine.create_blocking(&spec(place, wall, folder)) {
+        Err(error) => {
+            assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+            None
+        }
+        Ok(sandbox) => {
+            wait_for(sandbox.dispose());
+            Some(run(place, wall, folder, script))
+        }
+    }
+}
+
+#[test]
+fn an_object_of_git_lfs_is_written_through_no_link() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        fs::create_dir(place.path("target")).unwrap();
+        let target = place.path("target").display().to_string();
+        let made = format!(
+            "{MADE}\nprintf payload > /tmp/p; S=$(sha256sum < /tmp/p | cut -c1-64); a=$(echo $S | cut -c1-2); b=$(echo $S | cut -c3-4)\n\
+             mkdir -p .git/lfs/objects/$a; ln -s {target} .git/lfs/objects/$a/$b"
+        );
+        run(&place, *wall, "w", &made);
+        let commit = "printf payload > /tmp/p; S=$(sha256sum < /tmp/p | cut -c1-64); a=$(echo $S | cut -c1-2); b=$(echo $S | cut -c3-4)\n\
+             mkdir -p .git/lfs/objects/$a/$b; cp /tmp/p .git/lfs/objects/$a/$b/$S\n\
+             printf 'version https://git-lfs.github.com/spec/v1\\noid sha256:%s\\nsize 7\\n' $S > f; git add f; git commit -q -m lfs";
+        run(&place, *wall, "w", &format!("cd n\n{commit}"));
+        run_there(&place, *wall, "w/n", commit);
+        assert_eq!(fs::read_dir(place.path("target")).unwrap().count(), 0, "{wall}");
+    }
+}
+
+#[test]
+fn a_git_directory_that_an_agent_made_stands_for_no_other_repository() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.repository("victim");
+        let before = place.git("-C victim for-each-ref").unwrap();
+        let victim = place.path("victim/.git").display().to_string();
+        run(&place, *wall, "w", &format!("{MADE}\necho {victim} > .git/commondir"));
+        let commit = "git checkout -q -b evil; echo y > y; git add y; git commit -q -m evil; sleep 0.3";
+        run(&place, *wall, "w", &format!("cd n\n{commit}"));
+        assert_eq!(run_there(&place, *wall, "w/n", commit), None, "{wall}");
+        assert_eq!(place.git("-C victim for-each-ref").unwrap(), before, "{wall}");
+    }
+}
+
+#[test]
+fn alternates_show_no_git_directory_of_the_folder() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.git("-C w config remote.o.url https://user:ghp_TOPSECRET@git.example/x").unwrap();
+        run(&place, *wall, "w", &format!("{MADE}\necho ../../../.git > .git/objects/info/alternates"));
+        let look =
+            "cat /run/belljar/objects/*/objects/config /run/belljar/objects/*/config 2>/dev/null; true";
+        let seen = run(&place, *wall, "w", look);
+        assert!(!seen.contains("TOPSECRET"), "{wall}: {seen}");
+        assert_eq!(run_there(&place, *wall, "w/n", look), None, "{wall}");
+    }
+}
+
+#[test]
+fn repositories_further_down_are_read_only_inside() {
+    for wall in walls() {
+        let place = Place::new();
+        fs::create_dir(place.path("projects")).unwrap();
+        place.repository("projects/p");
+        place.repository("w");
+        place.repository("w/p");
+        let clone = ["clone", "-q", "--shared", "w/p", "w/shared"];
+        let cloned = std::process::Command::new("git").current_dir(place.path("")).args(clone).status();
+        assert!(cloned.unwrap().success());
+        let wreck = "for d in p shared; do [ -d $d ] || continue; cd $d; git log --oneline >/dev/null || echo unreadable; \
+                     rm -rf .git/refs .git/objects .git/HEAD; mv .git x; cd ..; done 2>/dev/null";
+        for folder in ["projects", "w"] {
+            assert_eq!(run(&place, *wall, folder, wreck), "", "{wall}: {folder}");
+        }
+        for repository in ["projects/p", "w/p", "w/shared"] {
+            place.git(&format!("-C {repository} fsck --strict")).unwrap();
+            place.git(&format!("-C {repository} log -1")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn pipes_in_a_git_directory_keep_nothing_waiting() {
+    for wall in walls() {
+        for pipe in ["config", "commondir", "HEAD", "objects/info/alternates", "packed-refs"] {
+            let place = Place::new();
+            place.repository("w");
+            run(&place, *wall, "w", &format!("{MADE}\nrm -f .git/{pipe}; mkfifo .git/{pipe}"));
+            assert_eq!(run(&place, *wall, "w", "echo alive"), "alive\n", "{wall}: {pipe}");
+            run_there(&place, *wall, "w/n", "true");
+        }
+    }
+}

@@ -15,7 +15,7 @@ use belljar_api::{CreateSandbox, SandboxRequest, WorkspaceRequest};
 use belljar_engine::config::{self, EgressFlags};
 use belljar_fleet::{Made, Place, made, name_of};
 use belljar_spec::SandboxError;
-use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Policy};
+use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Nested, Policy};
 
 pub(crate) fn admin(options: AdminArgs) -> Result<u8, SandboxError> {
     let repository = match options.folder {
@@ -88,7 +88,7 @@ fn protected(repository: &Repository) -> Result<Option<Baseline>, SandboxError> 
     let more: Vec<_> = loaded.protected().into_iter().map(|path| path.value).collect();
     let less: Vec<_> = loaded.unprotected().into_iter().map(|path| path.value).collect();
     let policy = Policy { protect: &more, unprotect: &less };
-    let view = protect::view_of_itself(&repository.folder, policy, None)?;
+    let view = protect::view_of_itself(&repository.folder, policy, None, Nested::Shared)?;
     Ok(Some(Baseline::take(&view)))
 }
 

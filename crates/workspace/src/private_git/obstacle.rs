@@ -1,0 +1,118 @@
+//! What must not be in a git directory that git of the host works in. An agent that once worked around the directory may have made all
+//! of it: git would write through links wherever they lead, wait for pipes without end, and take another directory that `commondir`
+//! names for the repository.
+
+use super::HostGit;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Why git of the host must not work in this git directory, if it must not.
+pub fn obstacle(host: &HostGit) -> Option<String> {
+    let HostGit { own, common, .. } = host;
+    let found = planted(own).or_else(|| if own == common { None } else { planted(common) });
+    if found.is_some() {
+        return found;
+    }
+    let leads_elsewhere = |directory: &Path| directory.join("commondir").symlink_metadata().is_ok();
+    if leads_elsewhere(common) {
+        return Some(format!("`{}` makes it a part of another one", common.join("commondir").display()));
+    }
+    let named = fs::read_to_string(own.join("commondir")).ok();
+    let named = named.and_then(|named| own.join(named.trim_end()).canonicalize().ok());
+    let is_of_common = own == common || named == common.canonicalize().ok();
+    (!is_of_common).then(|| format!("`{}` is a part of another repository", own.display()))
+}
+
+/// The first link or pipe where git reads or writes. Objects of git-lfs are not git's: belljar writes them by descriptors.
+fn planted(git_directory: &Path) -> Option<String> {
+    let mut waiting = vec![(git_directory.to_path_buf(), 0)];
+    let mut looked = 0;
+    while let Some((directory, depth)) = waiting.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let (name, path): (_, PathBuf) = (entry.file_name(), entry.path());
+            looked += 1;
+            if looked > MAX_LOOKED_AT {
+                return Some(format!("`{}` has too many files to be looked at", git_directory.display()));
+            }
+            if kind.is_symlink() && !(depth == 0 && name == "hooks") {
+                return Some(format!("`{}` is a link, and git writes wherever it leads", path.display()));
+            }
+            if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+                return Some(format!(
+                    "`{}` is a pipe or a device, and git would wait for it",
+                    path.display()
+                ));
+            }
+            let is_followed = match depth {
+                0 => FOLLOWED.iter().any(|followed| name == *followed),
+                // Not the folders of loose objects: git makes a file there, and never goes on below.
+                _ if directory.ends_with("objects") => name == "info" || name == "pack",
+                _ => true,
+            };
+            if kind.is_dir() && is_followed {
+                waiting.push((path, depth + 1));
+            }
+        }
+    }
+    None
+}
+
+/// Directories of a git directory that git reads and writes; hooks, which are never run on the host, may well be links.
+const FOLLOWED: [&str; 9] =
+    ["refs", "logs", "objects", "info", "worktrees", "reftable", "rebase-merge", "rebase-apply", "sequencer"];
+const MAX_LOOKED_AT: usize = 500_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_sys::rustix::fs::{CWD, Mode, mkfifoat};
+    use std::os::unix::fs::symlink;
+
+    fn host(place: &Path) -> HostGit {
+        let own = place.join("w/.git");
+        for folder in ["refs/heads", "logs/refs", "objects/info", "objects/ab", "hooks"] {
+            fs::create_dir_all(own.join(folder)).unwrap();
+        }
+        HostGit { top: place.join("w"), common: own.clone(), own }
+    }
+
+    #[test]
+    fn links_are_an_obstacle_wherever_git_writes() {
+        for link in ["refs/heads/x", "logs/refs/heads", "objects/cd", "objects/info/x", "index", "lfs"] {
+            let place = tempfile::tempdir().unwrap();
+            let host = host(place.path());
+            symlink("../../hook", host.own.join("hooks/pre-commit")).unwrap();
+            assert_eq!(obstacle(&host), None);
+            fs::remove_dir_all(host.own.join("hooks")).unwrap();
+            symlink("../tools/hooks", host.own.join("hooks")).unwrap();
+            assert_eq!(obstacle(&host), None);
+            symlink("/", host.own.join(link)).unwrap();
+            assert!(obstacle(&host).unwrap().contains(link), "{link}");
+        }
+    }
+
+    #[test]
+    fn pipes_and_other_repositories_are_an_obstacle() {
+        let place = tempfile::tempdir().unwrap();
+        let host = host(place.path());
+        for pipe in ["config", "HEAD", "objects/info/alternates", "refs/heads/x"] {
+            let path = host.own.join(pipe);
+            mkfifoat(CWD, &path, Mode::RUSR).unwrap();
+            assert!(obstacle(&host).unwrap().contains("is a pipe"), "{pipe}");
+            fs::remove_file(path).unwrap();
+        }
+        fs::write(host.own.join("commondir"), "/elsewhere/.git\n").unwrap();
+        assert!(obstacle(&host).unwrap().contains("commondir"));
+        fs::remove_file(host.own.join("commondir")).unwrap();
+        // A linked worktree is a part of the repository that it was judged as, and of no other.
+        let own = host.common.join("worktrees/x");
+        fs::create_dir_all(&own).unwrap();
+        let linked = HostGit { own: own.clone(), ..host };
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        assert_eq!(obstacle(&linked), None);
+        fs::write(own.join("commondir"), "/elsewhere/.git\n").unwrap();
+        assert!(obstacle(&linked).unwrap().contains("another repository"));
+    }
+}

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::{ApiError, RunOnce, RunResult};
 use belljar_engine::Engine;
-use belljar_fleet::{Place, once, request};
+use belljar_fleet::{Place, request};
 use belljar_spec::{ByteSize, Command, EnvName, LimitsSpec, SandboxError, Stdin};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -96,7 +96,7 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
     let run = runtime.block_on(Engine::new().run_once_until(spec, &command, hung_up.notified()));
     // A sandbox that was being made when nobody wanted it any more is taken away by whoever made it. What hangs there ends with us.
     runtime.shutdown_timeout(TO_CLEAR_UP);
-    Ok(once::told(run?))
+    Ok(super::result(run?))
 }
 
 /// No command has more than its sandbox was made with: what the grant, the profile or the request itself says of that is a ceiling.

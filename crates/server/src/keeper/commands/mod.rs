@@ -2,12 +2,12 @@
 
 mod attach;
 mod command;
-mod course;
 mod events;
 mod log;
 mod looking;
 mod named;
 mod registry;
+mod run;
 mod signal;
 mod speaking;
 mod spill;

@@ -1,14 +1,13 @@
 //! From a request's words to a command.
 
 use super::command::Terms;
-use super::course::Start;
 use super::text;
 use belljar_api::StartCommand;
 use belljar_spec::{ByteSize, Command, EnvName, Limits, Origin, SandboxError, Stdin, WindowSize};
 use std::time::Duration;
 
 /// What a request means in a sandbox with these limits.
-pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms, Start), SandboxError> {
+pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
     let argv = match (asked.argv, asked.shell) {
         (argv, None) => argv,
         (argv, Some(line)) if argv.is_empty() => vec!["/bin/sh".into(), "-c".into(), line],
@@ -47,13 +46,14 @@ pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms,
     let terms = Terms {
         argv,
         terminal: command.terminal.is_some(),
+        stdin,
         stdin_open: asked.stdin_open,
         // Nobody keeps more than the sandbox may write.
         kept: asked.max_output.unwrap_or(limit).min(limit),
         collected: asked.max_output.unwrap_or(usual).min(limit),
         alone: time("alone_s", asked.alone_s)?,
     };
-    Ok((terms, Start { command, stdin, stdin_open: asked.stdin_open }))
+    Ok((terms, command))
 }
 
 fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, SandboxError> {
@@ -116,8 +116,8 @@ mod tests {
     #[test]
     fn a_line_is_for_a_shell() {
         let asked = StartCommand { shell: Some("a | b".into()), ..Default::default() };
-        let (terms, start) = understand(asked, &limits()).expect("a command");
+        let (terms, command) = understand(asked, &limits()).expect("a command");
         assert_eq!(terms.argv, ["/bin/sh", "-c", "a | b"]);
-        assert_eq!(start.command.argv(), ["/bin/sh", "-c", "a | b"]);
+        assert_eq!(command.argv(), ["/bin/sh", "-c", "a | b"]);
     }
 }

@@ -127,16 +127,17 @@ impl Insistence {
 }
 
 /// The signals that ask a program to end. Each value sees all of them.
-struct EndSignals([(i32, Option<Signal>); 3]);
+pub(crate) struct EndSignals([(i32, Option<Signal>); 3]);
 
 impl EndSignals {
-    fn new() -> EndSignals {
+    pub(crate) fn new() -> EndSignals {
         // A signal that cannot be caught is not forwarded; it then does to us what it always does.
         let caught = |kind: SignalKind| (kind.as_raw_value(), signal(kind).ok());
         EndSignals([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(caught))
     }
 
-    async fn next(&mut self) -> i32 {
+    /// The next one, by its number. May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> i32 {
         let EndSignals([(interrupt, interrupts), (terminate, terminations), (hangup, hangups)]) = self;
         tokio::select! {
             () = next(interrupts) => *interrupt,

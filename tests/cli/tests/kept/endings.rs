@@ -288,7 +288,10 @@ fn send_to_guest(marker: &str, signal: Signal) {
     let ours = namespace(std::process::id());
     let is_inside = |pid: &u32| ![PathBuf::new(), ours.clone()].contains(&namespace(*pid));
     for _ in 0..3000 {
-        if let Some(pid) = processes_with(marker).into_iter().find(is_inside) {
+        // Not the guest that is being started, which has the arguments of belljar for a moment.
+        let is_shell =
+            |pid: &u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|text| text.starts_with(b"sh\0"));
+        if let Some(pid) = processes_with(marker).into_iter().filter(is_shell).find(is_inside) {
             let first = std::iter::successors(Some(pid), |pid| parent(*pid).filter(is_inside)).last();
             kill_process(Pid::from_raw(first.unwrap() as i32).unwrap(), signal).unwrap();
             return;

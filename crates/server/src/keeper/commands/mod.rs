@@ -16,6 +16,7 @@ mod text;
 mod understand;
 
 pub(crate) use registry::Registry;
+pub(crate) use understand::{invalid, parse};
 
 use super::Kept;
 use std::sync::Arc;

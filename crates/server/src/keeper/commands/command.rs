@@ -8,7 +8,7 @@ use belljar_engine::{Input, Source, Wanted};
 use belljar_spec::SandboxError;
 use std::future::pending;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -26,6 +26,8 @@ pub(crate) struct Command {
     end: OnceLock<End>,
     progress: watch::Sender<Progress>,
     stdin: mpsc::Sender<StdinItem>,
+    /// How many pieces of standard input were accepted and not sent, its end aside.
+    unsent: Arc<AtomicUsize>,
     controls: mpsc::Sender<Input>,
     stdin_open: AtomicBool,
     /// How long it may run while no client is attached to it.
@@ -54,6 +56,9 @@ pub(crate) struct Progress {
 pub(super) struct CommandInput {
     /// As fast as the command reads.
     stdin: mpsc::Receiver<StdinItem>,
+    unsent: Arc<AtomicUsize>,
+    /// A piece of standard input is being sent.
+    is_sending: bool,
     /// Signals and terminal sizes, which do not wait for that.
     controls: mpsc::Receiver<Input>,
 }
@@ -69,12 +74,18 @@ enum StdinItem {
 
 impl Source for CommandInput {
     async fn next(&mut self, wanted: Wanted) -> Input {
+        if wanted == Wanted::All && std::mem::take(&mut self.is_sending) {
+            self.unsent.fetch_sub(1, Ordering::Relaxed);
+        }
         loop {
             tokio::select! {
                 biased;
                 Some(control) = self.controls.recv() => return control,
                 Some(item) = self.stdin.recv(), if wanted == Wanted::All => match item {
-                    StdinItem::Input(input) => return input,
+                    StdinItem::Input(input) => {
+                        self.is_sending = matches!(input, Input::Bytes(_));
+                        return input;
+                    }
                     StdinItem::Flush(sent) => drop(sent.send(())),
                 },
                 // The command has both senders, and outlives this.
@@ -106,6 +117,7 @@ impl Command {
         let (stdin, stdin_items) = mpsc::channel(STDIN_ITEMS);
         let (controls, sent_controls) = mpsc::channel(CONTROLS);
         let first = [Some(Input::Bytes(terms.stdin)), (!terms.stdin_open).then_some(Input::End)];
+        let unsent = Arc::new(AtomicUsize::new(1));
         for input in first.into_iter().flatten() {
             stdin.try_send(StdinItem::Input(input)).expect("a new channel has room for two");
         }
@@ -119,13 +131,17 @@ impl Command {
             end: OnceLock::new(),
             progress: watch::Sender::default(),
             stdin,
+            unsent: Arc::clone(&unsent),
             controls,
             stdin_open: AtomicBool::new(terms.stdin_open),
             alone: terms.alone,
             attached: watch::Sender::new(0),
             abort: Notify::new(),
         };
-        (Arc::new(command), CommandInput { stdin: stdin_items, controls: sent_controls })
+        (
+            Arc::new(command),
+            CommandInput { stdin: stdin_items, unsent, is_sending: false, controls: sent_controls },
+        )
     }
 
     pub(crate) fn id(&self) -> String {
@@ -209,7 +225,10 @@ impl Command {
         if input == Input::End {
             self.stdin_open.store(false, Ordering::Relaxed);
         }
-        self.stdin.send(StdinItem::Input(input)).await.map_err(|_| self.over())
+        let place = self.stdin.reserve().await.map_err(|_| self.over())?;
+        self.unsent.fetch_add(usize::from(input != Input::End), Ordering::Relaxed);
+        place.send(StdinItem::Input(input));
+        Ok(())
     }
 
     /// Waits until all earlier standard input was sent.
@@ -217,6 +236,11 @@ impl Command {
         let (sent, is_sent) = oneshot::channel();
         self.stdin.send(StdinItem::Flush(sent)).await.map_err(|_| self.over())?;
         is_sent.await.map_err(|_| self.over())
+    }
+
+    /// Whether all bytes of standard input that were accepted were also sent.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed) == 0
     }
 
     /// Adds output. An error: there is no room.

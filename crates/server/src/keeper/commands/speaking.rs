@@ -64,14 +64,23 @@ pub(super) async fn stdin(
     request: Request,
 ) -> Answer<StatusCode> {
     let mut body = request.into_body().into_data_stream();
+    let mut is_written = false;
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| invalid("the body did not come whole"))?;
         command.send(Input::Bytes(piece.into())).await?;
+        is_written = true;
     }
-    if asked.end == Some(true) {
-        command.send(Input::End).await?;
+    let finished = async {
+        if asked.end == Some(true) {
+            command.send(Input::End).await?;
+        }
+        command.flush_stdin().await
+    };
+    match finished.await {
+        // A command may end as soon as it has read the last byte.
+        Err(_) if is_written && command.has_sent_all() => {}
+        finished => finished?,
     }
-    command.flush_stdin().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,5 +1,6 @@
 //! Commands in a sandbox.
 
+use belljar_spec::{Ended, LimitHit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -106,6 +107,36 @@ pub struct CommandResult {
     pub stderr_base64: Option<String>,
 }
 
+impl From<Ended> for CommandResult {
+    fn from(ended: Ended) -> CommandResult {
+        let Ended { exit_code, signal, timed_out, aborted, output_truncated, limit, not_started } = ended;
+        CommandResult {
+            exit_code,
+            signal,
+            timed_out,
+            aborted,
+            output_truncated,
+            limit: limit.map(|limit| limit.to_string()),
+            not_started,
+            ..CommandResult::default()
+        }
+    }
+}
+
+impl From<&CommandResult> for Ended {
+    fn from(result: &CommandResult) -> Ended {
+        Ended {
+            exit_code: result.exit_code,
+            signal: result.signal.clone(),
+            timed_out: result.timed_out,
+            aborted: result.aborted,
+            output_truncated: result.output_truncated,
+            limit: result.limit.as_deref().and_then(LimitHit::named),
+            not_started: result.not_started.clone(),
+        }
+    }
+}
+
 /// One event of a command over SSE. The event's id is the cursor behind it: `Last-Event-ID` goes on from there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -172,4 +203,26 @@ pub enum Attached {
     Error {
         error: crate::ApiError,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_says_the_same_as_the_end_it_was_made_from() {
+        let ended = Ended {
+            exit_code: Some(3),
+            signal: Some("SIGTERM".into()),
+            timed_out: true,
+            aborted: true,
+            output_truncated: true,
+            limit: None,
+            not_started: Some("no such program".into()),
+        };
+        for limit in LimitHit::ALL.map(Some).into_iter().chain([None]) {
+            let ended = Ended { limit, ..ended.clone() };
+            assert_eq!(Ended::from(&CommandResult::from(ended.clone())), ended);
+        }
+    }
 }

@@ -15,6 +15,7 @@ mod page;
 mod profile;
 mod sandbox;
 mod socket;
+mod text;
 
 pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
 pub use capability::{Capabilities, Wall};
@@ -33,6 +34,7 @@ pub use sandbox::{
     SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
 };
 pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
+pub use text::text_and_base64;
 
 /// Where the current version of the API begins.
 pub const PREFIX: &str = "/v1";

@@ -1,9 +1,11 @@
 //! One call, one run.
 
-use crate::{ApiError, SandboxRequest};
+use crate::{ApiError, SandboxRequest, text_and_base64};
+use belljar_spec::{BackendName, Ended, SandboxError, SandboxId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// A command for a sandbox of its own, which is gone with it. It has no id: the run's is made here.
@@ -83,4 +85,46 @@ pub struct RunResult {
     pub stdout_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr_base64: Option<String>,
+}
+
+impl RunResult {
+    /// The result of a run, without the account of what its sandbox was refused, used and changed. `error_code` as in the
+    /// field of that name.
+    pub fn new(
+        run_id: SandboxId,
+        backend: Option<BackendName>,
+        time: Duration,
+        outcome: Result<(Ended, [Vec<u8>; 2]), SandboxError>,
+        error_code: Option<&str>,
+    ) -> RunResult {
+        let exit_code = match &outcome {
+            Ok((ended, _)) => ended.exit_code(),
+            Err(error) => error.kind.exit_code(),
+        };
+        let (ended, output, error) = match outcome {
+            Ok((ended, output)) => (ended, output, None),
+            Err(error) => (Ended::default(), Default::default(), Some(ApiError::from(&error))),
+        };
+        let [(stdout, stdout_base64), (stderr, stderr_base64)] = output.map(text_and_base64);
+        RunResult {
+            run_id: run_id.to_string(),
+            ok: exit_code == 0 && error_code.is_none(),
+            stdout,
+            stderr,
+            exit_code: i32::from(exit_code),
+            error_code: error_code.map(String::from),
+            signal: ended.signal,
+            output_truncated: ended.output_truncated,
+            not_started: ended.not_started,
+            error,
+            backend: backend.map(|backend| backend.to_string()),
+            assurance: backend.map(|backend| backend.assurance().to_string()),
+            duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            refused: Vec::new(),
+            llm: None,
+            workspace: None,
+            stdout_base64,
+            stderr_base64,
+        }
+    }
 }

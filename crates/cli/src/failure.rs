@@ -3,6 +3,7 @@
 use belljar_client::ClientError;
 use belljar_engine::config::Note;
 use belljar_overlay::quote::visible;
+pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
 use belljar_spec::{ErrorKind, SandboxError};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -50,10 +51,7 @@ pub(crate) fn say_usage(error: &clap::Error) -> ExitCode {
 
 /// As docker and timeout do it, so that scripts need not learn anything.
 pub(crate) fn exit_code(error: &SandboxError) -> u8 {
-    match error.kind {
-        ErrorKind::Policy => REFUSED,
-        ErrorKind::Runtime | ErrorKind::Unavailable => FAILED,
-    }
+    error.kind.exit_code()
 }
 
 /// What the daemon said, or that it said nothing.
@@ -93,9 +91,3 @@ const JUST_NOW: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What was asked for was tried, and did not come out.
 pub(crate) const UNSUCCESSFUL: u8 = 1;
-/// It ran longer than it may.
-pub(crate) const TIMED_OUT: u8 = 124;
-/// belljar itself failed.
-pub(crate) const FAILED: u8 = 125;
-/// Refused.
-pub(crate) const REFUSED: u8 = 126;

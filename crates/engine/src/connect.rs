@@ -27,7 +27,7 @@ impl Sandbox {
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;
             let asked = async { ask_first(&mut stream, port).await.map_err(|_| guest_gone()) };
-            return match self.heard(asked).await? {
+            return match self.reply_or_dead(asked).await? {
                 Reply::Opened => Ok(stream),
                 Reply::Failed(fault) => Err(not_connected(port, &fault)),
                 _ => Err(guest_gone()),
@@ -35,7 +35,7 @@ impl Sandbox {
         }
         let stream = self.guest().open_stream()?;
         let asked = async { ask(stream, port).await.map_err(|_| guest_gone()) };
-        let (reply, socket) = self.heard(asked).await?;
+        let (reply, socket) = self.reply_or_dead(asked).await?;
         match (reply, socket) {
             (Reply::Opened, Some(socket)) => checked(socket, port),
             (Reply::Failed(fault), _) => Err(not_connected(port, &fault)),

@@ -1,52 +1,41 @@
-//! Running commands: streamed, or collected with a timeout and a limit on output.
-//!
-//! ```text
-//! started --bytes--> ... --ended--> Output::Ended
-//!    \--timeout, abort or `Running` dropped--> the whole tree is killed --> Output::Ended
-//! ```
+//! Running commands: streamed, or collected with a timeout and a limit on output. `drive.rs` takes a command to its end.
 
 use crate::Sandbox;
+use crate::drive::{Cap, Drive, OutputStream, Sink, Source, Wanted};
 use crate::faults::{self, guest_gone};
-use crate::held::Held;
+use crate::held::GuestProcess;
 use crate::pause::paused;
 use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
 use belljar_backend::Counters;
 use belljar_overlay::quote;
-use belljar_spec::{ByteSize, Command, LimitHit, Origin, SandboxError, Stdin, WindowSize};
+use belljar_spec::{ByteSize, Command, Ended, LimitHit, Origin, SandboxError, Stdin, WindowSize};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::process::Signal;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
 use belljar_wire::message::{
     self, Bytes, Disk, Ending, Exec, ExecControl, ExecEvent, Fault, OPEN_TERMINAL, Request,
 };
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, pending};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
 
-/// How a command ended, and what it wrote.
+/// How a command ended, and what it wrote. Its fields are those of [`Ended`], and the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecResult {
-    /// Its exit code; `None` when a signal ended it. 127: there is no such program. 126: it cannot be run.
-    pub exit_code: Option<i32>,
-    /// The signal that ended it: `SIGKILL`.
-    pub signal: Option<String>,
+    pub ended: Ended,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// It ran longer than it may; the whole tree was killed.
-    pub timed_out: bool,
-    /// The caller ended it; the whole tree was killed.
-    pub aborted: bool,
-    /// It wrote more than is kept.
-    pub output_truncated: bool,
-    /// The limit that it ran into, if it did.
-    pub limit: Option<LimitHit>,
-    /// Why it never ran, for exit codes 126 and 127.
-    pub not_started: Option<String>,
+}
+
+impl Deref for ExecResult {
+    type Target = Ended;
+
+    fn deref(&self) -> &Ended {
+        &self.ended
+    }
 }
 
 /// What happens to a running command.
@@ -57,25 +46,7 @@ pub enum Output {
     /// It wrote to its standard error.
     Stderr(Vec<u8>),
     /// It ended. Nothing comes after this.
-    Ended(ExecOutput),
-}
-
-/// How a streamed command ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecOutput {
-    pub exit_code: Option<i32>,
-    pub signal: Option<String>,
-    /// Memory, processes or disk; time and output are the caller's to watch.
-    pub limit: Option<LimitHit>,
-    pub not_started: Option<String>,
-}
-
-impl ExecOutput {
-    /// The end of a command whose guest was told to end it, and said nothing: it goes with its sandbox.
-    pub fn unheard() -> ExecOutput {
-        let signal = Some(signal_name(Signal::KILL.as_raw()));
-        ExecOutput { exit_code: None, signal, limit: None, not_started: None }
-    }
+    Ended(Ended),
 }
 
 /// A running command: what comes from it, and what goes to it. When `inputs` is dropped, its whole tree is killed. It does
@@ -87,7 +58,7 @@ pub struct Running {
 
 /// What comes from a command.
 pub struct Events {
-    guest: Held,
+    guest: Arc<dyn GuestProcess>,
     window: Arc<Window>,
     before: Counters,
 }
@@ -119,94 +90,20 @@ impl Sandbox {
         self.exec_until(command, pending()).await
     }
 
-    /// The same, until `abort` is ready; whatever comes first, of that and the timeout, ends it.
+    /// The same, until `abort` is ready; what comes first, of that and the timeout, ends it.
     pub async fn exec_until(
         &self,
         command: &Command,
         abort: impl Future<Output = ()>,
     ) -> Result<ExecResult, SandboxError> {
-        let mut running = self.spawn(command).await?;
+        let running = self.spawn(command).await?;
         let limit = self.limits().output;
         let usual = if limit.origin == Origin::Asked { limit.value } else { COLLECTED };
-        let cap = command.max_output.unwrap_or(usual).as_u64();
-        let (mut stdout, mut stderr) = (Collector::new(cap), Collector::new(cap));
-        let (mut timed_out, mut aborted) = (false, false);
-        let deadline = Instant::now() + self.limits().time_for(command.timeout);
-        let mut last_word = None;
-        let mut stopped_by = None;
-        let mut abort = std::pin::pin!(abort);
-        let input = match &command.stdin {
-            Stdin::Bytes(bytes) => bytes.as_slice(),
-            Stdin::Empty | Stdin::Stream => &[],
-        };
-        let mut feeding = Feeding::new(input, command.stdin != Stdin::Stream);
-        let ended = loop {
-            let Running { events, inputs } = &mut running;
-            let over = async {
-                tokio::select! {
-                    biased;
-                    () = &mut abort, if last_word.is_none() => Over::Aborted,
-                    () = sleep_until(last_word.unwrap_or(deadline)) => Over::TimeUp,
-                }
-            };
-            // Keeps its place when another is first.
-            let fed = async {
-                match feeding.done || last_word.is_some() {
-                    true => pending().await,
-                    false => feeding.step(inputs).await,
-                }
-            };
-            let word = match first(over, events.next(), fed).await {
-                Next::Over(Over::Aborted) => {
-                    aborted = true;
-                    None
-                }
-                Next::Over(Over::TimeUp) if last_word.is_some() => {
-                    // gVisor may stand still at a limit instead of saying so.
-                    stopped_by = events.counted(self.guest().counters());
-                    self.kill_deaf();
-                    // What happened first is what counts.
-                    match timed_out {
-                        true => break ExecOutput::unheard(),
-                        false => return Err(deaf()),
-                    }
-                }
-                Next::Over(Over::TimeUp) => {
-                    timed_out = true;
-                    None
-                }
-                Next::Word(word) => Some(word),
-                Next::Fed => None,
-            };
-            if (timed_out || aborted) && last_word.is_none() {
-                inputs.kill().await;
-                last_word = Some(Instant::now() + TO_KILL_A_TREE);
-            }
-            match word {
-                None => {}
-                // Process 1 had to end everybody for it.
-                Some(Err(error)) if timed_out && error.code == SUPERVISOR_KILLED => {
-                    break ExecOutput::unheard();
-                }
-                Some(Err(error)) => return Err(error),
-                Some(Ok(Output::Stdout(bytes))) => stdout.add(&bytes),
-                Some(Ok(Output::Stderr(bytes))) => stderr.add(&bytes),
-                Some(Ok(Output::Ended(ended))) => break ended,
-            }
-        };
-        let output_truncated = stdout.truncated || stderr.truncated;
-        let limit = stopped_by.or(timed_out.then_some(LimitHit::Timeout)).or(ended.limit);
-        Ok(ExecResult {
-            exit_code: ended.exit_code,
-            signal: ended.signal,
-            stdout: stdout.kept,
-            stderr: stderr.kept,
-            timed_out,
-            aborted,
-            output_truncated,
-            limit: limit.or(output_truncated.then_some(LimitHit::OutputTruncated)),
-            not_started: ended.not_started,
-        })
+        let mut output = Collected::new(command.max_output.unwrap_or(usual));
+        let drive = Drive { timeout: Some(self.limits().time_for(command.timeout)), grace: None };
+        let ended = running.drive(drive, abort, &mut FixedInput::new(&command.stdin), &mut output).await?;
+        let Collected { kept: [stdout, stderr], .. } = output;
+        Ok(ExecResult { ended, stdout, stderr })
     }
 
     /// Starts a command whose output comes as it is written. Watching time and amount is up to the caller.
@@ -217,20 +114,25 @@ impl Sandbox {
             return Err(paused());
         }
         let (mut to, from) = self.open_stream()?;
-        // Arguments may be more than fits into a socket whose other end nobody reads.
-        self.heard(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
-        Ok(Running::new(self.guest().clone(), to, from, before))
+        // Arguments may be more than fits into the socket of a guest that does not read.
+        self.reply_or_dead(to.send_frame(&request(command, self.environment(), self.workspace()))).await?;
+        Ok(Running::new(Arc::new(self.guest().clone()), to, from, before))
     }
 
     /// The command that the sandbox was made with, once.
     pub fn first_command(&self) -> Result<Running, SandboxError> {
         let (to, from) = self.take_first()?;
-        Ok(Running::new(self.guest().clone(), to, from, Counters::default()))
+        Ok(Running::new(Arc::new(self.guest().clone()), to, from, Counters::default()))
     }
 }
 
 impl Running {
-    fn new(guest: Held, to: ToGuest, from: FromGuest, before: Counters) -> Running {
+    pub(crate) fn new(
+        guest: Arc<dyn GuestProcess>,
+        to: ToGuest,
+        from: FromGuest,
+        before: Counters,
+    ) -> Running {
         let window = Arc::new(Window::new(from));
         let inputs = Inputs { to, window: Arc::clone(&window), leaving: Vec::new() };
         Running { events: Events { guest, window, before }, inputs }
@@ -285,14 +187,23 @@ impl Events {
         }
     }
 
-    /// The guest is gone. Where the sandbox has a kernel of its own, a limit may have taken all of it.
-    async fn lost(&self, error: SandboxError) -> Result<Output, SandboxError> {
-        let limit = Some(self.counted(self.guest.counters_at_end().await).ok_or(error)?);
-        let signal = Some(signal_name(Signal::KILL.as_raw()));
-        Ok(Output::Ended(ExecOutput { exit_code: None, signal, limit, not_started: None }))
+    /// The limit that the kernel counted a hit of since the command began.
+    pub(crate) fn limit_hit(&self) -> Option<LimitHit> {
+        self.counted(self.guest.counters())
     }
 
-    /// The limit that the kernel counted a hit of since the command began.
+    pub(crate) fn guest(&self) -> &dyn GuestProcess {
+        &*self.guest
+    }
+
+    /// The guest is gone. Where the sandbox has a kernel of its own, a limit may have taken all of it.
+    async fn lost(&self, error: SandboxError) -> Result<Output, SandboxError> {
+        // Others need the event loop meanwhile.
+        let counters = tokio::task::spawn_blocking(self.guest.counters_at_end()).await.unwrap_or_default();
+        let limit = Some(self.counted(counters).ok_or(error)?);
+        Ok(Output::Ended(Ended { limit, ..Ended::killed() }))
+    }
+
     fn counted(&self, now: Counters) -> Option<LimitHit> {
         if now.oom_kills > self.before.oom_kills {
             Some(LimitHit::OomKilled)
@@ -322,15 +233,13 @@ impl Events {
         }
     }
 
-    fn ended(&self, ending: Ending, disk: Disk) -> ExecOutput {
-        let (exit_code, signal) = match ending {
-            Ending::Exited(code) => (Some(code), None),
-            Ending::Signaled(number) => (None, Some(signal_name(number))),
+    fn ended(&self, ending: Ending, disk: Disk) -> Ended {
+        let ended = match ending {
+            Ending::Exited(code) => Ended { exit_code: Some(code), ..Ended::default() },
+            Ending::Signaled(number) => Ended::signaled(number),
         };
-        let failed = exit_code != Some(0);
-        let is_full = disk == Disk::Full && failed;
-        let limit = self.counted(self.guest.counters()).or(is_full.then_some(LimitHit::DiskFull));
-        ExecOutput { exit_code, signal, limit, not_started: None }
+        let is_full = disk == Disk::Full && ended.exit_code != Some(0);
+        Ended { limit: self.limit_hit().or(is_full.then_some(LimitHit::DiskFull)), ..ended }
     }
 }
 
@@ -414,158 +323,81 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
         }
         other => (126, format!("`{program}` cannot be run: {other}")),
     };
-    Ok(Output::Ended(ExecOutput { exit_code: Some(code), signal: None, limit: None, not_started: Some(why) }))
+    Ok(Output::Ended(Ended { exit_code: Some(code), not_started: Some(why), ..Ended::default() }))
 }
 
-/// What happens first to a command that is being collected.
-#[derive(Debug, PartialEq, Eq)]
-enum Next<T> {
-    Over(Over),
-    Word(T),
-    Fed,
-}
-
-/// Why it is not waited for any longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    Aborted,
-    TimeUp,
-}
-
-/// Whether it is over is asked before what it says: one that always has something to say would never be.
-async fn first<T>(
-    over: impl Future<Output = Over>,
-    word: impl Future<Output = T>,
-    fed: impl Future<Output = ()>,
-) -> Next<T> {
-    tokio::select! {
-        biased;
-        over = over => Next::Over(over),
-        word = word => Next::Word(word),
-        () = fed => Next::Fed,
-    }
-}
-
-/// Standard input that is known beforehand, sent while output is being read.
-struct Feeding<'i> {
+/// Standard input that is known when the command starts.
+pub struct FixedInput<'i> {
     rest: &'i [u8],
-    end: bool,
-    done: bool,
+    /// Standard input ends after this, and has not ended yet.
+    ends: bool,
 }
 
-impl<'i> Feeding<'i> {
-    fn new(input: &'i [u8], end: bool) -> Feeding<'i> {
-        Feeding { rest: input, end, done: !end && input.is_empty() }
-    }
-
-    /// Sends some of it. May be dropped while it waits.
-    async fn step(&mut self, inputs: &mut Inputs) {
-        // The reading side will say what happened.
-        self.done = self.try_step(inputs).await.is_err() || self.done;
-    }
-
-    async fn try_step(&mut self, inputs: &mut Inputs) -> Result<(), SandboxError> {
-        inputs.flush().await?;
-        if !self.rest.is_empty() {
-            let room = inputs.room().await?;
-            self.rest = inputs.put_some(self.rest, room);
-        } else if std::mem::take(&mut self.end) {
-            inputs.put(&ExecControl::CloseStdin);
-        } else {
-            self.done = true;
+impl<'i> FixedInput<'i> {
+    pub fn new(stdin: &'i Stdin) -> FixedInput<'i> {
+        match stdin {
+            Stdin::Empty => FixedInput { rest: &[], ends: true },
+            Stdin::Bytes(bytes) => FixedInput { rest: bytes, ends: true },
+            Stdin::Stream => FixedInput { rest: &[], ends: false },
         }
+    }
+}
+
+impl Source for FixedInput<'_> {
+    async fn next(&mut self, wanted: Wanted) -> Input {
+        if wanted == Wanted::Controls {
+            return pending().await;
+        }
+        let (piece, rest) = self.rest.split_at(self.rest.len().min(CHUNK));
+        if !piece.is_empty() {
+            self.rest = rest;
+            return Input::Bytes(piece.to_vec());
+        }
+        match std::mem::take(&mut self.ends) {
+            true => Input::End,
+            false => pending().await,
+        }
+    }
+}
+
+/// Keeps the beginning of both output streams in memory.
+struct Collected {
+    kept: [Vec<u8>; 2],
+    caps: [Cap; 2],
+}
+
+impl Collected {
+    fn new(cap: ByteSize) -> Collected {
+        Collected { kept: [Vec::new(), Vec::new()], caps: [Cap::new(cap.as_u64()); 2] }
+    }
+}
+
+impl Sink for Collected {
+    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<(), SandboxError> {
+        let index = stream as usize;
+        self.kept[index].extend_from_slice(self.caps[index].take(bytes));
         Ok(())
     }
-}
 
-/// Keeps the first bytes of a stream and counts on.
-struct Collector {
-    kept: Vec<u8>,
-    cap: u64,
-    truncated: bool,
-}
-
-impl Collector {
-    fn new(cap: u64) -> Collector {
-        Collector { kept: Vec::new(), cap, truncated: false }
+    fn is_truncated(&self) -> bool {
+        self.caps.iter().any(Cap::is_exceeded)
     }
-
-    fn add(&mut self, bytes: &[u8]) {
-        let room = usize::try_from(self.cap - self.kept.len() as u64).unwrap_or(usize::MAX);
-        self.truncated |= bytes.len() > room;
-        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-}
-
-fn signal_name(number: i32) -> String {
-    match Signal::from_named_raw(number) {
-        Some(signal) => NAMES
-            .iter()
-            .find(|(known, _)| *known == signal)
-            .map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_string()),
-        None => format!("signal {number}"),
-    }
-}
-
-/// The number of a signal that a result names.
-pub fn signal_number(name: &str) -> Option<i32> {
-    let named = NAMES.iter().find(|(_, known)| *known == name).map(|(signal, _)| signal.as_raw());
-    named.or_else(|| name.strip_prefix("signal ")?.parse().ok())
 }
 
 fn on_the_wire(size: WindowSize) -> message::WindowSize {
     message::WindowSize { rows: size.rows, cols: size.cols }
 }
 
-/// A guest did not do what it was told, and does not say anything. Whoever says so ends the sandbox.
-pub fn deaf() -> SandboxError {
-    let message = "the sandbox did not answer any more, and was ended";
-    SandboxError::runtime(DEAF, message).hint("make a new one, or start it again (`belljar start`)")
-}
-
-/// The code of that error.
-pub const DEAF: &str = "guest_deaf";
-
-/// The code of the error of those whose supervisor was killed.
-const SUPERVISOR_KILLED: &str = "supervisor_killed";
+/// The code of the error of a command whose supervisor was killed.
+pub const SUPERVISOR_KILLED: &str = "supervisor_killed";
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
-/// How long a guest may take to kill a tree, which takes milliseconds, before it counts as deaf.
-pub const TO_KILL_A_TREE: Duration = Duration::from_secs(10);
 /// With 2 MiB of arguments it stays below the longest frame.
 const MAX_ENVIRONMENT: usize = 1024 * 1024;
-const NAMES: [(Signal, &str); 16] = [
-    (Signal::HUP, "SIGHUP"),
-    (Signal::INT, "SIGINT"),
-    (Signal::QUIT, "SIGQUIT"),
-    (Signal::ILL, "SIGILL"),
-    (Signal::TRAP, "SIGTRAP"),
-    (Signal::ABORT, "SIGABRT"),
-    (Signal::BUS, "SIGBUS"),
-    (Signal::FPE, "SIGFPE"),
-    (Signal::KILL, "SIGKILL"),
-    (Signal::USR1, "SIGUSR1"),
-    (Signal::SEGV, "SIGSEGV"),
-    (Signal::USR2, "SIGUSR2"),
-    (Signal::PIPE, "SIGPIPE"),
-    (Signal::ALARM, "SIGALRM"),
-    (Signal::TERM, "SIGTERM"),
-    (Signal::SYS, "SIGSYS"),
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::ready;
-
-    #[tokio::test]
-    async fn the_end_is_heard_before_words() {
-        for over in [Over::Aborted, Over::TimeUp] {
-            assert_eq!(first(ready(over), ready("more"), ready(())).await, Next::Over(over));
-        }
-        assert_eq!(first(pending(), ready("more"), ready(())).await, Next::Word("more"));
-        assert_eq!(first(pending(), pending::<()>(), ready(())).await, Next::Fed);
-    }
 
     #[test]
     fn a_name_that_a_terminal_would_obey_is_shown() {

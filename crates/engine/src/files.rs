@@ -61,7 +61,7 @@ impl Sandbox {
     /// Makes a folder; with `recursive` also those above it, and one that is there already is fine.
     pub async fn mkdir(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let (_to, mut from) = self.request(&Request::Mkdir { path: path.into(), recursive }).await?;
-        self.heard(done(&mut from)).await
+        self.reply_or_dead(done(&mut from)).await
     }
 
     /// A folder's entries, in no order.
@@ -83,7 +83,7 @@ impl Sandbox {
     /// Whether there is something at `path`. What may not be seen is not there.
     pub async fn exists(&self, path: &str) -> Result<bool, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
-        match self.heard(from.receive_message()).await? {
+        match self.reply_or_dead(from.receive_message()).await? {
             Reply::Metadata(_) => Ok(true),
             Reply::Failed(_) => Ok(false),
             _ => Err(guest_gone()),
@@ -93,7 +93,7 @@ impl Sandbox {
     /// Removes a file, or with `recursive` a folder and all in it. A path that is not there is an error.
     pub async fn remove(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let (_to, mut from) = self.request(&Request::Remove { path: path.into(), recursive }).await?;
-        self.heard(done(&mut from)).await
+        self.reply_or_dead(done(&mut from)).await
     }
 
     /// Gives a file or folder another name. A file that has it already is replaced, an empty folder by a folder too; a link is
@@ -101,7 +101,7 @@ impl Sandbox {
     pub async fn rename(&self, from: &str, to: &str) -> Result<(), SandboxError> {
         let request = Request::Rename { from: from.into(), to: to.into() };
         let (_to, mut from) = self.request(&request).await?;
-        match self.heard(from.receive_message()).await? {
+        match self.reply_or_dead(from.receive_message()).await? {
             Reply::Done => Ok(()),
             Reply::Failed(fault) if fault.errno == Errno::OPNOTSUPP.raw_os_error() => {
                 let message = format!("cannot {}: they are on different filesystems", fault.doing);
@@ -116,7 +116,7 @@ impl Sandbox {
     /// What `path` is; a link is not followed.
     pub async fn stat(&self, path: &str) -> Result<FileStat, SandboxError> {
         let (_to, mut from) = self.request(&Request::Stat { path: path.into() }).await?;
-        match self.heard(from.receive_message()).await? {
+        match self.reply_or_dead(from.receive_message()).await? {
             Reply::Metadata(Metadata { kind: what, size, mtime_ms }) => {
                 Ok(FileStat { kind: kind(what), size, mtime_ms })
             }

@@ -21,6 +21,7 @@ pub mod asked;
 pub mod config;
 mod connect;
 mod credentials;
+mod drive;
 mod engine;
 mod exec;
 mod explain;
@@ -28,10 +29,10 @@ mod faults;
 mod files;
 mod git_session;
 mod golden;
-mod heard;
 mod held;
 mod kept;
 mod layers;
+mod liveness;
 mod llm;
 mod machine;
 mod neighbours;
@@ -52,14 +53,14 @@ mod way_out;
 mod window;
 mod workspace;
 
+pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
-pub use exec::{
-    DEAF, Events, ExecOutput, ExecResult, Input, Inputs, Output, Running, TO_KILL_A_TREE, deaf, signal_number,
-};
+pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running, SUPERVISOR_KILLED};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Tier, Told};
 pub use kept::id_of as kept_work;
+pub use liveness::GUEST_UNRESPONSIVE;
 pub use machine::machine;
 pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};

@@ -2,7 +2,8 @@
 //! `belljar run --json` and of the API's `/v1/run-once` is; docs/run-once.md has the table of its error codes.
 
 use crate::engine::{UNWANTED, unwanted};
-use crate::{Changes, DEAF, Engine, ExecResult, LlmTotals, RefusedReport, Sandbox, signal_number};
+use crate::held::GuestProcess;
+use crate::{Changes, Engine, ExecResult, GUEST_UNRESPONSIVE, LlmTotals, RefusedReport, Sandbox};
 use belljar_backend::{GUEST_GONE, new_id};
 use belljar_spec::{BackendName, Command, ErrorKind, LimitHit, SandboxError, SandboxId, SandboxSpec};
 use std::fmt;
@@ -169,21 +170,11 @@ impl Run {
         }
     }
 
-    /// A number for every end, as `belljar run` has it: the command's own, 128 and the signal, 124 where time was up, 125 where
-    /// belljar failed, 126 where it refused.
+    /// The exit code of `belljar run`: that of the command, or that of the error.
     pub fn exit_code(&self) -> u8 {
         match &self.result {
-            Ok(result) if result.timed_out => TIMED_OUT,
-            Ok(ExecResult { exit_code: Some(code), .. }) => *code as u8,
-            Ok(ExecResult { signal: Some(name), .. }) => {
-                let number = signal_number(name).and_then(|number| u8::try_from(number).ok());
-                128u8.saturating_add(number.unwrap_or(0))
-            }
-            Ok(_) => FAILED,
-            Err(error) => match error.kind {
-                ErrorKind::Policy => REFUSED,
-                ErrorKind::Runtime | ErrorKind::Unavailable => FAILED,
-            },
+            Ok(result) => result.exit_code(),
+            Err(error) => error.kind.exit_code(),
         }
     }
 }
@@ -209,7 +200,7 @@ impl fmt::Display for RunError {
 }
 
 /// A sandbox that is there no more, or says nothing.
-const LOST: [&str; 4] = [GUEST_GONE, "guest_died", DEAF, "guest_stream"];
+const LOST: [&str; 4] = [GUEST_GONE, "guest_died", GUEST_UNRESPONSIVE, "guest_stream"];
 /// What went wrong on our side of the wall, and says nothing of the sandbox.
 const INTERNAL: [&str; 8] = [
     "audit_failed",
@@ -221,14 +212,10 @@ const INTERNAL: [&str; 8] = [
     "guest_program",
     "stubs_not_noted",
 ];
-/// timeout(1) has it so, and docker the other two.
-const TIMED_OUT: u8 = 124;
-const FAILED: u8 = 125;
-const REFUSED: u8 = 126;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::Ended;
 
     fn run(result: Result<ExecResult, SandboxError>) -> Run {
         let mut run = Run::without_sandbox(
@@ -239,19 +226,13 @@ mod tests {
         run
     }
 
-    fn ended(change: impl FnOnce(&mut ExecResult)) -> Result<ExecResult, SandboxError> {
+    fn ended(change: impl FnOnce(&mut Ended)) -> Result<ExecResult, SandboxError> {
         let mut result = ExecResult {
-            exit_code: Some(0),
-            signal: None,
+            ended: Ended { exit_code: Some(0), ..Ended::default() },
             stdout: Vec::new(),
             stderr: Vec::new(),
-            timed_out: false,
-            aborted: false,
-            output_truncated: false,
-            limit: None,
-            not_started: None,
         };
-        change(&mut result);
+        change(&mut result.ended);
         Ok(result)
     }
 

@@ -7,16 +7,6 @@ use belljar_spec::{Assurance, SandboxError};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Reply, Request};
-use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Mutex;
-
-/// Whether a sandbox is paused, as its guest last said.
-#[derive(Default)]
-pub(crate) struct Pause {
-    is_paused: AtomicBool,
-    /// One change at a time.
-    changing: Mutex<()>,
-}
 
 impl Sandbox {
     /// Stops every process inside, between two instructions, and returns when they have been told. They use no processor
@@ -33,7 +23,7 @@ impl Sandbox {
 
     /// Whether it stands still.
     pub fn is_paused(&self) -> bool {
-        self.pausing().is_paused.load(Ordering::SeqCst) && !self.guest().is_disposed()
+        self.guest().is_paused()
     }
 
     async fn change(&self, request: &Request, to: bool) -> Result<(), SandboxError> {
@@ -44,9 +34,9 @@ impl Sandbox {
                 SandboxError::unavailable("pause_without_wall", message).hint("use `--backend native`")
             );
         }
-        let _one = self.pausing().changing.lock().await;
+        let _one = self.pausing().lock().await;
         let (_to, mut from) = self.request(request).await?;
-        match self.heard(from.receive_message()).await? {
+        match self.reply_or_dead(from.receive_message()).await? {
             Reply::Done => {}
             Reply::Failed(fault) => {
                 let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
@@ -55,7 +45,7 @@ impl Sandbox {
             }
             _ => return Err(guest_gone()),
         }
-        self.pausing().is_paused.store(to, Ordering::SeqCst);
+        self.guest().set_paused(to);
         Ok(())
     }
 }

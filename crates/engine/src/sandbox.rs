@@ -3,7 +3,6 @@
 use crate::faults::disposed;
 use crate::held::Held;
 use crate::neighbours::Neighbours;
-use crate::pause::Pause;
 use crate::relay::Serving;
 use crate::stream::{self, FromGuest, ToGuest};
 use crate::workspace::{Changes, Finished, Workspace};
@@ -26,7 +25,8 @@ pub struct Sandbox {
     limits: Limits,
     landlock_abi: u32,
     guest: Held,
-    pausing: Pause,
+    /// Held while it is paused or resumed: one change at a time.
+    pausing: tokio::sync::Mutex<()>,
     outside: Outside,
     /// Where commits of sandboxes are that were killed together with belljar, in words.
     pub(crate) recovered: Vec<String>,
@@ -79,7 +79,7 @@ impl Sandbox {
             limits,
             landlock_abi: guest.landlock_abi(),
             guest: Held::new(guest),
-            pausing: Pause::default(),
+            pausing: tokio::sync::Mutex::default(),
             outside,
             recovered: Vec::new(),
             files: Mutex::new(Files::Closed),
@@ -226,9 +226,11 @@ impl Sandbox {
         self.outside.recorder.end();
     }
 
-    /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself.
+    /// The same, for a process that is about to exit: does not wait for what the kernel finishes by itself. A guest that was
+    /// unresponsive may not die at once either, as one in a paused container does not.
     pub fn abandon(&self) {
-        if matches!(&*self.files(), Files::Open(workspace) if workspace.has_an_end()) {
+        let has_an_end = matches!(&*self.files(), Files::Open(workspace) if workspace.has_an_end());
+        if has_an_end || self.guest.is_unresponsive() {
             return self.dispose_blocking();
         }
         let guest = self.guest.take();
@@ -257,16 +259,8 @@ impl Sandbox {
         stream::open(self.guest.take_first()?)
     }
 
-    pub(crate) fn pausing(&self) -> &Pause {
+    pub(crate) fn pausing(&self) -> &tokio::sync::Mutex<()> {
         &self.pausing
-    }
-
-    /// Kills a guest that does not end what it is told to end, and everything inside with it. One that is paused stands still
-    /// because it was told to.
-    pub fn kill_deaf(&self) {
-        if !self.is_paused() {
-            self.guest.kill();
-        }
     }
 
     /// Whether its first process has ended by itself, or hears nothing any more: nobody inside will ever answer again.

@@ -25,7 +25,7 @@ impl Sandbox {
     /// Opens a file to read it piece by piece.
     pub async fn open_file(&self, path: &str) -> Result<FileReader, SandboxError> {
         let (_to, mut from) = self.request(&Request::Read { path: path.into() }).await?;
-        self.heard(opened(&mut from)).await?;
+        self.reply_or_dead(opened(&mut from)).await?;
         Ok(FileReader { from, ended: false })
     }
 
@@ -33,7 +33,7 @@ impl Sandbox {
     /// that is there stays the same file: its permissions, its owner and its other names are kept.
     pub async fn create_file(&self, path: &str) -> Result<FileWriter, SandboxError> {
         let (to, mut from) = self.request(&Request::Write { path: path.into() }).await?;
-        self.heard(opened(&mut from)).await?;
+        self.reply_or_dead(opened(&mut from)).await?;
         Ok(FileWriter { to, from })
     }
 

@@ -44,7 +44,7 @@ impl Sandbox {
     /// created. Links are not followed. Whatever happens after this returns is reported.
     pub async fn watch(&self, path: &str, recursive: bool) -> Result<Watch, SandboxError> {
         let (to, mut from) = self.request(&Request::Watch { path: path.into(), recursive }).await?;
-        match self.heard(from.receive_message()).await? {
+        match self.reply_or_dead(from.receive_message()).await? {
             Reply::Opened => Ok(Watch { _to: to, from, waiting: VecDeque::new(), is_over: false }),
             Reply::Failed(fault) => Err(faults::file(&fault)),
             _ => Err(guest_gone()),

@@ -17,7 +17,6 @@ mod lease;
 mod machine;
 mod made;
 mod name;
-pub mod once;
 mod permission;
 mod place;
 mod profiles;

@@ -1,5 +1,6 @@
 //! The one error that callers of a sandbox see.
 
+use crate::exit_code::{FAILED, REFUSED};
 use serde::Serialize;
 use std::fmt;
 
@@ -53,6 +54,16 @@ impl SandboxError {
 
     fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> SandboxError {
         SandboxError { kind, code, message: message.into(), hint: None }
+    }
+}
+
+impl ErrorKind {
+    /// The exit code of belljar for an error of this kind.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            ErrorKind::Policy => REFUSED,
+            ErrorKind::Runtime | ErrorKind::Unavailable => FAILED,
+        }
     }
 }
 

@@ -7,7 +7,9 @@ mod backend;
 mod command;
 mod context;
 pub mod egress;
+mod ended;
 mod error;
+pub mod exit_code;
 pub mod git;
 mod glob;
 mod id;
@@ -19,6 +21,7 @@ mod regional;
 mod root;
 mod sandbox;
 pub mod secret;
+mod signal;
 pub mod workspace;
 
 pub use assurance::{Assurance, UnknownAssurance};
@@ -30,6 +33,7 @@ pub use egress::{
     HostPattern, HostPatternError, Mode, Opening, PortRange, PortRangeError, Printable, Protocol,
     ProtocolSet, Reason, Refusal, Rule, RuleError, RuleLabel, RuleSource,
 };
+pub use ended::Ended;
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
@@ -40,3 +44,4 @@ pub use root::{ImageName, ImageNameError, Root, RootError};
 pub use sandbox::{
     Compare, EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath,
 };
+pub use signal::{signal_name, signal_number};

@@ -132,6 +132,20 @@ impl LimitHit {
             LimitHit::OutputTruncated => "output_truncated",
         }
     }
+
+    /// The limit of this name.
+    pub fn named(name: &str) -> Option<LimitHit> {
+        LimitHit::ALL.into_iter().find(|limit| limit.as_str() == name)
+    }
+
+    /// Every limit that a command can reach.
+    pub const ALL: [LimitHit; 5] = [
+        LimitHit::Timeout,
+        LimitHit::OomKilled,
+        LimitHit::PidsExhausted,
+        LimitHit::DiskFull,
+        LimitHit::OutputTruncated,
+    ];
 }
 
 impl fmt::Display for LimitHit {

@@ -1,7 +1,8 @@
 //! Reading from a running command.
 
 use crate::text;
-use belljar_engine::{ExecOutput, Output, Running};
+use belljar_engine::{Output, Running};
+use belljar_spec::Ended;
 
 /// Reads until the command's output holds `expected`; returns all of it so far.
 pub async fn read_until(running: &mut Running, expected: &str) -> String {
@@ -17,7 +18,7 @@ pub async fn read_until(running: &mut Running, expected: &str) -> String {
 }
 
 /// Reads to the end: standard output, standard error, and how it ended.
-pub async fn drain(running: &mut Running) -> (Vec<u8>, Vec<u8>, ExecOutput) {
+pub async fn drain(running: &mut Running) -> (Vec<u8>, Vec<u8>, Ended) {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
         match running.events.next().await {
@@ -30,6 +31,6 @@ pub async fn drain(running: &mut Running) -> (Vec<u8>, Vec<u8>, ExecOutput) {
 }
 
 /// How a command ended, whatever it wrote.
-pub async fn end(running: &mut Running) -> ExecOutput {
+pub async fn end(running: &mut Running) -> Ended {
     drain(running).await.2
 }

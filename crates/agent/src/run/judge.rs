@@ -8,18 +8,13 @@
 use crate::claims::{Claims, Ending};
 use crate::stop::StopReason;
 use belljar_engine::{LlmOutcome, LlmOutcomes};
-use belljar_spec::LimitHit;
 use belljar_spec::egress::Reason;
+use belljar_spec::{Ended, LimitHit};
 
 /// What is known of an agent's end.
 #[derive(Debug, Default)]
-pub(super) struct Facts<'f> {
-    pub(super) cancelled: bool,
-    pub(super) timed_out: bool,
-    pub(super) not_started: Option<&'f str>,
-    pub(super) exit_code: Option<i32>,
-    pub(super) signal: Option<&'f str>,
-    pub(super) limit: Option<LimitHit>,
+pub(super) struct Facts {
+    pub(super) ended: Ended,
     /// Its output broke off within a line.
     pub(super) torn: bool,
     pub(super) calls: LlmOutcomes,
@@ -28,36 +23,37 @@ pub(super) struct Facts<'f> {
 }
 
 /// Why it is over, and what went wrong in a sentence.
-pub(super) fn judge(facts: &Facts<'_>, claims: &Claims) -> (StopReason, Option<String>) {
+pub(super) fn judge(facts: &Facts, claims: &Claims) -> (StopReason, Option<String>) {
     let reason = reason(facts, claims);
     (reason, (reason != StopReason::Success).then(|| sentence(reason, facts, claims)))
 }
 
-fn reason(facts: &Facts<'_>, claims: &Claims) -> StopReason {
-    if facts.cancelled {
+fn reason(facts: &Facts, claims: &Claims) -> StopReason {
+    if facts.ended.aborted {
         return StopReason::ErrorCancelled;
     }
-    if facts.timed_out {
+    if facts.ended.timed_out {
         return StopReason::ErrorTimeout;
     }
-    if facts.not_started.is_some() {
+    if facts.ended.not_started.is_some() {
         return StopReason::ErrorStart;
     }
     let has_answer = claims.output.as_deref().is_some_and(|output| !output.trim().is_empty());
     let answered = claims.ending == Some(Ending::Answered);
     let at_gateway = facts.calls.last.and_then(from_gateway);
     // Whatever writes to the agent's output can say that it answered. The gateway saw its last call.
-    let fine = facts.exit_code == Some(0) && !facts.torn && at_gateway.is_none();
-    if answered && has_answer && fine && facts.asked() && facts.limit != Some(LimitHit::OutputTruncated) {
+    let fine = facts.ended.exit_code == Some(0) && !facts.torn && at_gateway.is_none();
+    if answered && has_answer && fine && facts.asked() && facts.ended.limit != Some(LimitHit::OutputTruncated)
+    {
         return StopReason::Success;
     }
-    match facts.limit {
+    match facts.ended.limit {
         Some(LimitHit::OomKilled) => return StopReason::ErrorMemory,
         Some(LimitHit::DiskFull) => return StopReason::ErrorDisk,
         Some(LimitHit::Timeout) => return StopReason::ErrorTimeout,
         Some(LimitHit::PidsExhausted | LimitHit::OutputTruncated) | None => {}
     }
-    if facts.signal.is_some() {
+    if facts.ended.signal.is_some() {
         return StopReason::ErrorKilled;
     }
     if let Some(reason) = at_gateway {
@@ -70,16 +66,16 @@ fn reason(facts: &Facts<'_>, claims: &Claims) -> StopReason {
         Some(Ending::Aborted) => StopReason::ErrorKilled,
         Some(Ending::Error) => StopReason::ErrorAgent,
         Some(Ending::OnTool) => StopReason::ErrorTruncated,
-        _ if facts.limit == Some(LimitHit::OutputTruncated) => StopReason::ErrorTruncated,
+        _ if facts.ended.limit == Some(LimitHit::OutputTruncated) => StopReason::ErrorTruncated,
         None if facts.torn => StopReason::ErrorTruncated,
-        _ if facts.exit_code != Some(0) => StopReason::ErrorExit,
+        _ if facts.ended.exit_code != Some(0) => StopReason::ErrorExit,
         _ if claims.error.is_some() && !has_answer => StopReason::ErrorAgent,
         _ if claims.tool_failed && !has_answer => StopReason::ErrorTool,
         Some(Ending::Answered) | None => StopReason::Unknown,
     }
 }
 
-impl Facts<'_> {
+impl Facts {
     /// Whether its answer can have come from its model: from another one, that something inside played, it is none. A program
     /// of one's own may do without.
     fn asked(&self) -> bool {
@@ -105,7 +101,7 @@ fn from_gateway(last: LlmOutcome) -> Option<StopReason> {
     }
 }
 
-fn sentence(reason: StopReason, facts: &Facts<'_>, claims: &Claims) -> String {
+fn sentence(reason: StopReason, facts: &Facts, claims: &Claims) -> String {
     let what = match reason {
         StopReason::Success => return String::new(),
         StopReason::Unknown if !facts.asked() => {
@@ -126,16 +122,19 @@ fn sentence(reason: StopReason, facts: &Facts<'_>, claims: &Claims) -> String {
         StopReason::ErrorMemory => "a process was killed because memory ran out".into(),
         StopReason::ErrorDisk => "the private files (home, /tmp) are full".into(),
         StopReason::ErrorCancelled => "the run was stopped".into(),
-        StopReason::ErrorKilled => match facts.signal {
+        StopReason::ErrorKilled => match &facts.ended.signal {
             Some(signal) => format!("the agent was killed ({signal})"),
             None => "the agent was stopped from inside".into(),
         },
-        StopReason::ErrorExit => match facts.exit_code {
+        StopReason::ErrorExit => match facts.ended.exit_code {
             Some(code) => format!("the agent ended with exit code {code}"),
             None => "the agent ended without an exit code".into(),
         },
         StopReason::ErrorStart => {
-            format!("the agent cannot be started: {}", facts.not_started.unwrap_or("no reason is known"))
+            format!(
+                "the agent cannot be started: {}",
+                facts.ended.not_started.as_deref().unwrap_or("no reason is known")
+            )
         }
         StopReason::ErrorSandbox => "the sandbox broke".into(),
     };
@@ -177,11 +176,19 @@ const LONGEST: usize = 300;
 mod tests {
     use super::*;
 
-    fn ended(exit_code: i32) -> Facts<'static> {
-        Facts { exit_code: Some(exit_code), ..Facts::default() }
+    fn facts(ended: Ended) -> Facts {
+        Facts { ended, ..Facts::default() }
     }
 
-    fn last(facts: Facts<'static>, last: LlmOutcome) -> Facts<'static> {
+    fn exited(exit_code: i32) -> Ended {
+        Ended { exit_code: Some(exit_code), ..Ended::default() }
+    }
+
+    fn ended(exit_code: i32) -> Facts {
+        facts(exited(exit_code))
+    }
+
+    fn last(facts: Facts, last: LlmOutcome) -> Facts {
         Facts { calls: LlmOutcomes { last: Some(last), ..LlmOutcomes::default() }, ..facts }
     }
 
@@ -198,7 +205,7 @@ mod tests {
         assert_eq!(judge(&forged, &answer).0, StopReason::ErrorBudget);
         let unasked = Facts { needs_model: true, ..ended(0) };
         assert_eq!(judge(&unasked, &answer).0, StopReason::Unknown);
-        let cut = Facts { limit: Some(LimitHit::OutputTruncated), ..ended(0) };
+        let cut = facts(Ended { limit: Some(LimitHit::OutputTruncated), ..exited(0) });
         assert_eq!(judge(&cut, &answer).0, StopReason::ErrorTruncated);
         assert_eq!(judge(&ended(1), &answer).0, StopReason::ErrorExit);
         assert_eq!(judge(&ended(0), &says(Ending::Answered, " \n")).0, StopReason::Unknown);
@@ -209,10 +216,10 @@ mod tests {
     #[test]
     fn what_we_did_goes_before_what_anybody_says() {
         let answer = says(Ending::Answered, "done");
-        let facts = |facts: Facts<'static>| judge(&facts, &answer).0;
-        assert_eq!(facts(Facts { cancelled: true, ..ended(0) }), StopReason::ErrorCancelled);
-        assert_eq!(facts(Facts { timed_out: true, ..ended(0) }), StopReason::ErrorTimeout);
-        let missing = Facts { not_started: Some("no such program"), ..ended(127) };
+        let judged = |ended: Ended| judge(&facts(ended), &answer).0;
+        assert_eq!(judged(Ended { aborted: true, ..exited(0) }), StopReason::ErrorCancelled);
+        assert_eq!(judged(Ended { timed_out: true, ..exited(0) }), StopReason::ErrorTimeout);
+        let missing = facts(Ended { not_started: Some("no such program".into()), ..exited(127) });
         let (reason, error) = judge(&missing, &Claims::default());
         assert_eq!(reason, StopReason::ErrorStart);
         assert!(error.unwrap().contains("no such program"));
@@ -244,14 +251,13 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_who_was_killed() {
-        let killed = || Facts { signal: Some("SIGKILL"), ..Facts::default() };
-        assert_eq!(judge(&killed(), &Claims::default()).0, StopReason::ErrorKilled);
-        let memory = Facts { limit: Some(LimitHit::OomKilled), ..killed() };
+        assert_eq!(judge(&facts(Ended::killed()), &Claims::default()).0, StopReason::ErrorKilled);
+        let memory = facts(Ended { limit: Some(LimitHit::OomKilled), ..Ended::killed() });
         assert_eq!(judge(&memory, &Claims::default()).0, StopReason::ErrorMemory);
-        let disk = Facts { limit: Some(LimitHit::DiskFull), ..ended(1) };
+        let disk = facts(Ended { limit: Some(LimitHit::DiskFull), ..exited(1) });
         assert_eq!(judge(&disk, &Claims::default()).0, StopReason::ErrorDisk);
         // A tool that ran out of memory, and an agent that found another way.
-        let other_way = Facts { limit: Some(LimitHit::OomKilled), ..ended(0) };
+        let other_way = facts(Ended { limit: Some(LimitHit::OomKilled), ..exited(0) });
         assert_eq!(judge(&other_way, &says(Ending::Answered, "done")).0, StopReason::Success);
     }
 

@@ -231,10 +231,10 @@ async fn work(
         .await
         .map_err(Stopped::sandbox)?;
     course.begin(Step::Agent);
-    let deadline = tokio::time::Instant::now() + sandbox.limits().time_for(request.time);
+    let timeout = sandbox.limits().time_for(request.time);
     let stream = Stream::new((ready.adapter.parser)());
     let attended =
-        attend(sandbox, &command, stream, course, deadline, stop).await.map_err(Stopped::sandbox)?;
+        attend(sandbox, &command, stream, course, timeout, stop).await.map_err(Stopped::sandbox)?;
     let (reason, error) = judged(ready.adapter, &attended, sandbox);
     course.attended(reason, error, attended);
     Ok(())
@@ -242,12 +242,7 @@ async fn work(
 
 fn judged(adapter: &Adapter, attended: &Attended, sandbox: &Sandbox) -> (StopReason, Option<String>) {
     let facts = Facts {
-        cancelled: attended.cancelled,
-        timed_out: attended.timed_out,
-        not_started: attended.output.not_started.as_deref(),
-        exit_code: attended.output.exit_code,
-        signal: attended.output.signal.as_deref(),
-        limit: attended.output.limit,
+        ended: attended.ended.clone(),
         torn: attended.torn,
         calls: sandbox.llm_outcomes().unwrap_or_default(),
         needs_model: adapter.name != adapter::program::PROGRAM.name,
@@ -289,16 +284,16 @@ impl Course<'_> {
 
     /// Notes how the agent ended.
     fn attended(&mut self, reason: StopReason, error: Option<String>, attended: Attended) {
-        let Attended { claims, output, stderr, elapsed, .. } = attended;
+        let Attended { claims, ended, stderr, elapsed, .. } = attended;
         let Claims { output: answer, .. } = &claims;
         self.result.output = answer.clone().unwrap_or_default();
         self.result.stop_reason = reason;
         self.result.success = reason == StopReason::Success;
         self.result.step = (!self.result.success).then_some(Step::Agent);
         self.result.error = error;
-        self.result.exit_code = output.exit_code;
-        self.result.signal = output.signal;
-        self.result.limit = output.limit;
+        self.result.exit_code = ended.exit_code;
+        self.result.signal = ended.signal;
+        self.result.limit = ended.limit;
         self.result.agent_duration_ms = elapsed.as_millis() as u64;
         self.result.claims = claims;
         if !stderr.is_empty() {

@@ -7,6 +7,7 @@ mod changes;
 pub(crate) mod config;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+mod ending;
 pub(crate) mod golden;
 pub(crate) mod images;
 pub(crate) mod kept;
@@ -41,18 +42,6 @@ fn block_on<T>(work: impl Future<Output = Result<T, SandboxError>>) -> Result<T,
     // Nothing of it is worth waiting for.
     runtime.shutdown_background();
     outcome
-}
-
-/// How the end of a command becomes an exit code: its own, or 128 and the signal.
-fn exit_code(exit_code: Option<i32>, signal: Option<&str>) -> u8 {
-    match (exit_code, signal) {
-        (Some(code), _) => code as u8,
-        (None, Some(name)) => {
-            let number = belljar_engine::signal_number(name).unwrap_or(0);
-            128u8.saturating_add(u8::try_from(number).unwrap_or(0))
-        }
-        (None, None) => crate::failure::FAILED,
-    }
 }
 
 /// Prints what a person or a program asked for. A reader that went away, as `head` does, has what it wanted.

@@ -1,16 +1,14 @@
 //! `belljar run`: one command, one sandbox.
 
+use super::ending::say_end;
 use super::refused;
 use super::terminal_variables::terminal_variables;
-use super::{block_on, exit_code};
-use super::{changes, model, print, roots};
+use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
-use crate::failure::TIMED_OUT;
-use crate::foreground::{Ended, attend, terminal_size};
-use belljar_engine::{DEAF, Engine, Run, Sandbox};
+use crate::foreground::{attend, terminal_size};
+use belljar_engine::{Engine, Run, Sandbox};
 use belljar_spec::{
-    BackendName, Command, CommandError, EnvName, LimitHit, Nesting, SandboxError, SandboxSpec, Stdin,
-    WindowSize,
+    BackendName, Command, CommandError, Ended, EnvName, Nesting, SandboxError, SandboxSpec, Stdin, WindowSize,
 };
 use belljar_sys::rustix::termios::isatty;
 use std::io::Read;
@@ -133,54 +131,13 @@ fn over(
     ended: Result<Ended, SandboxError>,
     timeout: Option<Duration>,
 ) -> Result<u8, SandboxError> {
-    // Whoever did not answer may not die at once either: a container that somebody paused.
-    let is_unheard = match &ended {
-        Ok(ended) => ended.is_unheard,
-        Err(error) => error.code == DEAF,
-    };
-    let code = ended.and_then(|ended| say_end(&ended, timeout));
+    let code = ended.map(|ended| say_end(&ended, timeout, |flag| format!("allow more with `{flag}`")));
     refused::say(sandbox);
-    if is_unheard {
-        sandbox.dispose_blocking();
-    } else {
-        sandbox.abandon();
-    }
+    sandbox.abandon();
     // Now everything that was on its way is counted.
     model::say(sandbox);
     changes::say(sandbox)?;
     code
-}
-
-/// Says what belljar has to say of a command's end, and gives the exit code.
-fn say_end(ended: &Ended, timeout: Option<Duration>) -> Result<u8, SandboxError> {
-    if let Some(why) = &ended.output.not_started {
-        eprintln!("belljar: {why}");
-    }
-    if ended.timed_out {
-        let time = timeout.unwrap_or_default();
-        eprintln!("belljar: the command ran longer than {time:?} and was ended (timeout)");
-        eprintln!("  hint: allow more with `--timeout`");
-        return Ok(TIMED_OUT);
-    }
-    let limit = ended.output.limit.or(ended.truncated.then_some(LimitHit::OutputTruncated));
-    if let Some(limit) = limit {
-        say_limit(limit);
-    }
-    Ok(exit_code(ended.output.exit_code, ended.output.signal.as_deref()))
-}
-
-fn say_limit(limit: LimitHit) {
-    let (what, flag) = match limit {
-        LimitHit::Timeout => ("the command ran too long", "--timeout"),
-        LimitHit::OomKilled => ("a process was killed because memory ran out", "--memory"),
-        LimitHit::PidsExhausted => ("a fork was refused because there were too many processes", "--pids"),
-        LimitHit::DiskFull => ("the private files (home, /tmp) are full", "--disk"),
-        LimitHit::OutputTruncated => {
-            ("the command wrote more than is kept; the rest was dropped", "--output")
-        }
-    };
-    eprintln!("belljar: {what} ({limit})");
-    eprintln!("  hint: allow more with `{flag}`");
 }
 
 /// The run as one object, whatever became of it.
@@ -196,7 +153,7 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         eprintln!("belljar: {warning}");
     }
     let code = run.exit_code();
-    let text = serde_json::to_string_pretty(&belljar_fleet::once::told(run))
+    let text = serde_json::to_string_pretty(&belljar_server::once::result(run))
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
     print(format!("{text}\n").as_bytes())?;
     Ok(code)

@@ -1,7 +1,7 @@
 //! What a keeper keeps: the sandbox, its commands, and what is known of both.
 
 use super::commands::Registry;
-use belljar_engine::{DEAF, GUEST_GONE, Sandbox};
+use belljar_engine::{GUEST_GONE, GUEST_UNRESPONSIVE, Sandbox};
 use belljar_fleet::{KeptPlan, Status, Stop};
 use belljar_spec::SandboxError;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Kept {
             match self.sandbox.stat("/").await {
                 // Its streams end before it does.
                 Err(error) if error.code == GUEST_GONE => sleep(A_MOMENT).await,
-                Err(error) if error.code == DEAF => return true,
+                Err(error) if error.code == GUEST_UNRESPONSIVE => return true,
                 _ => return false,
             }
         }

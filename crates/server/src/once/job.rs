@@ -2,12 +2,11 @@
 //! the result.
 
 use crate::job::{self, hold, hung_up, surroundings};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use belljar_api::{ApiError, RunOnce, RunResult};
+use crate::keeper::{invalid, parse};
+use belljar_api::{ApiError, RunOnce, RunResult, StartCommand};
 use belljar_engine::Engine;
-use belljar_fleet::{Place, once, request};
-use belljar_spec::{ByteSize, Command, EnvName, LimitsSpec, SandboxError, Stdin};
+use belljar_fleet::{Place, request};
+use belljar_spec::{Command, LimitsSpec, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -96,7 +95,7 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
     let run = runtime.block_on(Engine::new().run_once_until(spec, &command, hung_up.notified()));
     // A sandbox that was being made when nobody wanted it any more is taken away by whoever made it. What hangs there ends with us.
     runtime.shutdown_timeout(TO_CLEAR_UP);
-    Ok(once::told(run?))
+    Ok(super::result(run?))
 }
 
 /// No command has more than its sandbox was made with: what the grant, the profile or the request itself says of that is a ceiling.
@@ -107,46 +106,15 @@ fn hold_to(command: &mut Command, limits: &LimitsSpec) {
 
 /// The command that a request means.
 fn command(run: &RunOnce) -> Result<Command, SandboxError> {
-    let invalid = |message: String| SandboxError::policy("command_invalid", message);
-    let mut command = Command::new(&run.argv).map_err(|error| invalid(error.to_string()))?;
-    if run.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
-        return Err(invalid("`cwd` contains a zero byte".into()));
+    let RunOnce { argv, cwd, env, stdin, stdin_base64, timeout_s, max_output, profile: _, sandbox: _ } =
+        run.clone();
+    if max_output.is_some_and(|most| most > MOST_OUTPUT) {
+        return Err(invalid(format!("`max_output` is {MOST_OUTPUT} at most: an answer is one piece")));
     }
-    command.cwd = run.cwd.clone();
-    for (name, value) in &run.env {
-        let name: EnvName =
-            name.parse().map_err(|error: belljar_spec::EnvNameError| invalid(error.to_string()))?;
-        if value.contains('\0') {
-            return Err(invalid(format!("the variable `{name}` contains a zero byte")));
-        }
-        command.env.push((name, value.into()));
-    }
-    command.stdin = match (&run.stdin, &run.stdin_base64) {
-        (Some(_), Some(_)) => {
-            return Err(invalid("a command has `stdin` or `stdin_base64`, not both".into()));
-        }
-        (Some(text), None) => Stdin::Bytes(text.clone().into_bytes()),
-        (None, Some(base64)) => {
-            Stdin::Bytes(STANDARD.decode(base64).map_err(|_| invalid("`stdin_base64` is no base64".into()))?)
-        }
-        (None, None) => Stdin::Empty,
-    };
-    command.timeout = match run.timeout_s {
-        Some(seconds @ 1..=A_YEAR) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(invalid(format!("`timeout_s` must be from 1 to {A_YEAR}"))),
-        None => None,
-    };
-    command.max_output = match run.max_output {
-        Some(more) if more > MOST_OUTPUT => {
-            return Err(invalid(format!("`max_output` is {MOST_OUTPUT} at most: an answer is one piece")));
-        }
-        Some(bytes) => Some(ByteSize::bytes(bytes)),
-        None => Some(ByteSize::bytes(USUAL_OUTPUT)),
-    };
-    Ok(command)
+    let max_output = max_output.or(Some(USUAL_OUTPUT));
+    parse(StartCommand { argv, cwd, env, stdin, stdin_base64, timeout_s, max_output, ..Default::default() })
 }
 
-const A_YEAR: u64 = 31_536_000;
 /// Of each stream, unless somebody says otherwise.
 const USUAL_OUTPUT: u64 = 2 << 20;
 /// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.
@@ -159,6 +127,7 @@ const TO_CLEAR_UP: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::ByteSize;
 
     #[test]
     fn no_command_has_more_than_its_sandbox() {

@@ -10,7 +10,9 @@
 
 mod asked;
 mod job;
+mod result;
 
 pub(crate) use asked::{Terms, ask};
 pub(crate) use job::Job;
 pub use job::run as run_job;
+pub use result::result;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agent_config;
+mod endings;
 mod home;
 mod life;
 mod removal;

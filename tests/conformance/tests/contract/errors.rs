@@ -141,8 +141,8 @@ async fn a_command_that_is_not_there_ends_with_127(backend: BackendName) {
     let place = Place::new(backend).await;
     for program in ["no-such-program", "./no-such-program", "/no/such/program", "no/such/program"] {
         let result = place.run(&command([program])).await;
-        assert_eq!((result.exit_code, result.signal), (Some(127), None), "{program}");
-        assert!(result.not_started.unwrap().contains(program));
+        assert_eq!((result.exit_code, result.ended.signal), (Some(127), None), "{program}");
+        assert!(result.ended.not_started.unwrap().contains(program));
     }
     // A program that ends like that by itself is another matter.
     assert_eq!(place.sh("exit 127").await.not_started, None);
@@ -156,7 +156,7 @@ async fn a_command_that_cannot_be_run_ends_with_126(backend: BackendName) {
     for program in ["./data", "./folder", "./broken", "./pipe", "/dev/null"] {
         let result = place.run(&command([program])).await;
         assert_eq!(result.exit_code, Some(126), "{program}: {result:?}");
-        assert!(result.not_started.unwrap().contains(program));
+        assert!(result.ended.not_started.unwrap().contains(program));
     }
 }
 
@@ -165,7 +165,7 @@ async fn a_script_without_an_interpreter_says_so(backend: BackendName) {
     place.sh("echo 'echo hallo' > script; chmod +x script").await;
     let result = place.run(&command(["./script"])).await;
     assert_eq!(result.exit_code, Some(126));
-    assert!(result.not_started.unwrap().contains("interpreter"));
+    assert!(result.ended.not_started.unwrap().contains("interpreter"));
     place.sh("printf '#!/no/such/interpreter\\n' > other; chmod +x other").await;
     let result = place.run(&command(["./other"])).await;
     assert!([Some(126), Some(127)].contains(&result.exit_code), "{result:?}");

@@ -71,7 +71,7 @@ async fn a_signal_that_ended_it_has_a_name(backend: BackendName) {
     let place = Place::new(backend).await;
     for name in ["TERM", "KILL", "SEGV", "ABRT", "HUP", "USR1", "PIPE"] {
         let result = place.sh(&format!("kill -{name} $$; sleep 60")).await;
-        assert_eq!((result.exit_code, result.signal), (None, Some(format!("SIG{name}"))));
+        assert_eq!((result.exit_code, result.ended.signal), (None, Some(format!("SIG{name}"))));
     }
 }
 

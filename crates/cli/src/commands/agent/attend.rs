@@ -4,10 +4,10 @@
 use super::super::block_on;
 use super::screen::{Screen, Writing};
 use crate::failure::exit_code;
+use crate::foreground::EndSignals;
 use belljar_spec::SandboxError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// A screen that several look at.
@@ -34,7 +34,7 @@ where
     // A thread of its own, to the end of the program: it obeys whatever else is waited for.
     std::thread::spawn(|| {
         block_on(async {
-            listen(Signals::catch(), tell, weak).await;
+            listen(EndSignals::new(), tell, weak).await;
             Ok(())
         })
     });
@@ -77,7 +77,7 @@ impl Stop {
 
 /// Passes on the first one, and obeys the second one at once, whatever goes on by then. Does not hold the screen: that ends
 /// with the work.
-async fn listen(mut signals: Signals, tell: oneshot::Sender<()>, screen: Weak<Mutex<Screen>>) {
+async fn listen(mut signals: EndSignals, tell: oneshot::Sender<()>, screen: Weak<Mutex<Screen>>) {
     signals.next().await;
     // Once the work is over there is nothing left to stop but us.
     if announced(&screen, "stopping; what was done so far is kept (ctrl-C once more: at once)") {
@@ -97,37 +97,6 @@ fn announced(screen: &Weak<Mutex<Screen>>, text: &str) -> bool {
     let Some(screen) = screen.upgrade() else { return false };
     Shared(screen).lock().announce(text);
     true
-}
-
-/// Those that ask a program to end.
-struct Signals([Option<Signal>; 3]);
-
-impl Signals {
-    fn catch() -> Signals {
-        // One that cannot be caught does to us what it always does.
-        Signals(
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
-                .map(|kind| signal(kind).ok()),
-        )
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            () = one(interrupt) => {}
-            () = one(terminate) => {}
-            () = one(hangup) => {}
-        }
-    }
-}
-
-async fn one(signals: &mut Option<Signal>) {
-    match signals {
-        Some(signals) => {
-            signals.recv().await;
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// As a shell says it of a program that ctrl-C ended.

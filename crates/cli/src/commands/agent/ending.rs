@@ -113,10 +113,7 @@ pub(super) fn exit_code(result: &RunResult) -> u8 {
         StopReason::ErrorTimeout => TIMED_OUT,
         StopReason::ErrorCancelled => CANCELLED,
         StopReason::ErrorStart => REFUSED,
-        StopReason::ErrorSandbox => match result.kind {
-            Some(ErrorKind::Policy) => REFUSED,
-            Some(ErrorKind::Runtime | ErrorKind::Unavailable) | None => FAILED,
-        },
+        StopReason::ErrorSandbox => result.kind.map_or(FAILED, ErrorKind::exit_code),
         StopReason::Unknown
         | StopReason::ErrorAgent
         | StopReason::ErrorTool

@@ -1,45 +1,26 @@
-//! How a command in a kept sandbox ended: sentences and an exit code.
+//! How a command in a persistent sandbox ended: what belljar says of it, and the exit code.
 
-use crate::commands::exit_code;
-use crate::failure::TIMED_OUT;
+use crate::commands::ending;
 use belljar_api::CommandResult;
+use belljar_spec::Ended;
 
-/// Says what belljar has to say of it, and gives the exit code.
+/// Says what belljar has to say of it, and returns the exit code.
 pub(super) fn say_end(result: &CommandResult) -> u8 {
+    let mut ended = Ended::from(result);
     if let Some(error) = &result.error {
         eprintln!("belljar: {}", error.message);
         if let Some(hint) = &error.hint {
             eprintln!("  hint: {hint}");
         }
-    } else if let Some(why) = &result.not_started {
-        eprintln!("belljar: {why}");
+        // The error says it.
+        ended.not_started = None;
     }
-    if result.timed_out {
-        eprintln!("belljar: the command ran longer than it may and was ended (timeout)");
-        eprintln!("  hint: allow more with `--timeout`");
-    } else if let Some(limit) = &result.limit {
-        say_limit(limit);
-    } else if result.output_truncated {
-        say_limit("output_truncated");
-    }
-    code_of(result)
+    ending::say_end(&ended, None, |flag| {
+        format!("`belljar rm` it, then allow more with `belljar start {flag}`")
+    })
 }
 
-/// Its own exit code, or what stands for how it ended.
+/// The exit code.
 pub(super) fn code_of(result: &CommandResult) -> u8 {
-    if result.timed_out { TIMED_OUT } else { exit_code(result.exit_code, result.signal.as_deref()) }
-}
-
-fn say_limit(limit: &str) {
-    let (what, flag) = match limit {
-        "oom_killed" => ("a process was killed because memory ran out", Some("--memory")),
-        "pids_exhausted" => ("a fork was refused because there were too many processes", Some("--pids")),
-        "disk_full" => ("the private files (home, /tmp) are full", Some("--disk")),
-        "output_truncated" => ("the command wrote more than is kept; the rest was dropped", Some("--output")),
-        _ => ("the command ran into a limit", None),
-    };
-    eprintln!("belljar: {what} ({limit})");
-    if let Some(flag) = flag {
-        eprintln!("  hint: `belljar rm` it, then allow more with `belljar start {flag}`");
-    }
+    Ended::from(result).exit_code()
 }

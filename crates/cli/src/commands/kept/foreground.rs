@@ -2,7 +2,7 @@
 //! terminal. When the daemon goes away meanwhile, both go on once it is back.
 
 use crate::failure::of_client;
-use crate::foreground::{Asides, terminal_size};
+use crate::foreground::{Controls, Insistence, terminal_size};
 use crate::host_stream::HostStream;
 use belljar_api::{CommandResult, CommandState, StreamName, Terminal};
 use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
@@ -28,8 +28,8 @@ pub(super) async fn attend(
     has_terminal: bool,
     leaving: Leaving,
 ) -> Result<Option<CommandResult>, SandboxError> {
-    // Before anything of it is seen: whoever sees it may answer at once.
-    let asides = Asides::new(has_terminal);
+    // Before any output is shown: a person may react to it at once.
+    let (controls, insistence) = (Controls::new(has_terminal), Insistence::new());
     let mut attached = sandbox.attach(command, 0).await.map_err(of_client)?;
     let mut input = attached.input();
     // Switched back when this function ends, however it ends.
@@ -46,7 +46,8 @@ pub(super) async fn attend(
             }
             return result.map(Some);
         }
-        why = forward((sandbox, command), asides, &mut input, has_terminal, leaving, &piped) => why,
+        () = insistence.wait() => Insisted::End,
+        () = forward((sandbox, command), controls, &mut input, has_terminal, leaving, &piped) => Insisted::Leave,
     };
     match insisted {
         Insisted::Leave => Ok(None),
@@ -118,51 +119,39 @@ fn lost(error: ClientError) -> SandboxError {
     }
 }
 
-/// Hands on what we get, until somebody insists that the command ends, or leaves. What is typed or piped waits for the command to
-/// read; the rest takes a way of its own.
+/// Forwards our input, until the person leaves. What is typed or piped waits for the command to read; signals and terminal sizes
+/// do not.
 async fn forward(
     (sandbox, command): (&Sandbox, &str),
-    asides: Asides,
+    controls: Controls,
     input: &mut AttachInput,
     has_terminal: bool,
     leaving: Leaving,
     piped: &AtomicBool,
-) -> Insisted {
+) {
     // It may have changed since the command was started, and will not be told again.
     if let Some(size) = terminal_size().filter(|_| has_terminal) {
         let _ = input.resize(on_the_api(size)).await;
     }
     tokio::select! {
-        () = tell(sandbox, command, asides) => Insisted::End,
-        () = feed(input, has_terminal, leaving, piped) => Insisted::Leave,
+        () = control(sandbox, command, controls) => {}
+        () = feed(input, has_terminal, leaving, piped) => {}
     }
 }
 
-/// Hands on signals and sizes, until somebody insists.
-async fn tell(sandbox: &Sandbox, command: &str, mut asides: Asides) {
-    let mut warned = false;
+/// Forwards signals and terminal sizes. Never ends.
+async fn control(sandbox: &Sandbox, command: &str, mut controls: Controls) {
     loop {
-        let aside = asides.next().await;
-        // The second one means it.
-        if matches!(aside, Input::Signal(_)) && std::mem::replace(&mut warned, true) {
-            return;
-        }
-        // The listener knows why it could not be told; so below.
-        let told = async {
-            match aside {
-                Input::Signal(number) => drop(sandbox.signal(command, &number.to_string()).await),
-                Input::Resize(size) => drop(sandbox.resize(command, on_the_api(size)).await),
-                Input::Bytes(_) | Input::End => {}
-            }
-        };
-        tokio::select! {
-            () = told => {}
-            () = asides.insistence(warned) => return,
+        // Why one could not be sent is said where output is received.
+        match controls.next().await {
+            Input::Signal(number) => drop(sandbox.signal(command, &number.to_string()).await),
+            Input::Resize(size) => drop(sandbox.resize(command, on_the_api(size)).await),
+            Input::Bytes(_) | Input::End => {}
         }
     }
 }
 
-/// Hands on what is typed or piped, until somebody leaves.
+/// Forwards what is typed or piped, until the person leaves.
 async fn feed(input: &mut AttachInput, has_terminal: bool, leaving: Leaving, piped: &AtomicBool) {
     let keyboard = HostStream::stdin();
     let mut keys = Keys::default();

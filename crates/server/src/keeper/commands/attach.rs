@@ -89,9 +89,9 @@ async fn tell(
 async fn hear(command: &Command, stream: &mut SplitStream<WebSocket>, complain: mpsc::Sender<SandboxError>) {
     while let Some(Ok(message)) = stream.next().await {
         let outcome = match message {
-            Message::Binary(bytes) => command.say(Input::Bytes(bytes.into())).await,
+            Message::Binary(bytes) => command.send(Input::Bytes(bytes.into())).await,
             Message::Text(text) => match understand(text.as_str()) {
-                Ok(input) => command.say(input).await,
+                Ok(input) => command.send(input).await,
                 Err(error) => Err(error),
             },
             Message::Ping(_) | Message::Pong(_) => Ok(()),

@@ -1,13 +1,14 @@
-//! One command: what is known of it, what it wrote, and what can be said to it. Its course is in `course.rs`.
+//! One command: its state, its output, and its input. `run.rs` drives it.
 
 use super::log::Log;
 use super::spill::Spill;
 use super::text;
-use belljar_api::{CommandInfo, CommandResult, CommandState, StreamName};
-use belljar_engine::Input;
+use belljar_api::{CommandInfo, CommandResult, CommandState, StreamName, text_and_base64};
+use belljar_engine::{Input, Source, Wanted};
 use belljar_spec::SandboxError;
+use std::future::pending;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -24,12 +25,14 @@ pub(crate) struct Command {
     log: Mutex<Log>,
     end: OnceLock<End>,
     progress: watch::Sender<Progress>,
-    words: mpsc::Sender<Word>,
-    asides: mpsc::Sender<Input>,
+    stdin: mpsc::Sender<StdinItem>,
+    /// How many pieces of standard input were accepted and not sent, its end aside.
+    unsent: Arc<AtomicUsize>,
+    controls: mpsc::Sender<Input>,
     stdin_open: AtomicBool,
-    /// How long it goes on without anybody.
+    /// How long it may run while no client is attached to it.
     pub(super) alone: Option<Duration>,
-    /// How many are attached to it.
+    /// How many clients are attached to it.
     pub(super) attached: watch::Sender<u32>,
     pub(super) abort: Notify,
 }
@@ -48,21 +51,48 @@ pub(crate) struct Progress {
     pub(crate) ended: bool,
 }
 
-/// What is to be said to it.
+/// The input of a command, as its driver takes it.
 #[derive(Debug)]
-pub(super) struct Words {
-    /// In turn, as fast as it reads.
-    pub(super) stdin: mpsc::Receiver<Word>,
-    /// Signals and sizes, which do not wait for that.
-    pub(super) asides: mpsc::Receiver<Input>,
+pub(super) struct CommandInput {
+    /// As fast as the command reads.
+    stdin: mpsc::Receiver<StdinItem>,
+    unsent: Arc<AtomicUsize>,
+    /// A piece of standard input is being sent.
+    is_sending: bool,
+    /// Signals and terminal sizes, which do not wait for that.
+    controls: mpsc::Receiver<Input>,
 }
 
-/// Something that is said in turn.
+/// Standard input, in order.
 #[derive(Debug)]
-pub(super) enum Word {
+enum StdinItem {
+    /// Bytes, or their end.
     Input(Input),
-    /// Everything before this was said.
-    Said(oneshot::Sender<()>),
+    /// Answered when everything before this was sent.
+    Flush(oneshot::Sender<()>),
+}
+
+impl Source for CommandInput {
+    async fn next(&mut self, wanted: Wanted) -> Input {
+        if wanted == Wanted::All && std::mem::take(&mut self.is_sending) {
+            self.unsent.fetch_sub(1, Ordering::Relaxed);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                Some(control) = self.controls.recv() => return control,
+                Some(item) = self.stdin.recv(), if wanted == Wanted::All => match item {
+                    StdinItem::Input(input) => {
+                        self.is_sending = matches!(input, Input::Bytes(_));
+                        return input;
+                    }
+                    StdinItem::Flush(sent) => drop(sent.send(())),
+                },
+                // The command has both senders, and outlives this.
+                else => return pending().await,
+            }
+        }
+    }
 }
 
 /// What is fixed when it starts.
@@ -70,19 +100,27 @@ pub(super) enum Word {
 pub(super) struct Terms {
     pub(super) argv: Vec<String>,
     pub(super) terminal: bool,
+    /// Standard input that is known when it starts.
+    pub(super) stdin: Vec<u8>,
+    /// More of it follows.
     pub(super) stdin_open: bool,
     /// How much of each stream is kept.
     pub(super) kept: u64,
     /// How much of each stream an answer may have.
     pub(super) collected: u64,
-    /// How long it goes on without anybody.
+    /// How long it may run while no client is attached to it.
     pub(super) alone: Option<Duration>,
 }
 
 impl Command {
-    pub(super) fn new(number: u64, terms: Terms, spill: Arc<Spill>) -> (Arc<Command>, Words) {
-        let (words, stdin) = mpsc::channel(WORDS);
-        let (asides, heard) = mpsc::channel(ASIDES);
+    pub(super) fn new(number: u64, terms: Terms, spill: Arc<Spill>) -> (Arc<Command>, CommandInput) {
+        let (stdin, stdin_items) = mpsc::channel(STDIN_ITEMS);
+        let (controls, sent_controls) = mpsc::channel(CONTROLS);
+        let first = [Some(Input::Bytes(terms.stdin)), (!terms.stdin_open).then_some(Input::End)];
+        let unsent = Arc::new(AtomicUsize::new(1));
+        for input in first.into_iter().flatten() {
+            stdin.try_send(StdinItem::Input(input)).expect("a new channel has room for two");
+        }
         let command = Command {
             number,
             argv: remembered(terms.argv),
@@ -92,14 +130,18 @@ impl Command {
             log: Mutex::new(Log::new(spill, terms.kept)),
             end: OnceLock::new(),
             progress: watch::Sender::default(),
-            words,
-            asides,
+            stdin,
+            unsent: Arc::clone(&unsent),
+            controls,
             stdin_open: AtomicBool::new(terms.stdin_open),
             alone: terms.alone,
             attached: watch::Sender::new(0),
             abort: Notify::new(),
         };
-        (Arc::new(command), Words { stdin, asides: heard })
+        (
+            Arc::new(command),
+            CommandInput { stdin: stdin_items, unsent, is_sending: false, controls: sent_controls },
+        )
     }
 
     pub(crate) fn id(&self) -> String {
@@ -135,9 +177,9 @@ impl Command {
                 kept.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
             }
             drop(log);
-            let [stdout, stderr] = streams.map(text::told);
-            (result.stdout, result.stdout_base64) = stdout;
-            (result.stderr, result.stderr_base64) = stderr;
+            let [(stdout, stdout_base64), (stderr, stderr_base64)] = streams.map(text_and_base64);
+            (result.stdout, result.stdout_base64) = (Some(stdout), stdout_base64);
+            (result.stderr, result.stderr_base64) = (Some(stderr), stderr_base64);
         }
         info
     }
@@ -165,11 +207,11 @@ impl Command {
         self.abort.notify_one();
     }
 
-    /// Says something to it. Standard input waits while it does not read; signals and sizes overtake it.
-    pub(crate) async fn say(&self, input: Input) -> Result<(), SandboxError> {
+    /// Sends it input. Standard input waits while it does not read; signals and terminal sizes overtake it.
+    pub(crate) async fn send(&self, input: Input) -> Result<(), SandboxError> {
         match input {
             Input::Signal(_) | Input::Resize(_) => {
-                return self.asides.send(input).await.map_err(|_| self.over());
+                return self.controls.send(input).await.map_err(|_| self.over());
             }
             Input::Bytes(_) | Input::End => {}
         }
@@ -183,14 +225,22 @@ impl Command {
         if input == Input::End {
             self.stdin_open.store(false, Ordering::Relaxed);
         }
-        self.words.send(Word::Input(input)).await.map_err(|_| self.over())
+        let place = self.stdin.reserve().await.map_err(|_| self.over())?;
+        self.unsent.fetch_add(usize::from(input != Input::End), Ordering::Relaxed);
+        place.send(StdinItem::Input(input));
+        Ok(())
     }
 
-    /// Ready when it was told everything that was said before this.
-    pub(crate) async fn said(&self) -> Result<(), SandboxError> {
-        let (said, heard) = oneshot::channel();
-        self.words.send(Word::Said(said)).await.map_err(|_| self.over())?;
-        heard.await.map_err(|_| self.over())
+    /// Waits until all earlier standard input was sent.
+    pub(crate) async fn flush_stdin(&self) -> Result<(), SandboxError> {
+        let (sent, is_sent) = oneshot::channel();
+        self.stdin.send(StdinItem::Flush(sent)).await.map_err(|_| self.over())?;
+        is_sent.await.map_err(|_| self.over())
+    }
+
+    /// Whether all bytes of standard input that were accepted were also sent.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed) == 0
     }
 
     /// Adds output. An error: there is no room.
@@ -242,9 +292,9 @@ fn remembered(argv: Vec<String>) -> Vec<String> {
 /// More than any command that somebody typed.
 const REMEMBERED: usize = 16 * 1024;
 /// How many pieces of standard input may wait for a command that reads slowly.
-const WORDS: usize = 2;
-/// How many signals and sizes may wait for their sandbox.
-const ASIDES: usize = 16;
+const STDIN_ITEMS: usize = 2;
+/// How many signals and terminal sizes may wait for their sandbox.
+const CONTROLS: usize = 16;
 
 #[cfg(test)]
 mod tests {

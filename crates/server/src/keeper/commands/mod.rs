@@ -2,12 +2,12 @@
 
 mod attach;
 mod command;
-mod course;
 mod events;
 mod log;
 mod looking;
 mod named;
 mod registry;
+mod run;
 mod signal;
 mod speaking;
 mod spill;
@@ -16,6 +16,7 @@ mod text;
 mod understand;
 
 pub(crate) use registry::Registry;
+pub(crate) use understand::{invalid, parse};
 
 use super::Kept;
 use std::sync::Arc;

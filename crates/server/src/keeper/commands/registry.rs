@@ -1,7 +1,7 @@
 //! All commands of a sandbox: those that run, and the last ones that ended.
 
 use super::command::{Command, Terms};
-use super::course::{self, Start};
+use super::run;
 use super::spill::Spill;
 use crate::keeper::Kept;
 use belljar_spec::SandboxError;
@@ -45,7 +45,7 @@ impl Registry {
         self: &Arc<Registry>,
         kept: &Arc<Kept>,
         terms: Terms,
-        start: Start,
+        start: belljar_spec::Command,
     ) -> Result<Arc<Command>, SandboxError> {
         let mut inner = self.inner();
         if inner.commands.len() - inner.ended.len() >= MOST_RUNNING {
@@ -55,12 +55,11 @@ impl Registry {
             );
         }
         inner.number += 1;
-        let (command, words) = Command::new(inner.number, terms, Arc::clone(&self.spill));
+        let (command, input) = Command::new(inner.number, terms, Arc::clone(&self.spill));
         inner.commands.insert(command.number, Arc::clone(&command));
         drop(inner);
         self.changed();
-        let course = course::run(Arc::clone(&command), Arc::clone(kept), start, words);
-        tokio::spawn(course);
+        tokio::spawn(run::run(Arc::clone(&command), Arc::clone(kept), start, input));
         Ok(command)
     }
 

@@ -1,7 +1,6 @@
 //! Signals, by name or number.
 
-use belljar_engine::signal_number;
-use belljar_spec::SandboxError;
+use belljar_spec::{SandboxError, signal_number};
 
 /// `SIGINT`, `int`, or `2`.
 pub(super) fn signal(text: &str) -> Result<i32, SandboxError> {

@@ -64,14 +64,23 @@ pub(super) async fn stdin(
     request: Request,
 ) -> Answer<StatusCode> {
     let mut body = request.into_body().into_data_stream();
+    let mut is_written = false;
     while let Some(piece) = body.next().await {
         let piece = piece.map_err(|_| invalid("the body did not come whole"))?;
-        command.say(Input::Bytes(piece.into())).await?;
+        command.send(Input::Bytes(piece.into())).await?;
+        is_written = true;
     }
-    if asked.end == Some(true) {
-        command.say(Input::End).await?;
+    let finished = async {
+        if asked.end == Some(true) {
+            command.send(Input::End).await?;
+        }
+        command.flush_stdin().await
+    };
+    match finished.await {
+        // A command may end as soon as it has read the last byte.
+        Err(_) if is_written && command.has_sent_all() => {}
+        finished => finished?,
     }
-    command.said().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -89,7 +98,7 @@ pub(super) async fn stdin(
     )
 )]
 pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSignal>) -> Answer<StatusCode> {
-    command.say(Input::Signal(signal(&asked.signal)?)).await?;
+    command.send(Input::Signal(signal(&asked.signal)?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -116,7 +125,7 @@ pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> A
         let message = "a terminal has one row and one column at least";
         return Err(SandboxError::policy("command_invalid", message).into());
     }
-    command.say(Input::Resize(WindowSize { rows: size.rows, cols: size.cols })).await?;
+    command.send(Input::Resize(WindowSize { rows: size.rows, cols: size.cols })).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

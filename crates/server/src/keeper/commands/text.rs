@@ -39,17 +39,6 @@ pub(crate) fn next(log: &Log, place: &mut Place, ended: bool) -> io::Result<Opti
     Ok(Some(CommandEvent::Output { stream, text, base64: None }))
 }
 
-/// A whole stream: as text, and as bytes where the text is not the whole truth.
-pub(crate) fn told(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
-    match String::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(error) => {
-            let base64 = STANDARD.encode(error.as_bytes());
-            (Some(String::from_utf8_lossy(error.as_bytes()).into_owned()), Some(base64))
-        }
-    }
-}
-
 /// The bytes behind base64.
 pub(crate) fn bytes(base64: &str) -> Option<Vec<u8>> {
     STANDARD.decode(base64).ok()
@@ -125,7 +114,5 @@ mod tests {
         let mut following = Following::new();
         following.write(Stdout, b"a\xffb");
         assert_eq!(following.next(false), Some((None, Some(b"a\xffb".to_vec()))));
-        assert_eq!(told(b"a\xffb".to_vec()), (Some("a\u{fffd}b".into()), Some("Yf9i".into())));
-        assert_eq!(told(b"ab".to_vec()), (Some("ab".into()), None));
     }
 }

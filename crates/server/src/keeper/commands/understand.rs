@@ -1,20 +1,44 @@
-//! From a request's words to a command.
+//! From a request of the API to a command.
 
 use super::command::Terms;
-use super::course::Start;
 use super::text;
 use belljar_api::StartCommand;
 use belljar_spec::{ByteSize, Command, EnvName, Limits, Origin, SandboxError, Stdin, WindowSize};
 use std::time::Duration;
 
 /// What a request means in a sandbox with these limits.
-pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms, Start), SandboxError> {
-    let argv = match (asked.argv, asked.shell) {
-        (argv, None) => argv,
-        (argv, Some(line)) if argv.is_empty() => vec!["/bin/sh".into(), "-c".into(), line],
-        (_, Some(_)) => return Err(invalid("a command has `argv` or `shell`, not both")),
+pub(super) fn understand(mut asked: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
+    if let Some(line) = asked.shell.take() {
+        if !asked.argv.is_empty() {
+            return Err(invalid("a command has `argv` or `shell`, not both"));
+        }
+        asked.argv = vec!["/bin/sh".into(), "-c".into(), line];
+    }
+    let (argv, stdin_open, max_output) = (asked.argv.clone(), asked.stdin_open, asked.max_output);
+    let alone = time("alone_s", asked.alone_s)?;
+    let mut command = parse(asked)?;
+    let stdin = match std::mem::replace(&mut command.stdin, Stdin::Stream) {
+        Stdin::Bytes(bytes) => bytes,
+        Stdin::Empty | Stdin::Stream => Vec::new(),
     };
-    let mut command = Command::new(&argv).map_err(|error| invalid(error.to_string()))?;
+    let limit = limits.output.value.as_u64();
+    let usual = if limits.output.origin == Origin::Asked { limit } else { COLLECTED.min(limit) };
+    let terms = Terms {
+        argv,
+        terminal: command.terminal.is_some(),
+        stdin,
+        stdin_open,
+        // No more is kept than the sandbox may write.
+        kept: max_output.unwrap_or(limit).min(limit),
+        collected: max_output.unwrap_or(usual).min(limit),
+        alone,
+    };
+    Ok((terms, command))
+}
+
+/// The command that a request with `argv` describes, in whatever sandbox it runs.
+pub(crate) fn parse(asked: StartCommand) -> Result<Command, SandboxError> {
+    let mut command = Command::new(&asked.argv).map_err(|error| invalid(error.to_string()))?;
     if asked.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
         return Err(invalid("`cwd` contains a zero byte"));
     }
@@ -35,25 +59,15 @@ pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms,
     };
     command.timeout = time("timeout_s", asked.timeout_s)?;
     command.max_output = asked.max_output.map(ByteSize::bytes);
-    let stdin = match (asked.stdin, asked.stdin_base64) {
+    command.stdin = match (asked.stdin, asked.stdin_base64) {
         (Some(_), Some(_)) => return Err(invalid("a command has `stdin` or `stdin_base64`, not both")),
-        (Some(text), None) => text.into_bytes(),
-        (None, Some(base64)) => text::bytes(&base64).ok_or_else(|| invalid("`stdin_base64` is no base64"))?,
-        (None, None) => Vec::new(),
+        (Some(text), None) => Stdin::Bytes(text.into_bytes()),
+        (None, Some(base64)) => {
+            Stdin::Bytes(text::bytes(&base64).ok_or_else(|| invalid("`stdin_base64` is no base64"))?)
+        }
+        (None, None) => Stdin::Empty,
     };
-    command.stdin = Stdin::Stream;
-    let limit = limits.output.value.as_u64();
-    let usual = if limits.output.origin == Origin::Asked { limit } else { COLLECTED.min(limit) };
-    let terms = Terms {
-        argv,
-        terminal: command.terminal.is_some(),
-        stdin_open: asked.stdin_open,
-        // Nobody keeps more than the sandbox may write.
-        kept: asked.max_output.unwrap_or(limit).min(limit),
-        collected: asked.max_output.unwrap_or(usual).min(limit),
-        alone: time("alone_s", asked.alone_s)?,
-    };
-    Ok((terms, Start { command, stdin, stdin_open: asked.stdin_open }))
+    Ok(command)
 }
 
 fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, SandboxError> {
@@ -64,7 +78,7 @@ fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, SandboxEr
     }
 }
 
-fn invalid(message: impl Into<String>) -> SandboxError {
+pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
     SandboxError::policy("command_invalid", message)
 }
 
@@ -116,8 +130,8 @@ mod tests {
     #[test]
     fn a_line_is_for_a_shell() {
         let asked = StartCommand { shell: Some("a | b".into()), ..Default::default() };
-        let (terms, start) = understand(asked, &limits()).expect("a command");
+        let (terms, command) = understand(asked, &limits()).expect("a command");
         assert_eq!(terms.argv, ["/bin/sh", "-c", "a | b"]);
-        assert_eq!(start.command.argv(), ["/bin/sh", "-c", "a | b"]);
+        assert_eq!(command.argv(), ["/bin/sh", "-c", "a | b"]);
     }
 }

@@ -1,0 +1,35 @@
+//! What belljar says of a command's end, and its exit code.
+
+use belljar_spec::{Ended, LimitHit};
+use std::time::Duration;
+
+/// Says what belljar has to say of a command's end, and returns the exit code. `timeout`: its time limit, where that is known.
+/// `allow_more`: how the limit behind a flag is raised.
+pub(super) fn say_end(ended: &Ended, timeout: Option<Duration>, allow_more: fn(&str) -> String) -> u8 {
+    if let Some(why) = &ended.not_started {
+        eprintln!("belljar: {why}");
+    }
+    if ended.timed_out {
+        let limit = timeout.map_or("it may".into(), |time| format!("{time:?}"));
+        eprintln!("belljar: the command ran longer than {limit} and was ended (timeout)");
+        eprintln!("  hint: allow more with `--timeout`");
+    } else if let Some(limit) = ended.limit {
+        let (what, flag) = explained(limit);
+        eprintln!("belljar: {what} ({limit})");
+        eprintln!("  hint: {}", allow_more(flag));
+    }
+    ended.exit_code()
+}
+
+/// What a limit means, and the flag that sets it.
+fn explained(limit: LimitHit) -> (&'static str, &'static str) {
+    match limit {
+        LimitHit::Timeout => ("the command ran too long", "--timeout"),
+        LimitHit::OomKilled => ("a process was killed because memory ran out", "--memory"),
+        LimitHit::PidsExhausted => ("a fork was refused because there were too many processes", "--pids"),
+        LimitHit::DiskFull => ("the private files (home, /tmp) are full", "--disk"),
+        LimitHit::OutputTruncated => {
+            ("the command wrote more than is kept; the rest was dropped", "--output")
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! One call, one run.
 
-use crate::{ApiError, SandboxRequest};
+use crate::ApiError;
+use belljar_spec::SandboxRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

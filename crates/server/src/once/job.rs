@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::{ApiError, RunOnce, RunResult};
 use belljar_engine::Engine;
+use belljar_engine::request::resolve;
 use belljar_fleet::{Place, once, request};
-use belljar_spec::{ByteSize, Command, EnvName, LimitsSpec, SandboxError, Stdin};
+use belljar_spec::{ByteSize, Command, EnvName, LimitsRequest, SandboxError, Stdin};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -38,8 +39,7 @@ impl Job {
     /// That it makes sense, before a process is started for it.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         command(&self.run)?;
-        request::asked(&self.run.sandbox, &surroundings(&Place::new(&self.directory), &self.volumes))
-            .map(drop)
+        request::check(&self.run.sandbox)
     }
 }
 
@@ -86,10 +86,7 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
     let place = Place::new(&job.directory);
     let _held = hold(&place)?;
     let mut command = command(&job.run)?;
-    let mut asked = request::asked(&job.run.sandbox, &surroundings(&place, &job.volumes))?;
-    // It lives as long as the run, and has no key to be found by.
-    asked.kept = None;
-    let (spec, _) = asked.understand()?;
+    let (spec, _) = resolve(job.run.sandbox.clone(), surroundings(&place, &job.volumes))?;
     hold_to(&mut command, &spec.limits);
     let runtime = job::runtime()?;
     let hung_up = hung_up();
@@ -100,8 +97,8 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
 }
 
 /// No command has more than its sandbox was made with: what the grant, the profile or the request itself says of that is a ceiling.
-fn hold_to(command: &mut Command, limits: &LimitsSpec) {
-    command.timeout = command.timeout.into_iter().chain(limits.wall_time).min();
+fn hold_to(command: &mut Command, limits: &LimitsRequest) {
+    command.timeout = command.timeout.into_iter().chain(limits.timeout).min();
     command.max_output = command.max_output.into_iter().chain(limits.output).min();
 }
 
@@ -178,7 +175,7 @@ mod tests {
                 ..RunOnce::default()
             };
             let mut command = command(&run).expect("a command");
-            let limits = LimitsSpec { wall_time: limit.0, output: limit.1, ..LimitsSpec::default() };
+            let limits = LimitsRequest { timeout: limit.0, output: limit.1, ..LimitsRequest::default() };
             hold_to(&mut command, &limits);
             assert_eq!((command.timeout, command.max_output), held, "{asked:?} {limit:?}");
         }

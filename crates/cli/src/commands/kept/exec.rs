@@ -12,7 +12,7 @@ use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
 use belljar_api::{StartCommand, Terminal};
-use belljar_engine::asked::Value;
+use belljar_spec::request::EnvValue;
 use belljar_spec::{SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
 use std::collections::BTreeMap;
@@ -105,9 +105,9 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError
     for text in said {
         let (name, value) = variable_of(text)?;
         let text = match value {
-            Value::Text(text) => text.into_string().ok(),
+            EnvValue::Text(text) => text.into_string().ok(),
             // What stands for a secret is made with the sandbox.
-            Value::Secret(secret) => {
+            EnvValue::Secret(secret) => {
                 let message = format!(
                     "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
                 );

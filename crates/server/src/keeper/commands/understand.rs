@@ -76,11 +76,11 @@ const COLLECTED: u64 = 16 << 20;
 mod tests {
     use super::*;
     use belljar_api::Terminal;
-    use belljar_spec::{LimitsSpec, Machine};
+    use belljar_spec::{LimitsRequest, Machine};
 
     fn limits() -> Limits {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
-        Limits::understand(&LimitsSpec::default(), machine)
+        Limits::understand(&LimitsRequest::default(), machine)
     }
 
     #[test]

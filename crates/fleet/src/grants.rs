@@ -355,4 +355,14 @@ mod tests {
             assert!(store.caller(&made.token).unwrap().is_some(), "a file that was repaired counts at once");
         }
     }
+
+    #[test]
+    fn grants_of_the_previous_version_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = include_str!("../tests/records/grants.json");
+        fs::write(folder.path().join("grants.json"), old).unwrap();
+        let rules = &GrantStore::open(folder.path()).list().unwrap()[0].rules;
+        assert_eq!(rules.limits.timeout, Some(std::time::Duration::from_secs(600)));
+        assert_eq!(rules.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["*", "example.com"]);
+    }
 }

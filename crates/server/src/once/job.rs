@@ -1,14 +1,13 @@
 //! The process of one run. It knows nothing of HTTP: a job on standard input; on standard output how long the result is, and then
 //! the result.
 
+use crate::command_request;
 use crate::job::{self, hold, hung_up, surroundings};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use belljar_api::{ApiError, RunOnce, RunResult};
 use belljar_engine::Engine;
 use belljar_engine::request::resolve;
 use belljar_fleet::{Place, once, request};
-use belljar_spec::{ByteSize, Command, EnvName, LimitsRequest, SandboxError, Stdin};
+use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -104,46 +103,19 @@ fn hold_to(command: &mut Command, limits: &LimitsRequest) {
 
 /// The command that a request means.
 fn command(run: &RunOnce) -> Result<Command, SandboxError> {
-    let invalid = |message: String| SandboxError::policy("command_invalid", message);
-    let mut command = Command::new(&run.argv).map_err(|error| invalid(error.to_string()))?;
-    if run.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
-        return Err(invalid("`cwd` contains a zero byte".into()));
+    let (mut command, stdin) = command_request::command(run.command())?;
+    command.stdin = stdin.map_or(Stdin::Empty, Stdin::Bytes);
+    match run.max_output {
+        Some(more) if more > MOST_OUTPUT => Err(command_request::invalid(format!(
+            "`max_output` is {MOST_OUTPUT} at most: an answer is one piece"
+        ))),
+        asked => {
+            command.max_output = Some(ByteSize::bytes(asked.unwrap_or(USUAL_OUTPUT)));
+            Ok(command)
+        }
     }
-    command.cwd = run.cwd.clone();
-    for (name, value) in &run.env {
-        let name: EnvName =
-            name.parse().map_err(|error: belljar_spec::EnvNameError| invalid(error.to_string()))?;
-        if value.contains('\0') {
-            return Err(invalid(format!("the variable `{name}` contains a zero byte")));
-        }
-        command.env.push((name, value.into()));
-    }
-    command.stdin = match (&run.stdin, &run.stdin_base64) {
-        (Some(_), Some(_)) => {
-            return Err(invalid("a command has `stdin` or `stdin_base64`, not both".into()));
-        }
-        (Some(text), None) => Stdin::Bytes(text.clone().into_bytes()),
-        (None, Some(base64)) => {
-            Stdin::Bytes(STANDARD.decode(base64).map_err(|_| invalid("`stdin_base64` is no base64".into()))?)
-        }
-        (None, None) => Stdin::Empty,
-    };
-    command.timeout = match run.timeout_s {
-        Some(seconds @ 1..=A_YEAR) => Some(Duration::from_secs(seconds)),
-        Some(_) => return Err(invalid(format!("`timeout_s` must be from 1 to {A_YEAR}"))),
-        None => None,
-    };
-    command.max_output = match run.max_output {
-        Some(more) if more > MOST_OUTPUT => {
-            return Err(invalid(format!("`max_output` is {MOST_OUTPUT} at most: an answer is one piece")));
-        }
-        Some(bytes) => Some(ByteSize::bytes(bytes)),
-        None => Some(ByteSize::bytes(USUAL_OUTPUT)),
-    };
-    Ok(command)
 }
 
-const A_YEAR: u64 = 31_536_000;
 /// Of each stream, unless somebody says otherwise.
 const USUAL_OUTPUT: u64 = 2 << 20;
 /// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.

@@ -1,12 +1,15 @@
 //! What a caller may do.
 
+use crate::read::{describes_shape, without_index};
 use belljar_spec::request::GrantRules;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 /// A grant to make.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, try_from = "Map<String, Value>")]
 pub struct NewGrant {
     /// For people.
     pub name: String,
@@ -15,6 +18,28 @@ pub struct NewGrant {
     /// How long it counts. Left out: until it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid_s: Option<u64>,
+}
+
+/// Serde loses the path of a wrong value in a flattened part: the rules are read by themselves.
+impl TryFrom<Map<String, Value>> for NewGrant {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<NewGrant, String> {
+        fn take<T: DeserializeOwned + Default>(
+            fields: &mut Map<String, Value>,
+            name: &str,
+        ) -> Result<T, String> {
+            let value = fields.remove(name).map(T::deserialize).transpose();
+            value.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+        }
+        let (name, valid_s) = (take(&mut fields, "name")?, take(&mut fields, "valid_s")?);
+        let rules = serde_path_to_error::deserialize(Value::Object(fields));
+        let rules = rules.map_err(|error| match describes_shape(&error.inner().to_string()) {
+            true => error.inner().to_string(),
+            false => format!("`{}`: {}", without_index(&error.path().to_string()), error.inner()),
+        })?;
+        Ok(NewGrant { name, rules, valid_s })
+    }
 }
 
 /// A grant that was made. The token is told once, and kept only as a hash.

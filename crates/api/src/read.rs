@@ -9,10 +9,8 @@ pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, SandboxError> {
         return Err(invalid("the body is not a JSON object"));
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let field = error.path().to_string();
-        wrong(field.split('[').next().unwrap_or_default(), error.inner())
-    })?;
+    let read = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| wrong(without_index(&error.path().to_string()), error.inner()))?;
     reader.end().map_err(|error| unexpected(&error))?;
     Ok(read)
 }
@@ -22,8 +20,11 @@ fn wrong(field: &str, error: &serde_json::Error) -> SandboxError {
     let message = error.to_string();
     let at = format!(" at line {} column {}", error.line(), error.column());
     let why = message.strip_suffix(&at).unwrap_or(&message);
-    if !error.is_data() || SHAPE.iter().any(|begins| why.starts_with(begins)) {
+    if !error.is_data() || describes_shape(why) {
         return unexpected(error);
+    }
+    if field == "." {
+        return SandboxError::policy("request_value", why);
     }
     // What is said of a sandbox is named as it is in the sandbox itself.
     let short = field.strip_prefix("sandbox.").unwrap_or(field);
@@ -39,7 +40,17 @@ fn invalid(message: impl Into<String>) -> SandboxError {
     SandboxError::policy("request_invalid", message)
 }
 
-/// How serde's own errors begin (`serde::de::Error`). Every other one is of a value that was text and made no sense.
+/// The name of a list, where the path leads into it.
+pub(crate) fn without_index(path: &str) -> &str {
+    path.split('[').next().unwrap_or_default()
+}
+
+/// Is it an error of serde's own, and not of a value that was text and made no sense?
+pub(crate) fn describes_shape(why: &str) -> bool {
+    SHAPE.iter().any(|begins| why.starts_with(begins))
+}
+
+/// How serde's own errors begin (`serde::de::Error`).
 const SHAPE: [&str; 7] = [
     "invalid type",
     "invalid value",
@@ -79,16 +90,16 @@ mod tests {
             (r#"{"web_search": "no such name"}"#, "web_search"),
             (r#"{"github": {"profile": "all"}}"#, "github.profile"),
             (r#"{"github": {"profile": "read", "repositories": ["a"]}}"#, "github.repositories"),
-            (r#"{"env": {"A=B": "1"}}"#, "env"),
+            (r#"{"env": {"A=B": "1"}}"#, "env.A=B"),
             (r#"{"env": {"A": "secret:no such name"}}"#, "env.A"),
             (r#"{"env": {"A": "a\u0000b"}}"#, "env.A"),
-            (r#"{"env": {"A": {"base64": "%"}}}"#, "env.A.base64"),
+            (r#"{"env": {"A": {"base64": "%"}}}"#, "env.A"),
             (r#"{"limits": {"memory": "lots"}}"#, "limits.memory"),
             (r#"{"limits": {"cpus": "-1"}}"#, "limits.cpus"),
             (r#"{"limits": {"disk": ""}}"#, "limits.disk"),
             (r#"{"limits": {"timeout": "soon"}}"#, "limits.timeout"),
             (r#"{"limits": {"output": "x"}}"#, "limits.output"),
-            (r#"{"volumes": {"../x": "/volumes/x"}}"#, "volumes"),
+            (r#"{"volumes": {"../x": "/volumes/x"}}"#, "volumes.../x"),
             (r#"{"volumes": {"x": "/usr"}}"#, "volumes.x"),
             (r#"{"volumes": {"x": "/volumes/../proc"}}"#, "volumes.x"),
         ] {
@@ -119,14 +130,18 @@ mod tests {
 
     #[test]
     fn rules_of_a_grant_are_read_the_same_way() {
-        for (body, code) in [
-            (r#"{"name": "g", "egress": ["wide"]}"#, "request_value"),
-            (r#"{"name": "g", "hosts": ["*.com"]}"#, "request_value"),
-            (r#"{"name": "g", "folders": ["here"]}"#, "request_value"),
-            (r#"{"name": "g", "limits": {"memory": "lots"}}"#, "request_value"),
-            (r#"{"name": "g", "unknown": 1}"#, "request_invalid"),
+        for (body, code, field) in [
+            (r#"{"name": "g", "egress": ["wide"]}"#, "request_value", "`egress`: "),
+            (r#"{"name": "g", "hosts": ["*.com"]}"#, "request_value", "`hosts`: "),
+            (r#"{"name": "g", "folders": ["here"]}"#, "request_value", "`folders`: "),
+            (r#"{"name": "g", "limits": {"memory": "lots"}}"#, "request_value", "`limits.memory`: "),
+            (r#"{"name": "g", "unknown": 1}"#, "request_invalid", ""),
+            (r#"{"name": 1}"#, "request_invalid", ""),
+            (r#"{"name": "g", "limits": {"memory": 5}}"#, "request_invalid", ""),
         ] {
-            assert_eq!(read::<NewGrant>(body.as_bytes()).expect_err(body).code, code, "{body}");
+            let error = read::<NewGrant>(body.as_bytes()).expect_err(body);
+            assert_eq!(error.code, code, "{body}: {error}");
+            assert!(code != "request_value" || error.message.starts_with(field), "{error}");
         }
     }
 }

@@ -182,4 +182,14 @@ mod tests {
         let strict = profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap()));
         assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, "profile_changed");
     }
+
+    #[test]
+    fn what_the_previous_version_wrote_is_woken_as_it_was() {
+        let text = include_str!("../tests/records/profile-record.json");
+        let record: Record = serde_json::from_str(text).unwrap();
+        let same = profiles(|profile| {
+            profile.base = SandboxRequest { nested: Some(false), ..record.sandbox.clone() };
+        });
+        assert_eq!(sandbox_now(&same, &record).unwrap(), (record.sandbox.clone(), None));
+    }
 }

@@ -32,7 +32,7 @@ pub use workspace::WorkspaceRequest;
 use crate::secret::{GitHubProfile, RepositoryName, SecretName};
 use crate::{Assurance, BackendChoice, EnvName, Root, VolumeName, VolumePath};
 use field::{Field, request};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -61,6 +61,7 @@ request! {
         /// Ports inside that can be reached from outside.
         ports: Vec<u16>, anyone;
         /// Whether commands may make user namespaces.
+        #[serde(deserialize_with = "said_or_none")]
         nested: Option<bool> as bool, owner;
         /// Volumes that outlive it: name to path inside.
         volumes: BTreeMap<VolumeName, VolumePath> as BTreeMap<String, String>, grant;
@@ -69,6 +70,11 @@ request! {
         /// With `admin`: as root inside.
         root: bool, owner;
     }
+}
+
+/// `false` in JSON says nothing: older versions always write it. In a profile it forbids.
+fn said_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    Ok(Option::<bool>::deserialize(deserializer)?.filter(|said| *said))
 }
 
 /// A token of the GitHub App that is made for one sandbox.

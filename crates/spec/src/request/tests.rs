@@ -11,7 +11,7 @@ fn a_request_reads_back_as_it_was_written() {
     assert_eq!(serde_json::to_string(&SandboxRequest::default()).unwrap(), "{}");
     assert_eq!(
         request(r#"{"nested":false,"llm":{}}"#),
-        SandboxRequest { nested: Some(false), llm: Some(LlmRequest::default()), ..Default::default() }
+        SandboxRequest { llm: Some(LlmRequest::default()), ..Default::default() }
     );
 }
 

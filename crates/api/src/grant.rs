@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 /// A grant to make.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, try_from = "Map<String, Value>")]
+#[serde(deny_unknown_fields, default, try_from = "Map<String, Value>")]
 pub struct NewGrant {
     /// For people.
     pub name: String,

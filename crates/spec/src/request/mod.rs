@@ -62,6 +62,7 @@ request! {
         ports: Vec<u16>, anyone;
         /// Whether commands may make user namespaces.
         #[serde(deserialize_with = "said_or_none")]
+        #[cfg_attr(feature = "schema", schema(default = false))]
         nested: Option<bool> as bool, owner;
         /// Volumes that outlive it: name to path inside.
         volumes: BTreeMap<VolumeName, VolumePath> as BTreeMap<String, String>, grant;

@@ -2,10 +2,10 @@
 
 use crate::adapter::ModelName;
 use crate::run::Agent;
-use belljar_engine::config::{LlmFlags, LlmWhere};
-use belljar_spec::SandboxError;
-use belljar_spec::llm::UpstreamKind;
+use belljar_spec::llm::{Budget, UpstreamKind};
+use belljar_spec::request::{LlmRequest, LlmUrl, WebSearch};
 use belljar_spec::secret::SecretRef;
+use belljar_spec::{SandboxError, SandboxRequest};
 
 /// A maker of models.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,21 +40,34 @@ impl Provider {
     }
 }
 
+/// The request of an agent's sandbox, with the budget of its run.
+pub fn for_agent(mut request: SandboxRequest, budget: Budget) -> SandboxRequest {
+    // Agents search by themselves; a key of the vault is one way more.
+    if request.web_search == Some(WebSearch::Detect) {
+        request.web_search = Some(WebSearch::IfKept);
+    }
+    if budget != Budget::default() {
+        let llm = request.llm.get_or_insert_default();
+        llm.budget = Some(llm.budget.unwrap_or_default().strictest(budget));
+    }
+    request
+}
+
 /// What was said of the model's server, and what follows from the model where nothing was said. `is_configured` says that a file
 /// names a server: then that is the one.
 pub fn server(
-    mut flags: LlmFlags,
+    mut flags: LlmRequest,
     is_configured: bool,
     model: Option<&ModelName>,
     agent: &Agent,
-) -> Result<LlmFlags, SandboxError> {
-    if flags.to.is_some() || is_configured {
+) -> Result<LlmRequest, SandboxError> {
+    if flags.url.is_some() || is_configured {
         return Ok(flags);
     }
     let Some(provider) = Provider::of(model, agent) else {
         return Err(unknown(model, agent));
     };
-    flags.to = Some(LlmWhere::To(provider.url.parse().expect("a test reads every URL of the table")));
+    flags.url = Some(LlmUrl::To(provider.url.parse().expect("a test reads every URL of the table")));
     flags.key = flags.key.or_else(|| Some(provider.key()));
     Ok(flags)
 }
@@ -109,25 +122,28 @@ mod tests {
     #[test]
     fn a_server_follows_from_the_model_where_nobody_names_one() {
         let model: ModelName = "openrouter/anthropic/claude-sonnet-4.5".parse().unwrap();
-        let flags = server(LlmFlags::default(), false, Some(&model), &program()).unwrap();
-        assert_eq!(flags.to, Some(LlmWhere::To("https://openrouter.ai/api/v1".parse().unwrap())));
+        let flags = server(LlmRequest::default(), false, Some(&model), &program()).unwrap();
+        assert_eq!(flags.url, Some(LlmUrl::To("https://openrouter.ai/api/v1".parse().unwrap())));
         assert_eq!(flags.key.unwrap().to_string(), "secret:openrouter");
-        let own = LlmFlags { key: Some("env:MINE".parse().unwrap()), ..LlmFlags::default() };
+        let own = LlmRequest { key: Some("env:MINE".parse().unwrap()), ..LlmRequest::default() };
         assert_eq!(
             server(own, false, Some(&model), &program()).unwrap().key.unwrap().to_string(),
             "env:MINE"
         );
-        let off = LlmFlags { to: Some(LlmWhere::Off), ..LlmFlags::default() };
+        let off = LlmRequest { url: Some(LlmUrl::Off), ..LlmRequest::default() };
         assert_eq!(server(off.clone(), false, Some(&model), &program()).unwrap(), off);
-        assert_eq!(server(LlmFlags::default(), true, Some(&model), &program()).unwrap(), LlmFlags::default());
+        assert_eq!(
+            server(LlmRequest::default(), true, Some(&model), &program()).unwrap(),
+            LlmRequest::default()
+        );
     }
 
     #[test]
     fn who_names_nothing_is_told_what_to_do() {
-        let error = server(LlmFlags::default(), false, None, &program()).unwrap_err();
+        let error = server(LlmRequest::default(), false, None, &program()).unwrap_err();
         assert_eq!(error.message, "nobody says which model `./agent` should use, or where it is");
         let model: ModelName = "acme/m".parse().unwrap();
-        let error = server(LlmFlags::default(), false, Some(&model), &program()).unwrap_err();
+        let error = server(LlmRequest::default(), false, Some(&model), &program()).unwrap_err();
         assert!(error.message.contains("`acme` is no provider"), "{error}");
         assert!(error.hint.unwrap().contains("--model PROVIDER/MODEL"));
     }

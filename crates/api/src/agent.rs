@@ -1,6 +1,6 @@
 //! Agents, and runs of them.
 
-use crate::SandboxRequest;
+use belljar_spec::SandboxRequest;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,6 +1,6 @@
 //! Commands in a sandbox.
 
-use belljar_spec::{Ended, LimitHit};
+use belljar_spec::{Ended, LimitHit, OsText};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -9,13 +9,14 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartCommand {
-    pub argv: Vec<String>,
+    /// Program and arguments.
+    pub argv: Vec<OsText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
     /// Where it starts; relative to the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, OsText>,
     /// Its standard input, as text. Left out, it is empty unless `stdin_open`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,

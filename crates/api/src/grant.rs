@@ -1,51 +1,15 @@
 //! What a caller may do.
 
-use crate::LimitsRequest;
+use crate::read::{describes_shape, without_index};
+use belljar_spec::request::GrantRules;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
-
-/// What a grant allows. What is not said is not allowed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct GrantRules {
-    /// Sandboxes at all. Without it only profiles and capabilities can be seen.
-    pub allow_sandbox: bool,
-    /// Runs of agents.
-    pub allow_agents: bool,
-    /// Profiles that may be named; empty: only the default one. `*` is every one that has a wall of its own.
-    pub profiles: Vec<String>,
-    /// Modes of egress that may be chosen; empty: none and strict without further names.
-    pub egress: Vec<String>,
-    /// Names that may be allowed in strict mode, as patterns. `*` is every one.
-    pub hosts: Vec<String>,
-    /// Keys that may be joined or made: exact, or a prefix that ends in `*`. A sandbox that the grant made is its own; one that another
-    /// grant made is only joined: it cannot be woken, paused, stopped or deleted.
-    pub keys: Vec<String>,
-    /// Keys whose sandboxes are the grant's own, whoever made them.
-    pub own_keys: Vec<String>,
-    /// Folders of the host that may be worked on, with all below them. Empty: only folders that belong to the sandbox.
-    pub folders: Vec<String>,
-    /// Credentials that may be used. `*` is every one.
-    pub secrets: Vec<String>,
-    /// Volumes that may be used: exact, or a prefix that ends in `*`.
-    pub volumes: Vec<String>,
-    /// Images that may be the root: exact, or a prefix that ends in `*`. The host fetches them, so they are named one by one.
-    pub images: Vec<String>,
-    /// The route to a model that the machine's configuration has.
-    pub allow_llm: bool,
-    /// No sandbox of the grant gets more than this; what is not asked for gets this.
-    pub limits: LimitsRequest,
-    /// How many sandboxes it may hold at the same time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sandboxes: Option<u32>,
-    /// How many requests a second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<u32>,
-}
 
 /// A grant to make.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, try_from = "Map<String, Value>")]
 pub struct NewGrant {
     /// For people.
     pub name: String,
@@ -54,6 +18,28 @@ pub struct NewGrant {
     /// How long it counts. Left out: until it is revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid_s: Option<u64>,
+}
+
+/// Serde loses the path of a wrong value in a flattened part: the rules are read by themselves.
+impl TryFrom<Map<String, Value>> for NewGrant {
+    type Error = String;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<NewGrant, String> {
+        fn take<T: DeserializeOwned + Default>(
+            fields: &mut Map<String, Value>,
+            name: &str,
+        ) -> Result<T, String> {
+            let value = fields.remove(name).map(T::deserialize).transpose();
+            value.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+        }
+        let (name, valid_s) = (take(&mut fields, "name")?, take(&mut fields, "valid_s")?);
+        let rules = serde_path_to_error::deserialize(Value::Object(fields));
+        let rules = rules.map_err(|error| match describes_shape(&error.inner().to_string()) {
+            true => error.inner().to_string(),
+            false => format!("`{}`: {}", without_index(&error.path().to_string()), error.inner()),
+        })?;
+        Ok(NewGrant { name, rules, valid_s })
+    }
 }
 
 /// A grant that was made. The token is told once, and kept only as a hash.

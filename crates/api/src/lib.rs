@@ -1,5 +1,5 @@
 //! The words of the HTTP API: what is asked and what is answered. Plain data, the same for the server, the client and the
-//! description that is served at `/v1/openapi.json`. Nothing here is checked: whoever understands a request does that.
+//! description that is served at `/v1/openapi.json`. What a sandbox may be asked for is `spec`'s; [`read`] reads a request's body.
 //!
 //! Times are milliseconds since 1970 (`…_ms`) or lengths in seconds (`…_s`). Sizes are text as on the command line (`512m`) where
 //! they are asked for, and bytes where they are told.
@@ -13,11 +13,15 @@ mod grant;
 mod once;
 mod page;
 mod profile;
+mod read;
 mod sandbox;
 mod socket;
 mod text;
 
 pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};
+pub use belljar_spec::request::{
+    EgressRequest, GitHubRequest, GrantRules, LimitsRequest, LlmRequest, SandboxRequest, WorkspaceRequest,
+};
 pub use capability::{Capabilities, Wall};
 pub use command::{
     Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,
@@ -25,13 +29,13 @@ pub use command::{
 };
 pub use error::{ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
-pub use grant::{GrantInfo, GrantRules, NewGrant, NewToken};
+pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};
 pub use page::{AuditRecord, Page};
 pub use profile::ProfileInfo;
+pub use read::read;
 pub use sandbox::{
-    CreateSandbox, Created, EgressRequest, GitHubRequest, LeaseInfo, LimitsRequest, LlmRequest, RenewLease,
-    SandboxInfo, SandboxRequest, Scope, State, Sweep, SweptSandbox, WorkspaceRequest,
+    CreateSandbox, Created, LeaseInfo, RenewLease, SandboxInfo, Scope, State, Sweep, SweptSandbox,
 };
 pub use socket::{SOCKET_VARIABLE, socket_path, socket_path_here};
 pub use text::text_and_base64;

@@ -1,7 +1,7 @@
 //! One call, one run.
 
-use crate::{ApiError, SandboxRequest, text_and_base64};
-use belljar_spec::{BackendName, Ended, SandboxError, SandboxId};
+use crate::{ApiError, StartCommand, text_and_base64};
+use belljar_spec::{BackendName, Ended, OsText, SandboxError, SandboxId, SandboxRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields, default)]
 pub struct RunOnce {
     /// Program and arguments, as they are: no shell reads them.
-    pub argv: Vec<String>,
+    pub argv: Vec<OsText>,
     /// Where it starts; relative to the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, OsText>,
     /// Its standard input, as text. Left out, it is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
@@ -37,6 +37,22 @@ pub struct RunOnce {
     pub profile: Option<String>,
     /// The sandbox itself, where the profile leaves it open. Where neither says what may be reached, nothing is.
     pub sandbox: SandboxRequest,
+}
+
+impl RunOnce {
+    /// Its command, as one of a sandbox that stays.
+    pub fn command(&self) -> StartCommand {
+        StartCommand {
+            argv: self.argv.clone(),
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            stdin: self.stdin.clone(),
+            stdin_base64: self.stdin_base64.clone(),
+            timeout_s: self.timeout_s,
+            max_output: self.max_output,
+            ..StartCommand::default()
+        }
+    }
 }
 
 /// How a run ended. The first six are the contract; the rest says more of the same.

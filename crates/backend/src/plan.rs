@@ -5,7 +5,7 @@ use crate::drawing::LimitsHeld;
 use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsSpec, Machine, Nesting, Origin, Runtime,
+    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsRequest, Machine, Nesting, Origin, Runtime,
     SandboxError, SandboxId, SandboxSpec,
 };
 use belljar_sys::ids;
@@ -272,7 +272,7 @@ fn no_wall_for_context() -> SandboxError {
 /// A sandbox with nothing in it, for trying out a wall.
 pub(crate) fn trial() -> Result<Plan, SandboxError> {
     let machine = Machine { memory: ByteSize::mebibytes(256), cpus: 1 };
-    let limits = Limits::understand(&LimitsSpec::default(), machine);
+    let limits = Limits::understand(&LimitsRequest::default(), machine);
     Ok(Plan::new(new_id()?, SandboxSpec::default(), limits, Wall::Own))
 }
 

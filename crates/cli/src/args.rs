@@ -13,7 +13,6 @@ mod layers;
 mod llm;
 mod place;
 mod publish;
-mod request;
 mod secrets;
 mod settings;
 mod show_run;

@@ -17,7 +17,6 @@
 //! Knows nothing of HTTP and prints nothing. One [`Sandbox`] has one owner; operations on it may run at the same
 //! time, each over a stream of its own.
 
-pub mod asked;
 pub mod config;
 mod connect;
 mod credentials;
@@ -43,6 +42,7 @@ mod pushes;
 mod record;
 mod relay;
 mod report;
+pub mod request;
 mod roots;
 mod sandbox;
 mod spend;

@@ -1,8 +1,9 @@
 //! What a sandbox called, held against what LiteLLM billed.
 
-use crate::config::{LlmFlags, Loaded};
+use crate::config::Loaded;
 use belljar_audit::{CostSource, Event, Logged, Reader, Stamp, find, verify};
 use belljar_gateway::llm::spend::{Books, Comparison, Recorded, SpendError};
+use belljar_spec::request::LlmRequest;
 use belljar_spec::{SandboxError, SandboxId};
 use belljar_vault::SecretStore;
 use std::path::Path;
@@ -15,7 +16,7 @@ pub async fn spend(
     config: &Loaded,
     secrets: &dyn SecretStore,
 ) -> Result<(SandboxId, Comparison), SandboxError> {
-    let Some(llm) = config.llm.route(&LlmFlags::default())? else {
+    let Some(llm) = config.llm.route(&LlmRequest::default())? else {
         return Err(not_set("the configuration names no LiteLLM", "url"));
     };
     let Some(admin_key) = &llm.admin_key else {

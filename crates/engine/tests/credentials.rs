@@ -1,10 +1,9 @@
 //! Which credentials a run gets, of files, flags and those that belljar knows.
 
-use belljar_engine::config::{
-    CredentialFlags, EgressFlags, GitHubFlags, Loaded, Places, WebSearch, load_from,
-};
+use belljar_engine::config::{CredentialFlags, EgressFlags, Loaded, Places, load_from};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
+use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{Credential, GitHubProfile, SecretName, SecretRef, SecretSource};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use std::fs;
@@ -180,7 +179,8 @@ fn two_credentials_do_not_share_a_variable() {
 #[test]
 fn a_token_for_github_needs_an_app() {
     let ask = |profile, danger_forward_key| CredentialFlags {
-        github: Some(GitHubFlags { profile, repositories: Vec::new(), danger_forward_key }),
+        github: Some(GitHubRequest { profile, repositories: Vec::new() }),
+        danger_forward_app_key: danger_forward_key,
         ..Default::default()
     };
     let error = Machine::with("", "").ask(&ask(GitHubProfile::Read, false)).expect_err("no App");
@@ -204,11 +204,8 @@ fn a_token_for_github_needs_an_app() {
 fn a_github_of_ones_own_has_its_own_places() {
     let app = format!("{APP}api = \"https://ghe.example.com/api/v3\"\nhost = \"ghe.example.com\"\n");
     let flags = CredentialFlags {
-        github: Some(GitHubFlags {
-            profile: GitHubProfile::Read,
-            repositories: Vec::new(),
-            danger_forward_key: false,
-        }),
+        github: Some(GitHubRequest { profile: GitHubProfile::Read, repositories: Vec::new() }),
+        danger_forward_app_key: false,
         ..Default::default()
     };
     let loaded = Machine::with("", &app).ask(&flags).expect("an App");

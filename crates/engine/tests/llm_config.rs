@@ -1,12 +1,13 @@
 //! `[llm]`: who may say what of the route to a model, and what files and flags come to.
 
-use belljar_engine::config::{EgressFlags, Layer, LlmFlags, LlmLoaded, LlmWhere, Places, check, load_from};
+use belljar_engine::config::{EgressFlags, Layer, LlmLoaded, Places, check, load_from};
 use belljar_spec::SandboxError;
 use belljar_spec::llm::{Price, UpstreamKind};
+use belljar_spec::request::{LlmRequest, LlmUrl};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-fn loaded(operator: &str, user: &str, flags: &LlmFlags) -> Result<Option<LlmLoaded>, SandboxError> {
+fn loaded(operator: &str, user: &str, flags: &LlmRequest) -> Result<Option<LlmLoaded>, SandboxError> {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = |name: &str| folder.path().join(name);
     for (name, content) in [("etc", operator), ("config", user)] {
@@ -25,12 +26,12 @@ fn loaded(operator: &str, user: &str, flags: &LlmFlags) -> Result<Option<LlmLoad
     loaded.llm.route(flags)
 }
 
-fn route(operator: &str, user: &str, flags: &LlmFlags) -> LlmLoaded {
+fn route(operator: &str, user: &str, flags: &LlmRequest) -> LlmLoaded {
     loaded(operator, user, flags).expect("it makes sense").expect("there is a route")
 }
 
-fn to(url: &str) -> LlmFlags {
-    LlmFlags { to: Some(url.parse().expect("a URL")), ..LlmFlags::default() }
+fn to(url: &str) -> LlmRequest {
+    LlmRequest { url: Some(url.parse().expect("a URL")), ..LlmRequest::default() }
 }
 
 const OPERATOR: &str = r#"
@@ -55,7 +56,7 @@ cache_read = 0.3
 
 #[test]
 fn a_whole_table_is_understood() {
-    let LlmLoaded { route, admin_key, .. } = route(OPERATOR, "", &LlmFlags::default());
+    let LlmLoaded { route, admin_key, .. } = route(OPERATOR, "", &LlmRequest::default());
     assert_eq!(
         (route.upstream.as_str(), route.kind),
         ("https://litellm.example:4000", UpstreamKind::LiteLlm)
@@ -74,9 +75,9 @@ fn a_whole_table_is_understood() {
 #[test]
 fn a_key_is_not_shown_to_another_server_than_it_was_named_for() {
     for (user, flags) in [
-        ("[llm]\nurl = \"https://evil.example\"", LlmFlags::default()),
-        ("[llm]\nurl = \"http://litellm.example:4000\"", LlmFlags::default()),
-        ("[llm]\nurl = \"https://litellm.example\"", LlmFlags::default()),
+        ("[llm]\nurl = \"https://evil.example\"", LlmRequest::default()),
+        ("[llm]\nurl = \"http://litellm.example:4000\"", LlmRequest::default()),
+        ("[llm]\nurl = \"https://litellm.example\"", LlmRequest::default()),
         ("", to("https://evil.example")),
         ("", to("https://litellm.example.evil.example:4000")),
     ] {
@@ -85,13 +86,14 @@ fn a_key_is_not_shown_to_another_server_than_it_was_named_for() {
     }
     // Another path of the same server is the same server, and a user may have a key of their own.
     assert!(route(OPERATOR, "", &to("https://litellm.example:4000/v1")).route.key.is_some());
-    let own = route(OPERATOR, "[llm]\nkey = \"secret:mine\"", &LlmFlags::default()).route;
+    let own = route(OPERATOR, "[llm]\nkey = \"secret:mine\"", &LlmRequest::default()).route;
     assert_eq!(own.key.map(|key| key.to_string()).as_deref(), Some("secret:mine"));
 }
 
 #[test]
 fn nobody_has_more_than_the_operator_allows() {
-    let flags = |text: &str| LlmFlags { budget: text.parse().expect("a budget"), ..LlmFlags::default() };
+    let flags =
+        |text: &str| LlmRequest { budget: Some(text.parse().expect("a budget")), ..LlmRequest::default() };
     let budget = |user: &str, given: &str| {
         loaded(OPERATOR, user, &flags(given)).map(|loaded| loaded.expect("a route").route.budget.to_string())
     };
@@ -111,9 +113,9 @@ fn nobody_has_more_than_the_operator_allows() {
         assert_eq!(error.code, "llm_budget_too_wide");
         assert!(error.message.contains("belljar.toml:2"), "{error}");
     }
-    let flags = LlmFlags {
+    let flags = LlmRequest {
         models: vec!["gemini".parse().expect("a name"), "claude-1".parse().expect("a name")],
-        ..LlmFlags::default()
+        ..LlmRequest::default()
     };
     let narrow = route(OPERATOR, "[llm]\nmodels = [\"claude-*\"]", &flags).route;
     assert!(
@@ -126,7 +128,7 @@ fn nobody_has_more_than_the_operator_allows() {
     let cheap = route(
         OPERATOR,
         "[llm]\nend_user = \"other\"\n[llm.price.\"claude-x\"]\ninput = 0\noutput = 0",
-        &LlmFlags::default(),
+        &LlmRequest::default(),
     )
     .route;
     assert_eq!(
@@ -137,10 +139,10 @@ fn nobody_has_more_than_the_operator_allows() {
 
 #[test]
 fn a_run_can_do_without() {
-    let off = LlmFlags { to: Some(LlmWhere::Off), ..LlmFlags::default() };
+    let off = LlmRequest { url: Some(LlmUrl::Off), ..LlmRequest::default() };
     assert!(loaded(OPERATOR, "", &off).expect("it makes sense").is_none());
-    assert!(loaded("", "", &LlmFlags::default()).expect("it makes sense").is_none());
-    let keyed = LlmFlags { key: Some("env:K".parse().expect("a reference")), ..LlmFlags::default() };
+    assert!(loaded("", "", &LlmRequest::default()).expect("it makes sense").is_none());
+    let keyed = LlmRequest { key: Some("env:K".parse().expect("a reference")), ..LlmRequest::default() };
     assert_eq!(loaded("", "", &keyed).expect_err("no URL").code, "llm_without_url");
 }
 
@@ -161,7 +163,7 @@ fn what_makes_no_sense_is_named_with_its_line() {
         ("price.x = { input = 1.0 }", "missing field `output`"),
         ("prices = 1", "there is no key `prices`"),
     ] {
-        let error = loaded("", &format!("[llm]\n{line}\n"), &LlmFlags::default()).expect_err(line);
+        let error = loaded("", &format!("[llm]\n{line}\n"), &LlmRequest::default()).expect_err(line);
         assert!(
             error.message.contains("belljar.toml:2: ") && error.message.contains(said),
             "{line}: {error}"

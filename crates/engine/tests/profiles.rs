@@ -94,13 +94,14 @@ secrets = ["anthropic"]
     );
     let locked = &profiles[0];
     assert_eq!(locked.label.as_deref(), Some("Locked down"));
-    assert_eq!((locked.backend.as_deref(), locked.egress.as_deref()), (Some("native"), Some("none")));
-    assert_eq!((locked.cpus.as_deref(), locked.disk.as_deref()), (Some("0.5"), Some("1048576")));
-    assert_eq!((locked.pids, locked.nested), (Some(100), Some(false)));
+    assert_eq!((locked.base.backend, locked.base.egress.mode), ("native".parse().ok(), "none".parse().ok()));
+    let limits = &locked.base.limits;
+    assert_eq!((limits.cpus, limits.disk, limits.pids), ("0.5".parse().ok(), "1m".parse().ok(), Some(100)));
+    assert_eq!(locked.base.nested, Some(false));
     assert!(locked.place.to_string().ends_with("etc/belljar.toml:2"), "{}", locked.place);
-    assert_eq!(profiles[1].groups, ["github"]);
-    assert!(profiles[1].inspect && !locked.inspect);
-    assert_eq!(profiles[2].nested, None);
+    assert_eq!(profiles[1].base.egress.groups, ["github".parse().unwrap()]);
+    assert!(profiles[1].base.egress.inspect && !locked.base.egress.inspect);
+    assert_eq!(profiles[2].base.nested, None);
 }
 
 #[test]

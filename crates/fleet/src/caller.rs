@@ -2,8 +2,8 @@
 //! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
 
 use crate::permission::OWNER;
-use belljar_api::{GrantRules, LlmRequest, SandboxRequest};
 use belljar_spec::SandboxError;
+use belljar_spec::request::{GrantRules, LlmRequest, LlmUrl, SandboxRequest, pattern_matches};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,9 @@ impl Caller {
 
     /// Whether a sandbox with this key is its own, whoever made it.
     pub fn owns_key(&self, key: &str) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.own_keys.iter().any(|pattern| means(pattern, key)))
+        self.rules
+            .as_ref()
+            .is_none_or(|rules| rules.own_keys.iter().any(|pattern| pattern_matches(pattern, key)))
     }
 
     /// Whether it may see and use a sandbox that this grant made and that has this key.
@@ -122,7 +124,7 @@ impl Caller {
     pub fn confine(&self, sandbox: SandboxRequest, has_wall: bool) -> Result<SandboxRequest, SandboxError> {
         match &self.rules {
             None => Ok(sandbox),
-            Some(rules) => crate::admit::confine(rules, sandbox, has_wall),
+            Some(rules) => sandbox.within(rules, has_wall),
         }
     }
 
@@ -130,22 +132,22 @@ impl Caller {
     pub fn may_take(&self, timeout_s: Option<u64>, max_output: Option<u64>) -> Result<(), SandboxError> {
         match &self.rules {
             None => Ok(()),
-            Some(rules) => crate::admit::command_within(&rules.limits, timeout_s, max_output),
+            Some(rules) => rules.limits.must_allow(timeout_s, max_output),
         }
     }
 
     /// What a sandbox for commands gets where nobody spoke of a model: the machine's own route, with its key, only if it was granted.
     pub fn withhold_model(&self, mut sandbox: SandboxRequest) -> SandboxRequest {
         if sandbox.llm.is_none() && self.rules.as_ref().is_some_and(|rules| !rules.allow_llm) {
-            sandbox.llm = Some(LlmRequest { url: Some("off".into()), ..LlmRequest::default() });
+            sandbox.llm = Some(LlmRequest { url: Some(LlmUrl::Off), ..LlmRequest::default() });
         }
         sandbox
     }
 
     fn holds_key(&self, key: &str) -> bool {
-        self.rules
-            .as_ref()
-            .is_none_or(|rules| rules.keys.iter().chain(&rules.own_keys).any(|pattern| means(pattern, key)))
+        self.rules.as_ref().is_none_or(|rules| {
+            rules.keys.iter().chain(&rules.own_keys).any(|pattern| pattern_matches(pattern, key))
+        })
     }
 
     fn may(
@@ -160,14 +162,6 @@ impl Caller {
         }
         let hint = format!("the owner of this machine can make one with `{rule}`: `belljar grants create`");
         Err(SandboxError::policy(code, format!("this grant does not allow {what}")).hint(hint))
-    }
-}
-
-/// Whether a pattern (exact, or a prefix that ends in `*`) means a word.
-pub(crate) fn means(pattern: &str, word: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => word.starts_with(prefix),
-        None => word == pattern,
     }
 }
 
@@ -212,11 +206,10 @@ mod tests {
 
     #[test]
     fn a_model_that_nobody_spoke_of_has_to_be_granted_all_the_same() {
-        let url = |caller: &Caller, asked: SandboxRequest| {
-            caller.withhold_model(asked).llm.map(|llm| llm.url.unwrap_or_default())
-        };
+        let url =
+            |caller: &Caller, asked: SandboxRequest| caller.withhold_model(asked).llm.and_then(|llm| llm.url);
         let nothing = SandboxRequest::default;
-        assert_eq!(url(&granted(|_| {}), nothing()).as_deref(), Some("off"));
+        assert_eq!(url(&granted(|_| {}), nothing()), Some(LlmUrl::Off));
         assert_eq!(url(&granted(|rules| rules.allow_llm = true), nothing()), None);
         assert_eq!(url(&Caller::owner(), nothing()), None);
     }

@@ -2,6 +2,7 @@
 //! clone that is made anew, a folder that is moved away.
 
 use belljar_spec::SandboxError;
+use belljar_spec::request::HostPath;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -21,8 +22,8 @@ impl FolderId {
     }
 
     /// Refuses to go on as if a folder were still the one at this path.
-    pub(crate) fn must_be_at(self, path: &str) -> Result<(), SandboxError> {
-        let message = match FolderId::of(path) {
+    pub(crate) fn must_be_at(self, path: &HostPath) -> Result<(), SandboxError> {
+        let message = match FolderId::of(&**path) {
             Some(now) if now == self => return Ok(()),
             Some(_) => {
                 format!(

@@ -23,7 +23,7 @@ impl Record {
             backend: alive.map(|alive| alive.backend.clone()),
             assurance: alive.map(|alive| alive.assurance.clone()),
             id: alive.map(|alive| alive.id.clone()),
-            folder: self.sandbox.workspace.folder.clone(),
+            folder: self.sandbox.workspace.folder.as_ref().map(ToString::to_string),
             workspace: alive.map(|alive| alive.workspace.clone()),
             egress: self.egress(),
             ports: alive
@@ -50,11 +50,8 @@ impl Record {
         let weak = |alive: &Alive| {
             alive.assurance.parse().is_ok_and(|assurance: Assurance| assurance < Assurance::Namespace)
         };
-        match &self.sandbox.egress.mode {
-            Some(mode) => mode.clone(),
-            None if self.alive.as_ref().is_some_and(weak) => Mode::Open.as_str().into(),
-            None => Mode::default().as_str().into(),
-        }
+        let usual = if self.alive.as_ref().is_some_and(weak) { Mode::Open } else { Mode::default() };
+        self.sandbox.egress.mode.unwrap_or(usual).to_string()
     }
 }
 

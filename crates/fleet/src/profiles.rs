@@ -1,17 +1,14 @@
 //! Profiles: named choices of a sandbox, built in or configured, and which of them work on this machine.
 //!
-//! A profile is the base of a request, and the request fills in or replaces what it says, with some exceptions: the wall and
-//! the root that a profile names, the weakest wall that it takes, and the width of its egress can be made stricter and never wider; and
-//! what it says of `nested` and `inspect` is not the request's to undo. Lists are joined.
+//! A profile is the base of a request: see [`SandboxRequest::over`].
 
 use crate::admit;
-use belljar_api::{EgressRequest, LimitsRequest, ProfileInfo, SandboxRequest, WorkspaceRequest};
+use belljar_api::ProfileInfo;
 use belljar_engine::WallReport;
 use belljar_engine::config::{self, nearest};
-use belljar_spec::egress::{Mode, Protocol, Rule, RuleSource};
+use belljar_spec::egress::Mode;
+use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
 use belljar_spec::{Assurance, BackendChoice, BackendName, SandboxError};
-use std::fmt::Display;
-use std::str::FromStr;
 
 /// A profile that somebody wrote, or that belljar has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +21,6 @@ pub struct Profile {
     pub remote: bool,
     /// What it says of a sandbox.
     pub base: SandboxRequest,
-    /// Whether commands may make user namespaces; left out, whoever asks says so.
-    pub nested: Option<bool>,
     /// `built-in`, or the file that it comes from.
     pub source: String,
 }
@@ -48,7 +43,7 @@ impl Profiles {
         configured: Vec<Profile>,
         default: Option<String>,
     ) -> Result<Profiles, SandboxError> {
-        Profiles::with_limits(walls, configured, default, |_| Ok(Vec::new()))
+        Profiles::with_limits(walls, configured, default, |_| Vec::new())
     }
 
     /// The same where some limits are only held by Docker.
@@ -56,7 +51,7 @@ impl Profiles {
         walls: &[WallReport],
         configured: Vec<Profile>,
         default: Option<String>,
-        not_held: impl Fn(&LimitsRequest) -> Result<Vec<&'static str>, SandboxError>,
+        not_held: impl Fn(&LimitsRequest) -> Vec<&'static str>,
     ) -> Result<Profiles, SandboxError> {
         let mut all: Vec<(Profile, Works)> = Vec::new();
         for profile in built_in().into_iter().chain(configured) {
@@ -70,7 +65,7 @@ impl Profiles {
                 );
             }
             is_name(&profile)?;
-            let works = works(&profile, walls, &not_held(&profile.base.limits)?)?;
+            let works = works(&profile, walls, &not_held(&profile.base.limits));
             all.push((profile, works));
         }
         let default = default.unwrap_or_else(|| DEFAULT.into());
@@ -147,200 +142,46 @@ impl Profiles {
 impl Profile {
     /// One of a file.
     fn written(profile: config::Profile) -> Profile {
-        let limits = LimitsRequest {
-            memory: profile.memory,
-            cpus: profile.cpus,
-            pids: profile.pids,
-            open_files: None,
-            disk: profile.disk,
-            timeout: profile.timeout,
-            output: profile.output,
-            ready: None,
-        };
-        let egress = EgressRequest {
-            mode: profile.egress,
-            allow: profile.allow,
-            deny: Vec::new(),
-            groups: profile.groups,
-            inspect: profile.inspect,
-        };
-        let base = SandboxRequest {
-            backend: profile.backend,
-            at_least: profile.at_least,
-            rootfs: profile.rootfs,
-            egress,
-            secrets: profile.secrets,
-            limits,
-            ..SandboxRequest::default()
-        };
         Profile {
             label: profile.label.unwrap_or_else(|| profile.name.clone()),
             name: profile.name,
             description: profile.description,
             remote: false,
-            base,
-            nested: profile.nested,
+            base: profile.base,
             source: profile.place.to_string(),
         }
     }
 
     /// Whether its sandboxes have a wall of their own.
     pub fn has_wall(&self) -> bool {
-        let level = |text: &String| text.parse::<Assurance>().ok();
-        let named = match self.base.backend.as_deref().map(str::parse) {
-            Some(Ok(BackendChoice::Named(name))) => Some(name.assurance()),
-            _ => None,
+        let named = match self.base.backend {
+            Some(BackendChoice::Named(name)) => Some(name.assurance()),
+            Some(BackendChoice::Auto) | None => None,
         };
-        let weakest = named.or_else(|| self.base.at_least.as_ref().and_then(level));
-        // Without a word of either, the strongest that works is taken, and never none.
-        weakest.is_none_or(|weakest| weakest >= Assurance::Container)
+        // If neither is said, the strongest that works is taken, and never none.
+        named.or(self.base.at_least).is_none_or(|weakest| weakest >= Assurance::Container)
             && named.is_none_or(|named| named >= Assurance::Namespace)
     }
 
     /// The request with what the profile says.
     pub fn apply(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
-        let base = self.base.clone();
-        Ok(SandboxRequest {
-            backend: self.wall(asked.backend)?,
-            at_least: self.weakest(asked.at_least)?,
-            rootfs: self.root(asked.rootfs)?,
-            workspace: workspace(base.workspace, asked.workspace),
-            egress: self.egress(asked.egress)?,
-            llm: asked.llm.or(base.llm),
-            secrets: joined(base.secrets, asked.secrets),
-            web_search: asked.web_search.or(base.web_search),
-            github: asked.github.or(base.github),
-            env: base.env.into_iter().chain(asked.env).collect(),
-            limits: limits(base.limits, asked.limits),
-            ports: joined(base.ports, asked.ports),
-            nested: match self.nested {
-                Some(false) if asked.nested => return Err(self.wider("nested", "true", "false")),
-                Some(nested) => nested,
-                None => asked.nested,
-            },
-            volumes: base.volumes.into_iter().chain(asked.volumes).collect(),
-            admin: asked.admin || base.admin,
-            root: asked.root || base.root,
+        asked.over(&self.base).map_err(|Wider { field, asked, base }| {
+            let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
+            SandboxError::policy("profile_narrower", message).hint("leave it out, or choose another profile")
         })
-    }
-
-    fn wall(&self, asked: Option<String>) -> Result<Option<String>, SandboxError> {
-        match (&self.base.backend, asked) {
-            (Some(base), Some(asked)) if base != "auto" && *base != asked && asked != "auto" => {
-                Err(self.wider("backend", &asked, base))
-            }
-            (Some(base), Some(asked)) if base != "auto" && asked == "auto" => Ok(Some(base.clone())),
-            (base, asked) => Ok(asked.or_else(|| base.clone())),
-        }
-    }
-
-    /// A profile's root may be chosen for what it does not show.
-    fn root(&self, asked: Option<String>) -> Result<Option<String>, SandboxError> {
-        match (&self.base.rootfs, asked) {
-            (Some(base), Some(asked)) if *base != asked => Err(self.wider("rootfs", &asked, base)),
-            (base, asked) => Ok(asked.or_else(|| base.clone())),
-        }
-    }
-
-    fn weakest(&self, asked: Option<String>) -> Result<Option<String>, SandboxError> {
-        let understood = |text: &Option<String>| {
-            text.as_ref().map(|text| understood::<Assurance>("at_least", text)).transpose()
-        };
-        let strictest = understood(&self.base.at_least)?.max(understood(&asked)?);
-        Ok(strictest.map(|level| level.as_str().into()))
-    }
-
-    fn egress(&self, asked: EgressRequest) -> Result<EgressRequest, SandboxError> {
-        let base = self.base.egress.clone();
-        if let (Some(base), Some(asked)) = (&base.mode, &asked.mode)
-            && understood::<Mode>("egress.mode", asked)? > understood::<Mode>("egress.mode", base)?
-        {
-            return Err(self.wider("egress.mode", asked, base));
-        }
-        let unseen = |word: &&String| {
-            let rule = Rule::allow(word, RuleSource::Program);
-            let passes_tcp = |rule: Rule| rule.openings.iter().any(|to| to.protocols.contains(Protocol::Tcp));
-            rule.is_ok_and(passes_tcp) && !base.allow.contains(word)
-        };
-        if let Some(unseen) = asked.allow.iter().find(|word| base.inspect && unseen(word)) {
-            return Err(self.wider("egress.allow", unseen, "`inspect`, and nobody looks into tcp"));
-        }
-        Ok(EgressRequest {
-            mode: asked.mode.or(base.mode),
-            allow: joined(base.allow, asked.allow),
-            deny: joined(base.deny, asked.deny),
-            groups: joined(base.groups, asked.groups),
-            inspect: base.inspect || asked.inspect,
-        })
-    }
-
-    fn wider(&self, field: &str, asked: &str, base: &str) -> SandboxError {
-        let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
-        SandboxError::policy("profile_narrower", message).hint("leave it out, or choose another profile")
     }
 }
 
-/// How wide the way out is, if nobody says otherwise. Without a wall of its own nothing holds it.
+/// The egress mode, if the request does not say another one. Without a network of its own a sandbox reaches what the host reaches.
 fn egress(profile: &Profile, wall: BackendName) -> String {
-    match &profile.base.egress.mode {
-        Some(mode) => mode.clone(),
-        None if wall.assurance() < Assurance::Namespace => Mode::Open.as_str().into(),
-        None => Mode::default().as_str().into(),
-    }
-}
-
-fn workspace(base: WorkspaceRequest, asked: WorkspaceRequest) -> WorkspaceRequest {
-    WorkspaceRequest {
-        folder: asked.folder.or(base.folder),
-        overlay: asked.overlay || base.overlay,
-        branch: asked.branch.or(base.branch),
-        clone: asked.clone.or(base.clone),
-        depth: asked.depth.or(base.depth),
-        same_path: asked.same_path || base.same_path,
-        ro: joined(base.ro, asked.ro),
-        rw: joined(base.rw, asked.rw),
-        protect: joined(base.protect, asked.protect),
-        push: joined(base.push, asked.push),
-        share_git: asked.share_git || base.share_git,
-        agent_context: joined(base.agent_context, asked.agent_context),
-    }
-}
-
-fn limits(base: LimitsRequest, asked: LimitsRequest) -> LimitsRequest {
-    LimitsRequest {
-        memory: asked.memory.or(base.memory),
-        cpus: asked.cpus.or(base.cpus),
-        pids: asked.pids.or(base.pids),
-        open_files: asked.open_files.or(base.open_files),
-        disk: asked.disk.or(base.disk),
-        timeout: asked.timeout.or(base.timeout),
-        output: asked.output.or(base.output),
-        ready: asked.ready.or(base.ready),
-    }
-}
-
-fn joined<T: PartialEq>(mut base: Vec<T>, asked: Vec<T>) -> Vec<T> {
-    for one in asked {
-        if !base.contains(&one) {
-            base.push(one);
-        }
-    }
-    base
+    let usual = if wall.assurance() < Assurance::Namespace { Mode::Open } else { Mode::default() };
+    profile.base.egress.mode.unwrap_or(usual).to_string()
 }
 
 /// The wall that a profile has on a machine with these, where only Docker holds the limits `unheld`.
-fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Result<Works, SandboxError> {
-    let choice = match &profile.base.backend {
-        Some(backend) => understood::<BackendChoice>("backend", backend)?,
-        None => BackendChoice::Auto,
-    };
-    let weakest = match &profile.base.at_least {
-        Some(level) => understood::<Assurance>("at_least", level)?,
-        None => Assurance::Host,
-    };
-    if let Some(mode) = &profile.base.egress.mode {
-        understood::<Mode>("egress.mode", mode)?;
-    }
+fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Works {
+    let choice = profile.base.backend.unwrap_or_default();
+    let weakest = profile.base.at_least.unwrap_or(Assurance::Host);
     let tried: Vec<BackendName> = match choice {
         BackendChoice::Named(name) => vec![name],
         BackendChoice::Auto => BackendName::AUTO.into(),
@@ -352,7 +193,10 @@ fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Result<Wor
             _ if name.assurance() < weakest => {
                 reasons.push(format!("{name} is {}, and {weakest} is wanted", name.assurance()));
             }
-            Some(Ok(())) if name.assurance() < Assurance::Namespace && says_egress(&profile.base.egress) => {
+            Some(Ok(()))
+                if name.assurance() < Assurance::Namespace
+                    && profile.base.egress != EgressRequest::default() =>
+            {
                 reasons.push(format!(
                     "{name} does not isolate the network, so nothing holds what it says of egress"
                 ));
@@ -360,18 +204,12 @@ fn works(profile: &Profile, walls: &[WallReport], unheld: &[&str]) -> Result<Wor
             Some(Ok(())) if !unheld.is_empty() && !matches!(name, BackendName::Docker(_)) => {
                 reasons.push(format!("{name} cannot hold its limit on {} here", unheld.join(" and ")));
             }
-            Some(Ok(())) => return Ok(Ok(name)),
+            Some(Ok(())) => return Ok(name),
             Some(Err(error)) => reasons.push(format!("{name}: {error}")),
             None => reasons.push(format!("{name} was not tried")),
         }
     }
-    Ok(Err(reasons.join("; ")))
-}
-
-/// Whether something is said that a backend would have to hold, be it that everything is open.
-fn says_egress(egress: &EgressRequest) -> bool {
-    let EgressRequest { mode, allow, deny, groups, inspect } = egress;
-    mode.is_some() || *inspect || ![allow, deny, groups].iter().all(|list| list.is_empty())
+    Err(reasons.join("; "))
 }
 
 fn is_name(profile: &Profile) -> Result<(), SandboxError> {
@@ -385,31 +223,41 @@ fn is_name(profile: &Profile) -> Result<(), SandboxError> {
 }
 
 fn built_in() -> Vec<Profile> {
-    let one = |name: &str, label: &str, description: &str, backend: &str| Profile {
+    let one = |name: &str, label: &str, description: &str, backend: BackendChoice| Profile {
         name: name.into(),
         label: label.into(),
         description: Some(description.into()),
         remote: false,
-        base: SandboxRequest { backend: Some(backend.into()), ..SandboxRequest::default() },
-        nested: None,
+        base: SandboxRequest { backend: Some(backend), ..SandboxRequest::default() },
         source: BUILT_IN.into(),
     };
     vec![
-        one(DEFAULT, "Default", "the strongest wall that works here", "auto"),
-        one("native", "Namespaces", "namespaces of belljar's own making", "native"),
-        one("bwrap", "bubblewrap", "the same kind of wall, made by bubblewrap", "bwrap"),
+        one(DEFAULT, "Default", "the strongest wall that works here", BackendChoice::Auto),
+        one(
+            "native",
+            "Namespaces",
+            "namespaces of belljar's own making",
+            BackendChoice::Named(BackendName::Native),
+        ),
+        one(
+            "bwrap",
+            "bubblewrap",
+            "the same kind of wall, made by bubblewrap",
+            BackendChoice::Named(BackendName::Bwrap),
+        ),
         one(
             "container",
             "Container",
             "the container around belljar, shared with everything in it",
-            "container",
+            BackendChoice::Named(BackendName::Container),
         ),
-        one("host", "No wall", "no wall at all: everything this user may, a sandbox may", "host"),
+        one(
+            "host",
+            "No wall",
+            "no wall at all: everything this user may, a sandbox may",
+            BackendChoice::Named(BackendName::Host),
+        ),
     ]
-}
-
-fn understood<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, SandboxError> {
-    text.parse().map_err(|error| SandboxError::policy("request_value", format!("`{field}`: {error}")))
 }
 
 const BUILT_IN: &str = "built-in";

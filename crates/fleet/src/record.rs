@@ -155,6 +155,7 @@ pub(crate) fn sample(key: &str, persistent: bool) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::request::EnvValue;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -199,5 +200,64 @@ mod tests {
         assert_eq!(Record::read(&place).unwrap(), record);
         record.write(&place).unwrap();
         assert_eq!(Record::read(&place).unwrap(), record);
+    }
+
+    /// Written by belljar before requests had types: `tests/records`.
+    const OLD: [(&str, &str); 3] = [
+        ("plain", include_str!("../tests/records/plain-record.json")),
+        ("profile", include_str!("../tests/records/profile-record.json")),
+        ("full", include_str!("../tests/records/full-record.json")),
+    ];
+
+    #[test]
+    fn a_record_of_the_previous_version_means_the_same() {
+        let old = OLD.map(|(_, text)| serde_json::from_str::<Record>(text).expect("a record"));
+        assert_eq!(old[0].asked, Some(SandboxRequest::default()));
+        assert_eq!(old[0].sandbox.backend, Some(belljar_spec::BackendChoice::Auto));
+        assert_eq!(old[1].sandbox.limits.disk, Some(belljar_spec::ByteSize::mebibytes(1)));
+        let plan: crate::KeptPlan =
+            serde_json::from_str(include_str!("../tests/records/full-plan.json")).expect("a plan");
+        assert_eq!(plan.sandbox, old[2].sandbox);
+        let limits = &plan.sandbox.limits;
+        assert_eq!(limits.memory, Some(belljar_spec::ByteSize::mebibytes(1536)));
+        assert_eq!(limits.ready, Some(std::time::Duration::from_millis(1500)));
+        assert_eq!(
+            plan.sandbox.env["KEY".parse::<belljar_spec::EnvName>().as_ref().unwrap()],
+            EnvValue::Secret("npm".parse().unwrap())
+        );
+        for record in old {
+            let again = serde_json::to_string(&record).expect("a record can be written");
+            assert_eq!(serde_json::from_str::<Record>(&again).expect("a record"), record);
+        }
+    }
+
+    /// It refuses fields that it does not know, and takes one that is missing for one that was not said.
+    #[test]
+    fn the_previous_version_reads_what_is_written_now() {
+        for (name, text) in OLD {
+            let was: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            let record: Record = serde_json::from_str(text).expect("a record");
+            compare(name, &serde_json::to_value(&record).expect("JSON"), &was);
+        }
+    }
+
+    fn compare(at: &str, now: &serde_json::Value, was: &serde_json::Value) {
+        use serde_json::Value::{Array, Object};
+        match (now, was) {
+            (Object(now), Object(was)) => {
+                for (name, now) in now {
+                    compare(
+                        &format!("{at}.{name}"),
+                        now,
+                        was.get(name).unwrap_or_else(|| panic!("{at}.{name} is new")),
+                    );
+                }
+            }
+            (Array(now), Array(was)) => assert_eq!(now, was, "{at}"),
+            (now, was) => assert!(
+                now.is_string() == was.is_string() && now.is_number() == was.is_number(),
+                "{at}: {now} {was}"
+            ),
+        }
     }
 }

@@ -41,16 +41,14 @@ pub(crate) fn sandbox_now(
         return Ok((now, None));
     }
     // Its files belong to what they were made in.
-    for (field, before, now) in
-        [("backend", &before.backend, &now.backend), ("rootfs", &before.rootfs, &now.rootfs)]
-    {
+    for (field, before, now) in [
+        ("backend", shown(&before.backend), shown(&now.backend)),
+        ("rootfs", shown(&before.rootfs), shown(&now.rootfs)),
+    ] {
         if before != now {
-            let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
             let message = format!(
-                "the profile `{}` changed: `{field}` is {} now, and this sandbox was made with {}",
-                record.profile,
-                shown(now),
-                shown(before)
+                "the profile `{}` changed: `{field}` is {now} now, and this sandbox was made with {before}",
+                record.profile
             );
             return Err(SandboxError::unavailable("profile_changed", message)
                 .hint(format!("change it back, or {TAKE_AWAY}")));
@@ -63,6 +61,10 @@ pub(crate) fn sandbox_now(
             record.profile
         )),
     ))
+}
+
+fn shown<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| "nothing".into(), T::to_string)
 }
 
 const TAKE_AWAY: &str = "delete the sandbox with its home (`belljar rm`) to make it anew";
@@ -87,8 +89,7 @@ mod tests {
             label: "ci".into(),
             description: None,
             remote: false,
-            base: SandboxRequest { backend: Some("native".into()), ..SandboxRequest::default() },
-            nested: None,
+            base: SandboxRequest { backend: Some("native".parse().unwrap()), ..SandboxRequest::default() },
             source: "a file".into(),
         };
         edit(&mut profile);
@@ -98,13 +99,13 @@ mod tests {
     /// A sandbox of a profile that allowed two names and two gigabytes; a third name was asked for.
     fn record() -> Record {
         let wide = profiles(|profile| {
-            profile.base.egress.allow = vec!["a.example".into(), "b.example".into()];
-            profile.base.limits.memory = Some("2g".into());
+            profile.base.egress.allow = vec!["a.example".parse().unwrap(), "b.example".parse().unwrap()];
+            profile.base.limits.memory = Some("2g".parse().unwrap());
         });
         let mut record = sample("k", true);
         let mut asked = SandboxRequest::default();
-        asked.egress.allow = vec!["c.example".into()];
-        record.profile = "ci".into();
+        asked.egress.allow = vec!["c.example".parse().unwrap()];
+        record.profile = "ci".parse().unwrap();
         record.sandbox = wide.choose(Some("ci")).unwrap().apply(asked.clone()).unwrap();
         record.asked = Some(asked);
         record
@@ -113,20 +114,20 @@ mod tests {
     #[test]
     fn a_profile_that_was_tightened_holds_in_the_next_life() {
         let tight = profiles(|profile| {
-            profile.base.egress.allow = vec!["a.example".into()];
-            profile.base.limits.memory = Some("1g".into());
+            profile.base.egress.allow = vec!["a.example".parse().unwrap()];
+            profile.base.limits.memory = Some("1g".parse().unwrap());
         });
         let (now, note) = sandbox_now(&tight, &record()).unwrap();
-        assert_eq!(now.egress.allow, ["a.example", "c.example"]);
-        assert_eq!(now.limits.memory.as_deref(), Some("1g"));
+        assert_eq!(now.egress.allow, ["a.example", "c.example"].map(|rule| rule.parse().unwrap()));
+        assert_eq!(now.limits.memory, "1g".parse().ok());
         assert!(note.unwrap().contains("`ci` changed"));
     }
 
     #[test]
     fn what_did_not_change_is_woken_as_it_was() {
         let same = profiles(|profile| {
-            profile.base.egress.allow = vec!["a.example".into(), "b.example".into()];
-            profile.base.limits.memory = Some("2g".into());
+            profile.base.egress.allow = vec!["a.example".parse().unwrap(), "b.example".parse().unwrap()];
+            profile.base.limits.memory = Some("2g".parse().unwrap());
         });
         assert_eq!(sandbox_now(&same, &record()).unwrap(), (record().sandbox, None));
     }
@@ -134,15 +135,23 @@ mod tests {
     #[test]
     fn what_the_profile_does_not_allow_any_more_is_not_woken() {
         let mut open = record();
-        open.asked.as_mut().unwrap().egress.mode = Some("open".into());
+        open.asked.as_mut().unwrap().egress.mode = Some("open".parse().unwrap());
         let cases: [(&str, Record, Profiles); 4] = [
             ("profile_removed", Record { profile: "gone".into(), ..record() }, profiles(|_| {})),
-            ("profile_changed", open, profiles(|profile| profile.base.egress.mode = Some("strict".into()))),
-            ("profile_changed", record(), profiles(|profile| profile.base.rootfs = Some("golden".into()))),
+            (
+                "profile_changed",
+                open,
+                profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap())),
+            ),
+            (
+                "profile_changed",
+                record(),
+                profiles(|profile| profile.base.rootfs = Some("golden".parse().unwrap())),
+            ),
             (
                 "profile_unavailable",
                 record(),
-                profiles(|profile| profile.base.backend = Some("bwrap".into())),
+                profiles(|profile| profile.base.backend = Some("bwrap".parse().unwrap())),
             ),
         ];
         for (code, record, profiles) in cases {
@@ -155,22 +164,32 @@ mod tests {
 
     #[test]
     fn the_grant_that_made_it_counts_as_well() {
-        let limits = LimitsRequest { memory: Some("512m".into()), ..LimitsRequest::default() };
+        let limits = LimitsRequest { memory: Some("512m".parse().unwrap()), ..LimitsRequest::default() };
         let mut made = record();
         made.owner = "g1".into();
         made.rules = Some(GrantRules { allow_sandbox: true, limits, ..GrantRules::default() });
         let (now, _) = sandbox_now(&profiles(|_| {}), &made).unwrap();
-        assert_eq!(now.limits.memory.as_deref(), Some("512m"));
-        assert_eq!(now.egress.mode.as_deref(), Some("strict"));
-        assert_eq!(now.llm.and_then(|llm| llm.url).as_deref(), Some("off"));
+        assert_eq!(now.limits.memory, "512m".parse().ok());
+        assert_eq!(now.egress.mode, "strict".parse().ok());
+        assert_eq!(now.llm.and_then(|llm| llm.url), "off".parse().ok());
     }
 
     #[test]
     fn an_older_record_is_narrowed_or_refused() {
         let mut old = record();
         old.asked = None;
-        old.sandbox.egress.mode = Some("open".into());
-        let strict = profiles(|profile| profile.base.egress.mode = Some("strict".into()));
+        old.sandbox.egress.mode = Some("open".parse().unwrap());
+        let strict = profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap()));
         assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, "profile_changed");
+    }
+
+    #[test]
+    fn what_the_previous_version_wrote_is_woken_as_it_was() {
+        let text = include_str!("../tests/records/profile-record.json");
+        let record: Record = serde_json::from_str(text).unwrap();
+        let same = profiles(|profile| {
+            profile.base = SandboxRequest { nested: Some(false), ..record.sandbox.clone() };
+        });
+        assert_eq!(sandbox_now(&same, &record).unwrap(), (record.sandbox.clone(), None));
     }
 }

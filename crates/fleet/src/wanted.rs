@@ -7,7 +7,6 @@ use crate::wake;
 use belljar_api::{CreateSandbox, GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 use data_encoding::HEXLOWER;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,34 +96,9 @@ impl Wanted {
         {
             found.push(format!("`persistent` ({}, not {})", record.persistent, persistent.persistent));
         }
-        let value = |request: &SandboxRequest| serde_json::to_value(request).unwrap_or_default();
-        compare("", &value(&self.asked), &value(&self.sandbox), &value(&record.sandbox), &mut found);
+        let fields = self.asked.fits(&self.sandbox, &record.sandbox);
+        found.extend(fields.into_iter().map(|field| format!("`{field}`")));
         found
-    }
-}
-
-/// Adds what was asked for and is not so: a value that is another, or a part of a list that is missing. `effective` is what the
-/// profile and the grant make of what was asked.
-fn compare(at: &str, asked: &Value, effective: &Value, is: &Value, found: &mut Vec<String>) {
-    match asked {
-        Value::Null | Value::Bool(false) => {}
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-                compare(&at, field, &effective[name], &is[name], found);
-            }
-        }
-        Value::Array(items) => {
-            let has = |item: &Value| is.as_array().is_some_and(|list| list.contains(item));
-            if !items.iter().all(has) {
-                found.push(format!("`{at}`"));
-            }
-        }
-        Value::Bool(true) | Value::Number(_) | Value::String(_) => {
-            if is != asked && is != effective {
-                found.push(format!("`{at}`"));
-            }
-        }
     }
 }
 
@@ -134,7 +108,7 @@ const LONGEST_KEY: usize = 255;
 mod tests {
     use super::*;
     use crate::record::sample;
-    use belljar_api::{EgressRequest, LimitsRequest};
+    use belljar_spec::request::{EgressRequest, EnvValue, LimitsRequest};
 
     fn wanted(asked: SandboxRequest) -> Wanted {
         let request = CreateSandbox { key: Some("k".into()), ..CreateSandbox::default() };
@@ -155,13 +129,13 @@ mod tests {
 
     fn record() -> Record {
         let mut record = sample("k", true);
-        record.sandbox.limits.memory = Some("1g".into());
+        record.sandbox.limits.memory = Some("1g".parse().unwrap());
         record.sandbox.egress = EgressRequest {
-            mode: Some("strict".into()),
-            allow: vec!["a.example".into(), "b.example".into()],
+            mode: Some("strict".parse().unwrap()),
+            allow: vec!["a.example".parse().unwrap(), "b.example".parse().unwrap()],
             ..EgressRequest::default()
         };
-        record.sandbox.env.insert("A".into(), "1".into());
+        record.sandbox.env.insert("A".parse().unwrap(), EnvValue::Text("1".into()));
         record
     }
 
@@ -170,24 +144,24 @@ mod tests {
         let mut same = wanted(SandboxRequest::default());
         assert_eq!(same.must_fit(&record()), Ok(()));
         same.asked_profile = Some("default".into());
-        same.asked.egress.allow = vec!["b.example".into()];
-        same.asked.env.insert("A".into(), "1".into());
-        same.asked.limits.memory = Some("1g".into());
+        same.asked.egress.allow = vec!["b.example".parse().unwrap()];
+        same.asked.env.insert("A".parse().unwrap(), EnvValue::Text("1".into()));
+        same.asked.limits.memory = Some("1g".parse().unwrap());
         assert_eq!(same.must_fit(&record()), Ok(()));
-        same.asked.limits.memory = Some("64g".into());
-        same.sandbox.limits.memory = Some("1g".into());
+        same.asked.limits.memory = Some("64g".parse().unwrap());
+        same.sandbox.limits.memory = Some("1g".parse().unwrap());
         assert_eq!(same.must_fit(&record()), Ok(()), "a grant's ceiling makes it the same");
     }
 
     #[test]
     fn what_differs_is_named() {
-        let limits = LimitsRequest { memory: Some("2g".into()), ..LimitsRequest::default() };
+        let limits = LimitsRequest { memory: Some("2g".parse().unwrap()), ..LimitsRequest::default() };
         let mut other =
             wanted(SandboxRequest { limits, admin: true, ports: vec![80], ..SandboxRequest::default() });
         other.asked_profile = Some("open".into());
         other.identity.persistent = crate::Persistence { persistent: false, said: true };
-        other.asked.egress.allow = vec!["b.example".into(), "c.example".into()];
-        other.asked.env.insert("A".into(), "2".into());
+        other.asked.egress.allow = vec!["b.example".parse().unwrap(), "c.example".parse().unwrap()];
+        other.asked.env.insert("A".parse().unwrap(), EnvValue::Text("2".into()));
         let error = other.must_fit(&record()).unwrap_err();
         assert_eq!(error.code, "sandbox_differs");
         for what in [

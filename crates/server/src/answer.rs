@@ -7,7 +7,6 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
 use belljar_spec::{ErrorKind, SandboxError};
-use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -68,15 +67,6 @@ impl IntoResponse for Refusal {
 /// A request that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
     SandboxError::policy("request_invalid", message)
-}
-
-/// The object that a body is. Whatever is no object is refused here: a list would otherwise be taken for one, field by field.
-pub(crate) fn understood<T: DeserializeOwned>(body: &[u8]) -> Result<T, SandboxError> {
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(invalid("the body is not a JSON object"));
-    }
-    serde_json::from_slice(body)
-        .map_err(|error| invalid(format!("the body is not what it should be: {error}")))
 }
 
 /// The status of an error. What a request can bring about is a 4xx; a 5xx is a fault of ours that somebody has to look at.

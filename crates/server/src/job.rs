@@ -2,8 +2,8 @@
 //! a directory that goes with it. Standard input stays open as long as the run is wanted.
 
 use crate::answer::log;
+use belljar_engine::request::Surroundings;
 use belljar_fleet::Place;
-use belljar_fleet::request::Surroundings;
 use belljar_spec::SandboxError;
 use belljar_state::Lock;
 use serde::Serialize;
@@ -63,14 +63,7 @@ pub(crate) fn runtime() -> Result<Runtime, SandboxError> {
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.
 pub(crate) fn surroundings(place: &Place, volumes: &Path) -> Surroundings {
-    Surroundings {
-        name: "run".into(),
-        key: "run".into(),
-        id: None,
-        persistent: false,
-        place: place.clone(),
-        volumes: volumes.to_path_buf(),
-    }
+    Surroundings { workspace: place.workspace(), volumes: volumes.to_path_buf(), ..Surroundings::default() }
 }
 
 /// A directory for a run that is to be. It is made when the run is.

@@ -11,6 +11,7 @@
 
 pub mod agents;
 mod answer;
+mod command_request;
 pub mod front;
 mod job;
 pub mod keeper;

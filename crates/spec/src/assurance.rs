@@ -43,6 +43,8 @@ impl fmt::Display for Assurance {
     }
 }
 
+crate::text::read_as_text!(Assurance);
+
 /// Not a level.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a level of assurance: use one of host, container, namespace, gvisor, microvm")]

@@ -124,6 +124,17 @@ pub enum BackendChoice {
     Named(BackendName),
 }
 
+impl fmt::Display for BackendChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BackendChoice::Auto => f.write_str("auto"),
+            BackendChoice::Named(name) => name.fmt(f),
+        }
+    }
+}
+
+crate::text::serde_as_text!(BackendChoice);
+
 /// Not a backend.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no backend `{0}`: use one of auto, native, bwrap, docker, docker+runsc, container, host")]

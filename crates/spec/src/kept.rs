@@ -68,6 +68,8 @@ impl fmt::Display for VolumePath {
     }
 }
 
+crate::text::serde_as_text!(VolumeName, VolumePath);
+
 /// Not a name of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -18,10 +18,12 @@ mod limits;
 pub mod llm;
 mod quantity;
 mod regional;
+pub mod request;
 mod root;
 mod sandbox;
 pub mod secret;
 mod signal;
+mod text;
 pub mod workspace;
 
 pub use assurance::{Assurance, UnknownAssurance};
@@ -37,11 +39,13 @@ pub use ended::Ended;
 pub use error::{ErrorKind, SandboxError};
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
-pub use limits::{Limit, LimitHit, Limits, LimitsSpec, Machine, Origin};
+pub use limits::{Limit, LimitHit, Limits, Machine, Origin};
 pub use quantity::{ByteSize, Cpus, ParseQuantityError, parse_time};
 pub use regional::{REGIONAL_VARIABLES, TIME_ZONE_VARIABLE, is_regional_variable};
+pub use request::{LimitsRequest, SandboxRequest};
 pub use root::{ImageName, ImageNameError, Root, RootError};
 pub use sandbox::{
     Compare, EnvName, EnvNameError, Nesting, Permission, SandboxSpec, SharedPath, WorkspacePath,
 };
 pub use signal::{signal_name, signal_number};
+pub use text::OsText;

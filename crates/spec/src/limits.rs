@@ -1,22 +1,9 @@
 //! What a sandbox may use. Every limit has a default; docs/limits.md is the table for people.
 
-use crate::{ByteSize, Cpus};
+use crate::{ByteSize, Cpus, LimitsRequest};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
-
-/// What was written: nothing means the default.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LimitsSpec {
-    pub memory: Option<ByteSize>,
-    pub cpus: Option<Cpus>,
-    pub pids: Option<u32>,
-    pub open_files: Option<u64>,
-    pub disk: Option<ByteSize>,
-    pub wall_time: Option<Duration>,
-    pub output: Option<ByteSize>,
-    pub ready: Option<Duration>,
-}
 
 /// What was understood: every limit with its value and where that came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,20 +51,20 @@ pub struct Machine {
 
 impl Limits {
     /// Fills in the defaults.
-    pub fn understand(spec: &LimitsSpec, machine: Machine) -> Limits {
+    pub fn understand(asked: &LimitsRequest, machine: Machine) -> Limits {
         let half = ByteSize::bytes(machine.memory.as_u64() / 2);
-        let memory = limit(spec.memory, half);
+        let memory = limit(asked.memory, half);
         Limits {
             memory,
-            cpus: limit(spec.cpus, Cpus::whole(machine.cpus)),
+            cpus: limit(asked.cpus, Cpus::whole(machine.cpus)),
             // More than the kernel can count is as many as there can be.
-            pids: limit(spec.pids.map(|pids| pids.min(MOST_PIDS)), DEFAULT_PIDS),
-            open_files: limit(spec.open_files, DEFAULT_OPEN_FILES),
+            pids: limit(asked.pids.map(|pids| pids.min(MOST_PIDS)), DEFAULT_PIDS),
+            open_files: limit(asked.open_files, DEFAULT_OPEN_FILES),
             // Private files live in memory: never more of them than half of it.
-            disk: limit(spec.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
-            wall_time: limit(spec.wall_time, DEFAULT_WALL_TIME),
-            output: limit(spec.output, DEFAULT_OUTPUT),
-            ready: limit(spec.ready, Limits::DEFAULT_READY),
+            disk: limit(asked.disk, DEFAULT_DISK.min(ByteSize::bytes(memory.value.as_u64() / 2))),
+            wall_time: limit(asked.timeout, DEFAULT_WALL_TIME),
+            output: limit(asked.output, DEFAULT_OUTPUT),
+            ready: limit(asked.ready, Limits::DEFAULT_READY),
         }
     }
 
@@ -176,7 +163,7 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_remembered_as_such() {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
-        let spec = LimitsSpec { memory: Some(ByteSize::mebibytes(100)), ..LimitsSpec::default() };
+        let spec = LimitsRequest { memory: Some(ByteSize::mebibytes(100)), ..LimitsRequest::default() };
         let limits = Limits::understand(&spec, machine);
         assert_eq!(limits.memory, Limit { value: ByteSize::mebibytes(100), origin: Origin::Asked });
         assert_eq!(limits.cpus, Limit { value: Cpus::whole(2), origin: Origin::Default });
@@ -191,7 +178,7 @@ mod tests {
     fn more_processes_than_a_kernel_has_numbers_for_are_all_of_them() {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
         let pids = |pids| {
-            let spec = LimitsSpec { pids: Some(pids), ..LimitsSpec::default() };
+            let spec = LimitsRequest { pids: Some(pids), ..LimitsRequest::default() };
             Limits::understand(&spec, machine).pids.value
         };
         assert_eq!(
@@ -205,7 +192,7 @@ mod tests {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
         let second = Duration::from_secs;
         let time = |sandbox, command| {
-            let spec = LimitsSpec { wall_time: sandbox, ..LimitsSpec::default() };
+            let spec = LimitsRequest { timeout: sandbox, ..LimitsRequest::default() };
             Limits::understand(&spec, machine).time_within(command)
         };
         assert_eq!(time(Some(second(2)), Some(second(30))), second(2));
@@ -214,7 +201,7 @@ mod tests {
         let long = second(2 * 3600);
         assert_eq!(time(None, Some(long)), long, "what nobody said is no ceiling");
         assert_eq!(time(None, Some(Duration::MAX)), FOR_EVER);
-        let spec = LimitsSpec { wall_time: Some(second(2)), ..LimitsSpec::default() };
+        let spec = LimitsRequest { timeout: Some(second(2)), ..LimitsRequest::default() };
         assert_eq!(Limits::understand(&spec, machine).time_for(Some(long)), long);
     }
 }

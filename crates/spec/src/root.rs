@@ -54,6 +54,8 @@ impl fmt::Display for Root {
     }
 }
 
+crate::text::serde_as_text!(Root);
+
 /// An image, by digest or by a tag that was written out: `alpine:3.22`, `ghcr.io/owner/name@sha256:…`. A tag that nobody wrote
 /// is a version that nobody chose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

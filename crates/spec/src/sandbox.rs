@@ -5,7 +5,7 @@ use crate::git::PushRules;
 use crate::llm::LlmRoute;
 use crate::secret::{Credential, Forwarded, GitHubGrant};
 use crate::workspace::{GitAccess, ProtectedPath, WorkspaceMode};
-use crate::{Admin, Assurance, BackendChoice, Kept, LimitsSpec, Root, SandboxId, Volume};
+use crate::{Admin, Assurance, BackendChoice, Kept, LimitsRequest, Root, SandboxId, Volume};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ pub struct SandboxSpec {
     /// Added to the environment of every command.
     pub env: Vec<(EnvName, OsString)>,
     /// What it may use.
-    pub limits: LimitsSpec,
+    pub limits: LimitsRequest,
     /// Whether it may make user namespaces.
     pub nesting: Nesting,
     /// What it may reach. Nothing said means nothing reached, behind every wall that can hold that.
@@ -137,6 +137,8 @@ impl fmt::Display for EnvName {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not the name of an environment variable: it must have letters, and no `=` or zero byte")]
 pub struct EnvNameError(String);
+
+crate::text::serde_as_text!(EnvName);
 
 impl FromStr for EnvName {
     type Err = EnvNameError;

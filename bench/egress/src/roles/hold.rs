@@ -4,7 +4,7 @@ use super::usage;
 use crate::Outcome;
 use crate::stage::{NAME, Ports, inside, policy};
 use belljar_engine::{Engine, Input, Output, Running};
-use belljar_spec::{Command, LimitsSpec, SandboxSpec, Stdin};
+use belljar_spec::{Command, LimitsRequest, SandboxSpec, Stdin};
 use std::fs;
 
 /// How many, the server's ports, where to keep records. Prints how many were opened, how many answered, and the kibibytes
@@ -21,7 +21,7 @@ async fn hold(count: u32, ports: Ports, records: &str) -> Outcome<()> {
     policy.limits.connections = 4096;
     let spec = SandboxSpec {
         egress: Some(policy),
-        limits: LimitsSpec { open_files: Some(8192), ..LimitsSpec::default() },
+        limits: LimitsRequest { open_files: Some(8192), ..LimitsRequest::default() },
         ..inside()?
     };
     let sandbox = Engine::new().with_records(records).create(spec).await?;

@@ -5,10 +5,11 @@ use super::{Phase, answers};
 use crate::input;
 use crate::opened::Named;
 use crate::run::Agent;
-use belljar_engine::config::{EgressFlags, GitHubFlags, TomlText, WebSearch};
+use belljar_engine::config::TomlText;
 use belljar_overlay::quote;
 use belljar_spec::SandboxError;
-use belljar_spec::egress::{Mode, Rule, RuleSource};
+use belljar_spec::egress::Mode;
+use belljar_spec::request::{EgressRequest, GitHubRequest, WebSearch};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -162,12 +163,11 @@ impl Reader<'_> {
         }
     }
 
-    fn egress(&self) -> Result<EgressFlags, SandboxError> {
+    fn egress(&self) -> Result<EgressRequest, SandboxError> {
         let (own, defaults) = (self.own, self.defaults);
-        let rule = |text: &str| Rule::allow(text, RuleSource::Flag);
-        Ok(EgressFlags {
+        Ok(EgressRequest {
             mode: self.value::<Mode>(own.egress.as_ref().or(defaults.egress.as_ref()))?,
-            allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), rule)?,
+            allow: self.list(own.allow.as_ref().or(defaults.allow.as_ref()), str::parse)?,
             deny: Vec::new(),
             groups: self.list(own.groups.as_ref().or(defaults.groups.as_ref()), str::parse)?,
             inspect: own.inspect.or(defaults.inspect).unwrap_or_default(),
@@ -188,12 +188,12 @@ impl Reader<'_> {
         }
     }
 
-    fn github(&self) -> Result<Option<GitHubFlags>, SandboxError> {
+    fn github(&self) -> Result<Option<GitHubRequest>, SandboxError> {
         let (own, defaults) = (self.own, self.defaults);
         let repositories =
             self.list(own.github_repos.as_ref().or(defaults.github_repos.as_ref()), str::parse)?;
         let profile = self.value(own.github.as_ref().or(defaults.github.as_ref()))?;
-        Ok(profile.map(|profile| GitHubFlags { profile, repositories, danger_forward_key: false }))
+        Ok(profile.map(|profile| GitHubRequest { profile, repositories }))
     }
 
     fn context(&self) -> Result<Vec<(String, String)>, SandboxError> {

@@ -19,7 +19,7 @@ pub use sequence::{Audience, PhaseResult, PhasesResult, run_phases};
 use crate::adapter::{Effort, ModelName};
 use crate::budget::RunBudget;
 use crate::run::Agent;
-use belljar_engine::config::{EgressFlags, GitHubFlags, WebSearch};
+use belljar_spec::request::{EgressRequest, GitHubRequest, WebSearch};
 
 /// One of them. Every value is one that makes sense by itself.
 #[derive(Clone)]
@@ -31,9 +31,9 @@ pub struct Phase {
     pub prompt: String,
     pub model: Option<ModelName>,
     pub effort: Option<Effort>,
-    pub egress: EgressFlags,
+    pub egress: EgressRequest,
     pub web_search: Option<WebSearch>,
-    pub github: Option<GitHubFlags>,
+    pub github: Option<GitHubRequest>,
     pub budget: RunBudget,
     /// Names and texts.
     pub context: Vec<(String, String)>,

@@ -91,7 +91,7 @@ mod tests {
         for file in ["memory.max", "memory.swap.max", "pids.max", "cpu.max"] {
             fs::write(place.join(file), "").unwrap();
         }
-        let spec = belljar_spec::LimitsSpec { cpus: "1.5".parse().ok(), ..Default::default() };
+        let spec = belljar_spec::LimitsRequest { cpus: "1.5".parse().ok(), ..Default::default() };
         let machine = belljar_spec::Machine { memory: belljar_spec::ByteSize::mebibytes(512), cpus: 2 };
         let held = apply(&directory, &Limits::understand(&spec, machine)).unwrap();
         assert_eq!(held, Held { memory: true, pids: true, cpus: true });

@@ -1,6 +1,5 @@
 //! The words about secrets that a run may use.
 
-use belljar_engine::config::{CredentialFlags, GitHubFlags, WebSearch};
 use belljar_spec::secret::{GitHubProfile, RepositoryName, SecretName};
 use clap::Args as ClapArgs;
 
@@ -11,38 +10,22 @@ pub(crate) struct CredentialArgs {
     /// belljar.toml. Its variables hold a placeholder, its hosts can be reached, and only there, by TLS, does the real
     /// value take the placeholder's place; may be repeated
     #[arg(long = "secret", value_name = "NAME")]
-    secrets: Vec<SecretName>,
+    pub(super) secrets: Vec<SecretName>,
     /// Let it search the web with the key of tavily, exa or brave [default: the first that you keep]
     #[arg(long, value_name = "PROVIDER", num_args = 0..=1, require_equals = true)]
-    web_search: Option<Option<SecretName>>,
+    pub(super) web_search: Option<Option<SecretName>>,
     /// Give it a token of your GitHub App, good for this and no more: read, issues-write, review-write or repo-write
     #[arg(long, value_name = "PROFILE")]
-    github: Option<GitHubProfile>,
+    pub(super) github: Option<GitHubProfile>,
     /// Make the token good for this repository only; may be repeated [default: all that the App is installed for]
     #[arg(long, value_name = "OWNER/NAME", requires = "github")]
-    github_repo: Vec<RepositoryName>,
+    pub(super) github_repo: Vec<RepositoryName>,
     /// Put the real value of this secret where `--env NAME=secret:KEY` says. The sandbox then holds it and can send it
     /// anywhere it reaches; recorded; may be repeated
     #[arg(long, value_name = "KEY")]
-    forward_secret: Vec<SecretName>,
+    pub(super) forward_secret: Vec<SecretName>,
     /// Put the private key of the GitHub App into GITHUB_APP_PRIVATE_KEY. Whoever holds it can do all that the App can,
     /// for as long as the key lives; only with `--github repo-write`; recorded
     #[arg(long, requires = "github")]
-    danger_forward_app_key: bool,
-}
-
-impl CredentialArgs {
-    pub(crate) fn flags(self) -> CredentialFlags {
-        CredentialFlags {
-            secrets: self.secrets,
-            web_search: self.web_search.map(|named| named.map_or(WebSearch::Detect, WebSearch::Named)),
-            variables: Vec::new(),
-            forward: self.forward_secret,
-            github: self.github.map(|profile| GitHubFlags {
-                profile,
-                repositories: self.github_repo,
-                danger_forward_key: self.danger_forward_app_key,
-            }),
-        }
-    }
+    pub(super) danger_forward_app_key: bool,
 }

@@ -1,6 +1,8 @@
 //! The words about the daemon, and about who may ask it for what.
 
-use belljar_spec::parse_time;
+use belljar_spec::egress::Mode;
+use belljar_spec::request::HostGrant;
+use belljar_spec::{ByteSize, Cpus, parse_time};
 use clap::{Args as ClapArgs, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -74,7 +76,7 @@ pub(crate) struct ServeArgs {
     pub(crate) origins: Vec<String>,
     /// The longest file that may be sent into a sandbox [default: any]
     #[arg(long, value_name = "SIZE")]
-    pub(crate) max_upload: Option<belljar_spec::ByteSize>,
+    pub(crate) max_upload: Option<ByteSize>,
     /// End when no sandbox lives and nobody asked for this long
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) idle_exit: Option<Duration>,
@@ -133,10 +135,10 @@ pub(crate) struct GrantArgs {
     pub(crate) profiles: Vec<String>,
     /// A mode of egress that may be chosen: none, strict, open [default: none and strict]
     #[arg(long = "egress", value_name = "MODE")]
-    pub(crate) egress: Vec<String>,
+    pub(crate) egress: Vec<Mode>,
     /// A name that may be reached in strict mode, with those below it; `*` is every one [default: none]
     #[arg(long = "host", value_name = "HOST")]
-    pub(crate) hosts: Vec<String>,
+    pub(crate) hosts: Vec<HostGrant>,
     /// A key of a sandbox that may be made and joined, or the beginning of keys and `*` [default: none]
     #[arg(long = "key", value_name = "KEY")]
     pub(crate) keys: Vec<String>,
@@ -163,10 +165,10 @@ pub(crate) struct GrantArgs {
     pub(crate) rate: Option<u32>,
     /// The most memory of a sandbox
     #[arg(long, value_name = "SIZE")]
-    pub(crate) memory: Option<String>,
+    pub(crate) memory: Option<ByteSize>,
     /// The most processors of a sandbox
     #[arg(long, value_name = "NUMBER")]
-    pub(crate) cpus: Option<String>,
+    pub(crate) cpus: Option<Cpus>,
     /// The most processes of a sandbox
     #[arg(long, value_name = "NUMBER")]
     pub(crate) pids: Option<u32>,
@@ -175,16 +177,16 @@ pub(crate) struct GrantArgs {
     pub(crate) open_files: Option<u64>,
     /// The most private files of a sandbox
     #[arg(long, value_name = "SIZE")]
-    pub(crate) disk: Option<String>,
+    pub(crate) disk: Option<ByteSize>,
     /// How long a command may run at most
-    #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
     /// The most output of a command
     #[arg(long, value_name = "SIZE")]
-    pub(crate) output: Option<String>,
+    pub(crate) output: Option<ByteSize>,
     /// How long a sandbox may take to be ready at most
-    #[arg(long, value_name = "TIME")]
-    pub(crate) ready_timeout: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) ready_timeout: Option<Duration>,
     /// How long the grant counts [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) valid: Option<Duration>,

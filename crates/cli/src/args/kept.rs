@@ -174,8 +174,8 @@ pub(crate) struct ExecArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
+    #[arg(last = true, required = true, value_name = "COMMAND", value_parser = clap::builder::OsStringValueParser::new())]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,13 +1,13 @@
 //! The words about the route to a model.
 
-use belljar_engine::config::{LlmFlags, LlmWhere};
 use belljar_spec::SandboxError;
 use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
-use belljar_spec::secret::SecretRef;
+use belljar_spec::request::LlmRequest;
 use clap::{Args as ClapArgs, Subcommand};
 use std::fmt;
+use std::str::FromStr;
 
-/// A URL and a reference are taken as text: whoever writes the key itself in their place is told so without seeing it again.
+/// A URL and a reference are taken as text: clap would repeat them in its error, and they may be the key itself.
 #[derive(Default, Clone, ClapArgs)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct LlmArgs {
@@ -31,20 +31,18 @@ pub(crate) struct LlmArgs {
 }
 
 impl LlmArgs {
-    pub(crate) fn flags(self) -> Result<LlmFlags, SandboxError> {
-        let wrong = |flag: &str, error: &dyn fmt::Display| {
-            SandboxError::policy("llm_flag", format!("`{flag}`: {error}"))
-        };
-        let to = self.to.map(|to| to.parse::<LlmWhere>().map_err(|error| wrong("--llm", &error)));
-        let key = self.key.map(|key| key.parse::<SecretRef>().map_err(|error| wrong("--llm-key", &error)));
-        Ok(LlmFlags {
-            to: to.transpose()?,
-            key: key.transpose()?,
-            kind: self.kind,
-            models: self.models,
-            budget: self.budget.unwrap_or_default(),
-        })
+    /// The route that flags say, if they say something of it.
+    pub(crate) fn request(self) -> Result<Option<LlmRequest>, SandboxError> {
+        let LlmArgs { to, key, kind, models, budget } = self;
+        let request =
+            LlmRequest { url: read("--llm", to)?, key: read("--llm-key", key)?, kind, models, budget };
+        Ok(Some(request).filter(|request| *request != LlmRequest::default()))
     }
+}
+
+fn read<T: FromStr<Err: fmt::Display>>(flag: &str, text: Option<String>) -> Result<Option<T>, SandboxError> {
+    let wrong = |error| SandboxError::policy("llm_flag", format!("`{flag}`: {error}"));
+    text.map(|text| text.parse().map_err(wrong)).transpose()
 }
 
 impl fmt::Debug for LlmArgs {

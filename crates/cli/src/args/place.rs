@@ -1,16 +1,17 @@
 //! The words about a sandbox: what every command that makes one understands.
 
 use super::credentials::CredentialArgs;
-use super::workspace::WorkspaceArgs;
+use super::workspace::{GitArg, WorkspaceArgs};
 use super::{EgressArgs, LlmArgs};
 use crate::failure::say_notes;
-use belljar_engine::asked::{Asked, Value};
 use belljar_engine::config::{self, EgressFlags};
-use belljar_spec::egress::Mode;
+use belljar_engine::request::{Surroundings, resolve};
+use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
+use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
 use belljar_spec::{
-    Assurance, BackendChoice, BackendName, ByteSize, Cpus, EnvName, ImageName, LimitsSpec, Nesting,
-    Permission, Root, Runtime, SandboxError, SandboxSpec, SharedPath, WorkspacePath, parse_time,
+    Assurance, BackendChoice, BackendName, ByteSize, Cpus, EnvName, ImageName, LimitsRequest, Root, Runtime,
+    SandboxError, SandboxRequest, SandboxSpec, parse_time,
 };
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::{OsStr, OsString};
@@ -64,58 +65,103 @@ impl PlaceArgs {
 
     /// The sandbox that was asked for, with what configuration says of it.
     pub(crate) fn spec(self) -> Result<SandboxSpec, SandboxError> {
-        let (spec, notes) = self.asked()?.understand()?;
+        let (request, surroundings) = self.asked()?;
+        let (spec, notes) = resolve(request, surroundings)?;
         say_notes(&notes);
         Ok(spec)
     }
 
-    /// The mode, where files say one that is wider than the default, and nobody asked for that.
+    /// The mode, where files say one that is wider than the default, and no flag asked for that.
     pub(crate) fn unopened_mode(&self) -> Result<Option<Mode>, SandboxError> {
         let workspace = workspace(self.sandbox.workspace.clone())?;
         let loaded = config::load(Some(&workspace), EgressFlags::default())?;
         Ok(loaded.policy.filter(|policy| policy.mode == Mode::Open).map(|_| Mode::Strict))
     }
 
-    /// What was said, before files have a say in it.
-    pub(crate) fn asked(self) -> Result<Asked, SandboxError> {
-        let PlaceArgs { sandbox, workspace: changes, egress, secrets, llm, limits } = self;
-        let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-        Ok(Asked {
-            backend: wall(sandbox.backend, sandbox.runtime)?,
+    /// A sandbox for one command: the request, and what only flags say.
+    pub(crate) fn asked(self) -> Result<(SandboxRequest, Surroundings), SandboxError> {
+        let folder = absolute(workspace(self.sandbox.workspace.clone())?)?;
+        let surroundings = Surroundings {
+            configured_by: Some(folder.to_path_buf()),
+            rule_source: RuleSource::Flag,
+            layer: self.workspace.layer.clone(),
+            forward: self.secrets.forward_secret.clone(),
+            danger_forward_app_key: self.secrets.danger_forward_app_key,
+            ..Surroundings::default()
+        };
+        let mut request = self.filled()?;
+        // What the host clones is worked on instead of a folder.
+        request.workspace.folder = Some(folder).filter(|_| request.workspace.clone.is_none());
+        Ok((request, surroundings))
+    }
+
+    /// A sandbox that the daemon holds. The folder and its branch are part of its key, which is the caller's business.
+    pub(crate) fn request(self) -> Result<SandboxRequest, SandboxError> {
+        for (is_said, flag) in [
+            (self.workspace.layer.is_some(), "--layer"),
+            (self.workspace.clone.is_some(), "--clone"),
+            (!self.secrets.forward_secret.is_empty(), "--forward-secret"),
+            (self.secrets.danger_forward_app_key, "--danger-forward-app-key"),
+        ] {
+            if is_said {
+                let message = format!("`{flag}` is for a sandbox of one command");
+                return Err(SandboxError::policy("only_for_one_command", message)
+                    .hint("say it to `belljar run`, or to `belljar shell --once`"));
+            }
+        }
+        let mut request = self.filled()?;
+        request.workspace.branch = None;
+        Ok(request)
+    }
+
+    /// Was nothing said but where?
+    pub(crate) fn is_silent(&self) -> bool {
+        self.clone().request().is_ok_and(|request| request == SandboxRequest::default())
+    }
+
+    /// The request that the flags make, without the folder.
+    fn filled(self) -> Result<SandboxRequest, SandboxError> {
+        let PlaceArgs { sandbox, workspace, egress, secrets, llm, limits } = self;
+        let paths = |paths: Vec<PathBuf>| paths.into_iter().map(absolute).collect::<Result<Vec<_>, _>>();
+        Ok(SandboxRequest {
+            backend: Some(backend(sandbox.backend, sandbox.runtime)?)
+                .filter(|name| *name != BackendChoice::Auto),
             at_least: sandbox.at_least,
-            root: sandbox.root.or(sandbox.image.map(Root::Image)),
-            folder: Some(workspace(sandbox.workspace)?),
-            protect: changes.protect.clone(),
-            agent_context: changes.agent_context.clone(),
-            push: changes.push.clone(),
-            git: changes.git(),
-            mode: changes.mode(),
-            workspace_path: match sandbox.workspace_path {
-                Where::Standard => WorkspacePath::Standard,
-                Where::Same => WorkspacePath::SameAsHost,
+            rootfs: sandbox.root.or(sandbox.image.map(Root::Image)),
+            workspace: WorkspaceRequest {
+                folder: None,
+                overlay: workspace.overlay || workspace.layer.is_some(),
+                branch: workspace.branch,
+                clone: workspace.clone,
+                depth: workspace.depth,
+                same_path: sandbox.workspace_path == Where::Same,
+                ro: paths(sandbox.ro)?,
+                rw: paths(sandbox.rw)?,
+                protect: workspace.protect,
+                push: workspace.push,
+                share_git: workspace.git == GitArg::Share,
+                agent_context: paths(workspace.agent_context)?,
             },
-            shared: sandbox
-                .ro
-                .into_iter()
-                .map(share(Permission::Read))
-                .chain(sandbox.rw.into_iter().map(share(Permission::Write)))
-                .collect(),
+            egress: egress.request(),
+            llm: llm.request()?,
+            secrets: secrets.secrets,
+            web_search: secrets.web_search.map(|named| named.map_or(WebSearch::Detect, WebSearch::Named)),
+            github: secrets
+                .github
+                .map(|profile| GitHubRequest { profile, repositories: secrets.github_repo }),
             env: sandbox.env.iter().map(|text| variable_of(text)).collect::<Result<_, _>>()?,
-            limits: LimitsSpec {
+            limits: LimitsRequest {
                 memory: limits.memory,
                 cpus: limits.cpus,
                 pids: limits.pids,
                 open_files: limits.open_files,
                 disk: limits.disk,
-                wall_time: limits.timeout,
+                timeout: limits.timeout,
                 output: limits.output,
                 ready: limits.ready_timeout,
             },
-            nesting: if sandbox.nested { Nesting::Allowed } else { Nesting::Denied },
-            egress: egress.flags(),
-            secrets: secrets.flags(),
-            llm: llm.flags()?,
-            ..Asked::default()
+            nested: sandbox.nested.then_some(true),
+            ..SandboxRequest::default()
         })
     }
 }
@@ -197,8 +243,8 @@ struct LimitArgs {
     ready_timeout: Option<Duration>,
 }
 
-/// The wall that was named, with the runtime that was.
-fn wall(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendChoice, SandboxError> {
+/// The backend that was named, with the runtime that was.
+fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendChoice, SandboxError> {
     let Some(runtime) = runtime else { return Ok(backend) };
     let wanted = BackendName::Docker(runtime);
     match backend {
@@ -220,8 +266,16 @@ pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError>
     })
 }
 
+/// A path, from the root: relative ones begin at the current folder.
+fn absolute(path: PathBuf) -> Result<HostPath, SandboxError> {
+    let unusable = |why: String| SandboxError::policy("bad_path", format!("`{}` {why}", path.display()));
+    let absolute =
+        std::path::absolute(&path).map_err(|error| unusable(format!("cannot be used: {error}")))?;
+    HostPath::try_from(absolute).map_err(|error| unusable(error.to_string()))
+}
+
 /// A variable, and what it is set to.
-pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, Value), SandboxError> {
+pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
@@ -232,14 +286,73 @@ pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, Value), SandboxError
             SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
     let value = match value {
-        Some(value) => Value::parse(value).map_err(|error| {
+        Some(value) => EnvValue::parse(value).map_err(|error| {
             SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=secret:KEY`")
         })?,
         // Whatever it holds outside is a value, and no word of ours.
-        None => Value::Text(std::env::var_os(name.as_str()).ok_or_else(|| {
+        None => EnvValue::Text(std::env::var_os(name.as_str()).ok_or_else(|| {
             SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
                 .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
         })?),
     };
     Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Args, Command, KeptCommand};
+    use belljar_spec::SandboxRequest;
+    use clap::Parser;
+
+    fn request(words: &str) -> Result<SandboxRequest, &'static str> {
+        let words = ["belljar", "start"].into_iter().chain(words.split_whitespace());
+        match Args::try_parse_from(words).expect("words that are understood").command {
+            Some(Command::Kept(KeptCommand::Start(options))) => {
+                options.place.request().map_err(|error| error.code)
+            }
+            _ => panic!("it is `start`"),
+        }
+    }
+
+    #[test]
+    fn every_flag_reaches_the_daemon() {
+        let words = "--backend bwrap --at-least namespace --image alpine:3.22 --workspace-path same --ro /a --rw b --env A=b --env K=secret:key \
+            --nested --overlay --protect x --push agent/* --egress strict --allow =a.example:8443 --group github \
+            --secret anthropic --web-search --github read --github-repo a/b --llm https://m.example --llm-key secret:m \
+            --llm-kind openai --llm-model gpt-* --llm-budget calls=5 --timeout 90s --memory 1536m --cpus 0.5 --pids 64 \
+            --open-files 512 --disk 1g --output 10k";
+        let request = request(words).unwrap();
+        let json = serde_json::to_value(&request).unwrap();
+        let here = std::env::current_dir().unwrap().join("b");
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "backend": "bwrap", "at_least": "namespace", "rootfs": "oci:alpine:3.22",
+                "workspace": {
+                    "overlay": true, "same_path": true, "ro": ["/a"], "rw": [here], "protect": ["x"], "push": ["agent/*"],
+                },
+                "egress": { "mode": "strict", "allow": ["=a.example:8443"], "groups": ["github"] },
+                "llm": {
+                    "url": "https://m.example", "key": "secret:m", "kind": "openai", "models": ["gpt-*"],
+                    "budget": "calls=5",
+                },
+                "secrets": ["anthropic"], "web_search": "auto",
+                "github": { "profile": "read", "repositories": ["a/b"] },
+                "env": { "A": "b", "K": "secret:key" },
+                "limits": {
+                    "memory": "1536m", "cpus": "0.5", "pids": 64, "open_files": 512, "disk": "1g",
+                    "timeout": "90s", "output": "10k",
+                },
+                "nested": true,
+            })
+        );
+    }
+
+    #[test]
+    fn what_a_kept_sandbox_cannot_have_is_said() {
+        for words in ["--layer 3f2a", "--clone https://a.example/b", "--env K=secret:k --forward-secret k"] {
+            assert_eq!(request(words), Err("only_for_one_command"), "{words}");
+        }
+        assert_eq!(request("--branch fix/login --workspace /"), Ok(SandboxRequest::default()));
+    }
 }

@@ -1,9 +1,8 @@
 //! The words about what may be reached, and about the files that say so.
 
-use belljar_engine::config::{EgressFlags, Layer};
-use belljar_spec::egress::{
-    GroupName, HostName, HostNameError, Mode, PortRange, Rule, RuleError, RuleSource,
-};
+use belljar_engine::config::Layer;
+use belljar_spec::egress::{GroupName, HostName, HostNameError, Mode, PortRange};
+use belljar_spec::request::{AllowRule, EgressRequest};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,8 +17,8 @@ pub(crate) struct EgressArgs {
     /// Allow a host: `example.com` is it and all its subdomains, `=example.com` only itself; by TLS at 443 and HTTP at
     /// 80, unless a port or a protocol (tls, http, ssh, postgres, tcp) says otherwise: `db.example.com:5433/postgres`;
     /// may be repeated
-    #[arg(long, value_name = "HOST[:PORT][/PROTO]", value_parser = flag_rule)]
-    allow: Vec<Rule>,
+    #[arg(long, value_name = "HOST[:PORT][/PROTO]")]
+    allow: Vec<AllowRule>,
     /// Allow hosts that belong together: github, providers, registries, coding-agents; may be repeated
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<GroupName>,
@@ -30,14 +29,10 @@ pub(crate) struct EgressArgs {
 }
 
 impl EgressArgs {
-    pub(crate) fn flags(self) -> EgressFlags {
+    pub(crate) fn request(self) -> EgressRequest {
         let EgressArgs { mode, allow, groups, inspect } = self;
-        EgressFlags { mode, allow, groups, inspect, deny: Vec::new() }
+        EgressRequest { mode, allow, groups, inspect, deny: Vec::new() }
     }
-}
-
-fn flag_rule(text: &str) -> Result<Rule, RuleError> {
-    Rule::allow(text, RuleSource::Flag)
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,7 +1,7 @@
 //! The words about how files get in and changes out.
 
 use belljar_spec::git::{BranchName, RefPattern};
-use belljar_spec::workspace::{CloneSpec, GitAccess, ProtectedPath, WorkspaceMode};
+use belljar_spec::workspace::ProtectedPath;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
@@ -11,20 +11,20 @@ pub(crate) struct WorkspaceArgs {
     /// Leave the folder as it is and keep all changes in a layer: `belljar diff` shows them, `belljar apply` takes them,
     /// `belljar discard` throws them away
     #[arg(long, conflicts_with_all = ["branch", "clone"])]
-    overlay: bool,
+    pub(super) overlay: bool,
     /// Go on with the changes of this layer
     #[arg(long, value_name = "ID", conflicts_with_all = ["branch", "clone"])]
-    layer: Option<String>,
+    pub(super) layer: Option<String>,
     /// Work in a clone of this repository that belljar keeps, on this branch; `git push` inside brings commits back to the
     /// branch here. With --clone: the branch to clone
     #[arg(long, value_name = "NAME")]
     pub(super) branch: Option<BranchName>,
     /// Let the host clone this repository, and work on that; the sandbox never sees what it took to get it
     #[arg(long, value_name = "URL", visible_alias = "repo")]
-    clone: Option<String>,
+    pub(super) clone: Option<String>,
     /// Clone only so many commits back
     #[arg(long, value_name = "NUMBER", requires = "clone", value_parser = clap::value_parser!(u32).range(1..))]
-    depth: Option<u32>,
+    pub(super) depth: Option<u32>,
     /// Let nobody inside change this path of the workspace, whether it is there or not; .git/hooks, .git/config, .husky and
     /// .belljar never change anyway; may be repeated
     #[arg(long, value_name = "PATH")]
@@ -36,7 +36,7 @@ pub(crate) struct WorkspaceArgs {
     /// Which git directory the sandbox has in a folder that is a repository: `private` is one of its own, and commits come out
     /// through checks; `share` lets it write the folder's own .git, which git here believes
     #[arg(long, value_name = "HOW", default_value = "private", conflicts_with_all = ["branch", "clone"])]
-    git: GitArg,
+    pub(super) git: GitArg,
     /// Tell agents what the *.md of this directory say, behind what the repository's AGENTS.md says; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(super) agent_context: Vec<PathBuf>,
@@ -49,24 +49,4 @@ pub(crate) enum GitArg {
     #[default]
     Private,
     Share,
-}
-
-impl WorkspaceArgs {
-    pub(super) fn git(&self) -> GitAccess {
-        match self.git {
-            GitArg::Private => GitAccess::Private,
-            GitArg::Share => GitAccess::Share,
-        }
-    }
-
-    /// What was asked for; the folder itself, if nothing was.
-    pub(super) fn mode(self) -> WorkspaceMode {
-        let WorkspaceArgs { overlay, layer, branch, clone, depth, .. } = self;
-        match (clone, branch) {
-            (Some(url), branch) => WorkspaceMode::Clone(CloneSpec { url, branch, depth }),
-            (None, Some(branch)) => WorkspaceMode::Shelf { branch: Some(branch) },
-            (None, None) if overlay || layer.is_some() => WorkspaceMode::Overlay { layer },
-            (None, None) => WorkspaceMode::Bind,
-        }
-    }
 }

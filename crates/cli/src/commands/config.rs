@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::{ConfigCommand, ConfigShowArgs, EgressArgs, workspace};
 use crate::failure::say_notes;
-use belljar_engine::config::{self, LlmLoaded, Loaded, Origin};
+use belljar_engine::config::{self, EgressFlags, LlmLoaded, Loaded, Origin};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::{EgressPolicy, PathGlob, RequestFilter, RequestMethod, Rule, RuleSource};
 use belljar_spec::secret::{Credential, Inject};
@@ -22,14 +22,15 @@ pub(super) fn effective(
     folder: Option<PathBuf>,
     egress: EgressArgs,
 ) -> Result<(EgressPolicy, Loaded), SandboxError> {
-    let mut loaded = config::load(Some(&workspace(folder)?), egress.flags())?;
+    let flags = EgressFlags::of(&egress.request(), &RuleSource::Flag);
+    let mut loaded = config::load(Some(&workspace(folder)?), flags)?;
     say_notes(&loaded.notes);
     Ok((loaded.policy.take().unwrap_or_default(), loaded))
 }
 
 fn show(options: ConfigShowArgs) -> Result<u8, SandboxError> {
     let (policy, loaded) = effective(options.workspace, options.egress)?;
-    let llm = loaded.llm.route(&options.llm.flags()?)?;
+    let llm = loaded.llm.route(&options.llm.request()?.unwrap_or_default())?;
     match options.json {
         true => print(format!("{:#}\n", as_json(&policy, &loaded, llm.as_ref())).as_bytes()),
         false => print(as_text(&policy, &loaded, llm.as_ref()).as_bytes()),

@@ -6,9 +6,10 @@ use super::load::Loaded;
 use super::merge::Layers;
 use super::place::At;
 use belljar_spec::egress::{EgressPolicy, Mode, PathGlob, PortRange, RequestFilter, Rule, RuleSource};
+use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{
-    Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, RepositoryName,
-    SecretName, SecretRef, SecretSource, built_in, built_ins, searches,
+    Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretName,
+    SecretRef, SecretSource, built_in, built_ins, searches,
 };
 use belljar_spec::{EnvName, SandboxError};
 use belljar_vault::SecretStore;
@@ -25,27 +26,9 @@ pub struct CredentialFlags {
     /// `--forward-secret`: the real value, for the variables that name it.
     pub forward: Vec<SecretName>,
     /// `--github`.
-    pub github: Option<GitHubFlags>,
-}
-
-/// Who searches the web for the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WebSearch {
-    /// The first whose secret there is.
-    Detect,
-    /// The same; none, where no secret is kept or nothing may leave: who asks has another way to search.
-    IfKept,
-    /// This one.
-    Named(SecretName),
-}
-
-/// What a token for GitHub may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GitHubFlags {
-    pub profile: GitHubProfile,
-    pub repositories: Vec<RepositoryName>,
+    pub github: Option<GitHubRequest>,
     /// `--danger-forward-app-key`.
-    pub danger_forward_key: bool,
+    pub danger_forward_app_key: bool,
 }
 
 impl Loaded {
@@ -69,7 +52,11 @@ impl Loaded {
             chosen.search(search, store)?;
         }
         let forwarded = chosen.variables(flags)?;
-        let github = flags.github.as_ref().map(|asked| chosen.github(asked)).transpose()?;
+        let github = flags
+            .github
+            .as_ref()
+            .map(|asked| chosen.github(asked, flags.danger_forward_app_key))
+            .transpose()?;
         let credentials = chosen.credentials;
         let mut egress = self.flags.clone();
         for credential in &credentials {
@@ -234,13 +221,17 @@ impl Chosen<'_> {
         }
     }
 
-    fn github(&mut self, asked: &GitHubFlags) -> Result<GitHubGrant, SandboxError> {
+    fn github(
+        &mut self,
+        asked: &GitHubRequest,
+        danger_forward_key: bool,
+    ) -> Result<GitHubGrant, SandboxError> {
         let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
             let message = "`--github` needs a GitHub App, and none is configured";
             return Err(SandboxError::policy("no_github_app", message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));
         };
-        if asked.danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
+        if danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
             let message = format!("`--danger-forward-app-key` does not go with `--github {}`", asked.profile);
             return Err(SandboxError::policy("key_not_forwarded", message).hint(
                 "whoever holds the key can do all that the App can: it goes only with `--github repo-write`",
@@ -257,7 +248,7 @@ impl Chosen<'_> {
             app,
             profile: asked.profile,
             repositories: asked.repositories.clone(),
-            danger_forward_key: asked.danger_forward_key,
+            danger_forward_key,
         })
     }
 }

@@ -188,6 +188,12 @@ pub(super) struct ImagesTable {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Scalar(pub(super) String);
 
+impl AsRef<str> for Scalar {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl File {
     /// The file as written, or the line that is none.
     pub(super) fn parse(text: &Text) -> Result<File, SandboxError> {

@@ -35,14 +35,14 @@ mod toml_text;
 mod trust;
 
 pub use authorities::AuthorityFile;
-pub use credentials::{CredentialFlags, GitHubFlags, WebSearch};
+pub use credentials::CredentialFlags;
 pub use fault::nearest;
 pub use flags::EgressFlags;
 pub use git_table::GitSettings;
 pub use golden_table::{GoldenSettings, golden};
 pub use images_table::{ImageSettings, pull_options, pull_options_from};
 pub use layer::{Layer, Settings};
-pub use llm::{LlmFlags, LlmLayers, LlmLoaded, LlmSettings, LlmWhere};
+pub use llm::{LlmLayers, LlmLoaded, LlmSettings};
 pub use load::{Loaded, Note, check, load, load_from};
 pub use merge::Origins;
 pub use place::{At, Origin, Place, Places};

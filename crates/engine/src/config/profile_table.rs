@@ -1,20 +1,19 @@
-//! `[profile.NAME]`: named choices of a sandbox, of the operator and the user. Each word is checked where it stands, and kept as it was
-//! written: whoever applies a profile puts it where a request's own words would be.
+//! `[profile.NAME]`: named choices of a sandbox, of the operator and the user. A profile is a request, which the caller's own is put over.
 
 use super::fault::at;
-use super::file::{ProfileTable, Scalar};
+use super::file::ProfileTable;
 use super::layer::{Layer, Settings};
 use super::load::above;
 use super::place::{Place, Places};
 use super::read::Text;
-use belljar_spec::egress::{GroupName, Mode, Rule, RuleSource};
-use belljar_spec::secret::SecretName;
-use belljar_spec::{Assurance, BackendChoice, ByteSize, Cpus, Root, SandboxError, parse_time};
+use belljar_spec::request::EgressRequest;
+use belljar_spec::{LimitsRequest, SandboxError, SandboxRequest, parse_time};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 use toml::Spanned;
 
-/// A profile of a file. What it leaves out, it leaves to whoever asks.
+/// A profile of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub name: String,
@@ -26,23 +25,8 @@ pub struct Profile {
     /// For people.
     pub label: Option<String>,
     pub description: Option<String>,
-    pub backend: Option<String>,
-    pub at_least: Option<String>,
-    pub rootfs: Option<String>,
-    /// The mode.
-    pub egress: Option<String>,
-    pub allow: Vec<String>,
-    pub groups: Vec<String>,
-    /// Look into TLS to every host.
-    pub inspect: bool,
-    pub secrets: Vec<String>,
-    pub nested: Option<bool>,
-    pub memory: Option<String>,
-    pub cpus: Option<String>,
-    pub pids: Option<u32>,
-    pub disk: Option<String>,
-    pub timeout: Option<String>,
-    pub output: Option<String>,
+    /// What it says of a sandbox. What it leaves out, the caller says.
+    pub base: SandboxRequest,
 }
 
 /// The profiles of this machine's files, the operator's first. At most one of them is the default: the user's, else the operator's.
@@ -98,32 +82,42 @@ fn one(text: &Text, name: &str, place: Place, table: &ProfileTable) -> Result<Pr
         return Err(at(&place, "config_value", what));
     }
     let reader = Words { text };
+    let base = SandboxRequest {
+        backend: reader.optional(&table.backend, str::parse)?,
+        at_least: reader.optional(&table.at_least, str::parse)?,
+        rootfs: reader.optional(&table.rootfs, str::parse)?,
+        egress: EgressRequest {
+            mode: reader.optional(&table.egress, str::parse)?,
+            allow: reader.each(&table.allow)?,
+            deny: Vec::new(),
+            groups: reader.each(&table.groups)?,
+            inspect: table.inspect,
+        },
+        secrets: reader.each(&table.secrets)?,
+        nested: table.nested,
+        limits: LimitsRequest {
+            memory: reader.optional(&table.memory, str::parse)?,
+            cpus: reader.optional(&table.cpus, str::parse)?,
+            pids: table.pids.as_ref().map(|pids| reader.checked(pids, |pids| number(*pids))).transpose()?,
+            disk: reader.optional(&table.disk, str::parse)?,
+            timeout: reader.optional(&table.timeout, parse_time)?,
+            output: reader.optional(&table.output, str::parse)?,
+            ..LimitsRequest::default()
+        },
+        ..SandboxRequest::default()
+    };
     Ok(Profile {
         name: name.to_string(),
         layer: text.layer,
         default: table.default,
         label: table.label.clone(),
         description: table.description.clone(),
-        backend: reader.optional(&table.backend, |word| word.parse::<BackendChoice>())?,
-        at_least: reader.optional(&table.at_least, |word| word.parse::<Assurance>())?,
-        rootfs: reader.optional(&table.rootfs, |word| word.parse::<Root>())?,
-        egress: reader.optional(&table.egress, |word| word.parse::<Mode>())?,
-        allow: reader.each(&table.allow, |word| Rule::allow(word, RuleSource::Program))?,
-        groups: reader.each(&table.groups, |word| word.parse::<GroupName>())?,
-        secrets: reader.each(&table.secrets, |word| word.parse::<SecretName>())?,
-        inspect: table.inspect,
-        nested: table.nested,
-        memory: reader.scalar(&table.memory, |word| word.parse::<ByteSize>())?,
-        cpus: reader.scalar(&table.cpus, |word| word.parse::<Cpus>())?,
-        pids: table.pids.as_ref().map(|pids| reader.checked(pids, |pids| number(*pids))).transpose()?,
-        disk: reader.scalar(&table.disk, |word| word.parse::<ByteSize>())?,
-        timeout: reader.scalar(&table.timeout, parse_time)?,
-        output: reader.scalar(&table.output, |word| word.parse::<ByteSize>())?,
+        base,
         place,
     })
 }
 
-/// Checks words, and names the line of one that makes no sense.
+/// Reads values, and names the line of one that makes no sense.
 struct Words<'t> {
     text: &'t Text,
 }
@@ -132,42 +126,25 @@ impl Words<'_> {
     fn checked<W, T, E: fmt::Display>(
         &self,
         written: &Spanned<W>,
-        check: impl FnOnce(&W) -> Result<T, E>,
+        read: impl FnOnce(&W) -> Result<T, E>,
     ) -> Result<T, SandboxError> {
         let failed = |error| at(&self.text.place(written.span().start), "config_value", error);
-        check(written.get_ref()).map_err(failed)
+        read(written.get_ref()).map_err(failed)
     }
 
-    fn optional<T, E: fmt::Display>(
+    fn optional<W: AsRef<str>, T, E: fmt::Display>(
         &self,
-        written: &Option<Spanned<String>>,
-        check: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<Option<String>, SandboxError> {
-        let Some(written) = written else { return Ok(None) };
-        self.checked(written, |word| check(word))?;
-        Ok(Some(written.get_ref().clone()))
+        written: &Option<Spanned<W>>,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, SandboxError> {
+        written.as_ref().map(|written| self.checked(written, |word| read(word.as_ref()))).transpose()
     }
 
-    fn scalar<T, E: fmt::Display>(
-        &self,
-        written: &Option<Spanned<Scalar>>,
-        check: impl FnOnce(&str) -> Result<T, E>,
-    ) -> Result<Option<String>, SandboxError> {
-        let Some(written) = written else { return Ok(None) };
-        self.checked(written, |Scalar(word)| check(word))?;
-        Ok(Some(written.get_ref().0.clone()))
-    }
-
-    fn each<T, E: fmt::Display>(
+    fn each<T: FromStr<Err: fmt::Display>>(
         &self,
         written: &[Spanned<String>],
-        check: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Vec<String>, SandboxError> {
-        let one = |word: &Spanned<String>| {
-            self.checked(word, |word| check(word))?;
-            Ok(word.get_ref().clone())
-        };
-        written.iter().map(one).collect()
+    ) -> Result<Vec<T>, SandboxError> {
+        written.iter().map(|word| self.checked(word, |word| word.parse())).collect()
     }
 }
 

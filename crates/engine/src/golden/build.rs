@@ -8,7 +8,9 @@ use belljar_backend::{RootTree, new_id};
 use belljar_images::{Downloader, Limits, unpack};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::egress::HostName;
-use belljar_spec::{Admin, BackendChoice, BackendName, Command, LimitsSpec, Root, SandboxError, SandboxSpec};
+use belljar_spec::{
+    Admin, BackendChoice, BackendName, Command, LimitsRequest, Root, SandboxError, SandboxSpec,
+};
 use belljar_sys::rustix::system::uname;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -184,7 +186,7 @@ fn run<'w>(
         root: Root::Golden,
         admin,
         egress: policy.cloned(),
-        limits: LimitsSpec { wall_time: Some(most), ..LimitsSpec::default() },
+        limits: LimitsRequest { timeout: Some(most), ..LimitsRequest::default() },
         ..SandboxSpec::default()
     };
     let command =

@@ -13,7 +13,7 @@ fn walls(working: &[BackendName]) -> Vec<WallReport> {
 }
 
 fn configured(name: &str, change: impl FnOnce(&mut SandboxRequest)) -> Profile {
-    let mut base = SandboxRequest::default();
+    let mut base = SandboxRequest { nested: Some(false), ..SandboxRequest::default() };
     change(&mut base);
     Profile {
         name: name.into(),
@@ -21,7 +21,6 @@ fn configured(name: &str, change: impl FnOnce(&mut SandboxRequest)) -> Profile {
         description: None,
         remote: false,
         base,
-        nested: Some(false),
         source: "config.toml".into(),
     }
 }
@@ -59,21 +58,22 @@ fn names_are_unique_and_plain() {
     let new = |profile| Profiles::new(&walls(&[BackendName::Native]), vec![profile], None).unwrap_err().code;
     assert_eq!(new(configured("native", |_| {})), "profile_twice");
     assert_eq!(new(configured("Big One", |_| {})), "profile_name");
-    assert_eq!(new(configured("x", |base| base.backend = Some("vm".into()))), "request_value");
 }
 
 #[test]
 fn a_configured_one_can_be_the_default() {
-    let small = configured("small", |base| base.limits.memory = Some("256m".into()));
-    let profiles = Profiles::new(&walls(&[BackendName::Native]), vec![small], Some("small".into())).unwrap();
+    let small = configured("small", |base| base.limits.memory = Some("256m".parse().unwrap()));
+    let profiles =
+        Profiles::new(&walls(&[BackendName::Native]), vec![small], Some(String::from("small"))).unwrap();
     assert_eq!(profiles.choose(None).unwrap().name, "small");
-    let unknown = Profiles::new(&walls(&[BackendName::Native]), Vec::new(), Some("smal".into())).unwrap_err();
+    let unknown =
+        Profiles::new(&walls(&[BackendName::Native]), Vec::new(), Some(String::from("smal"))).unwrap_err();
     assert_eq!(unknown.code, "profile_unknown");
 }
 
 #[test]
 fn a_level_that_no_wall_here_has_is_not_advertised() {
-    let strong = configured("strong", |base| base.at_least = Some("microvm".into()));
+    let strong = configured("strong", |base| base.at_least = Some("microvm".parse().unwrap()));
     let profiles = Profiles::new(&walls(&BackendName::ALL), vec![strong], None).unwrap();
     let error = profiles.choose(Some("strong")).unwrap_err();
     assert!(error.message.contains("microvm is wanted"), "{error}");
@@ -82,12 +82,12 @@ fn a_level_that_no_wall_here_has_is_not_advertised() {
 #[test]
 fn a_request_fills_in_and_replaces_but_never_widens() {
     let profile = configured("ci", |base| {
-        base.backend = Some("native".into());
-        base.at_least = Some("container".into());
-        base.egress.mode = Some("strict".into());
-        base.egress.allow = vec!["example.com".into()];
+        base.backend = Some("native".parse().unwrap());
+        base.at_least = Some("container".parse().unwrap());
+        base.egress.mode = Some("strict".parse().unwrap());
+        base.egress.allow = vec!["example.com".parse().unwrap()];
         base.egress.inspect = true;
-        base.limits.memory = Some("1g".into());
+        base.limits.memory = Some("1g".parse().unwrap());
     });
     let apply = |change: fn(&mut SandboxRequest)| {
         let mut asked = SandboxRequest::default();
@@ -95,36 +95,39 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
         profile.apply(asked)
     };
     let made = apply(|asked| {
-        asked.limits.memory = Some("2g".into());
-        asked.egress.allow = vec!["example.org".into()];
-        asked.at_least = Some("namespace".into());
+        asked.limits.memory = Some("2g".parse().unwrap());
+        asked.egress.allow = vec!["example.org".parse().unwrap()];
+        asked.at_least = Some("namespace".parse().unwrap());
     })
     .unwrap();
-    assert_eq!(made.limits.memory.as_deref(), Some("2g"));
-    assert_eq!(made.egress.allow, ["example.com", "example.org"]);
+    assert_eq!(made.limits.memory, "2g".parse().ok());
+    assert_eq!(made.egress.allow, ["example.com", "example.org"].map(|rule| rule.parse().unwrap()));
     assert!(made.egress.inspect, "what the profile looks into, a request cannot hide");
-    assert_eq!((made.backend.as_deref(), made.at_least.as_deref()), (Some("native"), Some("namespace")));
-    let lower = apply(|asked| asked.at_least = Some("host".into())).unwrap();
-    assert_eq!(lower.at_least.as_deref(), Some("container"), "the stricter one counts");
-    let narrower = apply(|asked| asked.egress.mode = Some("none".into())).unwrap();
-    assert_eq!(narrower.egress.mode.as_deref(), Some("none"));
+    assert_eq!((made.backend, made.at_least), ("native".parse().ok(), Some(Assurance::Namespace)));
+    let lower = apply(|asked| asked.at_least = Some("host".parse().unwrap())).unwrap();
+    assert_eq!(lower.at_least, Some(Assurance::Container), "the stricter one counts");
+    let narrower = apply(|asked| asked.egress.mode = Some("none".parse().unwrap())).unwrap();
+    assert_eq!(narrower.egress.mode, Some(Mode::None));
     let widenings: [fn(&mut SandboxRequest); 4] = [
-        |asked| asked.backend = Some("host".into()),
-        |asked| asked.egress.mode = Some("open".into()),
-        |asked| asked.nested = true,
-        |asked| asked.egress.allow = vec!["example.org:443/tcp".into()],
+        |asked| asked.backend = Some("host".parse().unwrap()),
+        |asked| asked.egress.mode = Some("open".parse().unwrap()),
+        |asked| asked.nested = Some(true),
+        |asked| asked.egress.allow = vec!["example.org:443/tcp".parse().unwrap()],
     ];
     for change in widenings {
         assert_eq!(apply(change).unwrap_err().code, "profile_narrower");
     }
-    assert!(apply(|asked| asked.backend = Some("auto".into())).unwrap().backend.as_deref() == Some("native"));
+    assert!(
+        apply(|asked| asked.backend = Some("auto".parse().unwrap())).unwrap().backend
+            == "native".parse().ok()
+    );
 }
 
 #[test]
 fn what_can_never_start_is_not_offered() {
     let host = |change: fn(&mut SandboxRequest)| {
         configured("mine", |base| {
-            base.backend = Some("host".into());
+            base.backend = Some("host".parse().unwrap());
             change(base);
         })
     };
@@ -132,9 +135,11 @@ fn what_can_never_start_is_not_offered() {
         Profiles::new(&walls(&[BackendName::Native, BackendName::Host]), vec![profile], None).unwrap()
     };
     assert!(of(host(|_| {})).choose(Some("mine")).is_ok());
-    for change in [(|base| base.egress.mode = Some("none".into())) as fn(&mut SandboxRequest), |base| {
-        base.egress.allow = vec!["a.example".into()]
-    }] {
+    for change in
+        [(|base| base.egress.mode = Some("none".parse().unwrap())) as fn(&mut SandboxRequest), |base| {
+            base.egress.allow = vec!["a.example".parse().unwrap()]
+        }]
+    {
         let profiles = of(host(change));
         assert!(profiles.advertised().iter().all(|profile| profile.name != "mine"));
         let error = profiles.choose(Some("mine")).unwrap_err();
@@ -148,14 +153,14 @@ fn a_profile_whose_limits_nothing_holds_does_not_work() {
     let walls = walls(&[BackendName::Native, BackendName::Docker(belljar_spec::Runtime::Runc)]);
     let of = |name: &str, backend: Option<&str>| {
         configured(name, |base| {
-            base.backend = backend.map(Into::into);
-            base.limits.memory = Some("1g".into());
+            base.backend = backend.map(|name| name.parse().unwrap());
+            base.limits.memory = Some("1g".parse().unwrap());
         })
     };
     let configured = || vec![of("here", None), of("there", Some("docker"))];
     let held = Profiles::new(&walls, configured(), None).unwrap();
     assert!(held.choose(Some("here")).is_ok() && held.choose(Some("there")).is_ok());
-    let by_docker = |limits: &LimitsRequest| Ok(limits.memory.iter().map(|_| "memory").collect());
+    let by_docker = |limits: &LimitsRequest| limits.memory.iter().map(|_| "memory").collect();
     let profiles = Profiles::with_limits(&walls, configured(), None, by_docker).unwrap();
     let error = profiles.choose(Some("here")).unwrap_err();
     assert_eq!(error.code, "profile_unavailable");

@@ -4,6 +4,7 @@ use crate::world::*;
 use belljar_api::State;
 use belljar_fleet::*;
 use belljar_spec::egress::Mode;
+use belljar_spec::request::EnvValue;
 
 #[test]
 fn a_sandbox_is_made_and_told_of() {
@@ -299,11 +300,11 @@ fn what_is_there_is_taken_as_it_is_or_refused() {
     let world = World::new();
     world.run(async |fleet| {
         let mut request = keyed("k");
-        request.sandbox.limits.memory = Some("1g".into());
+        request.sandbox.limits.memory = "1g".parse().ok();
         create(&fleet, request.clone()).await.unwrap();
         create(&fleet, keyed("k")).await.unwrap();
         create(&fleet, request.clone()).await.unwrap();
-        request.sandbox.limits.memory = Some("2g".into());
+        request.sandbox.limits.memory = "2g".parse().ok();
         assert_eq!(refused(create(&fleet, request.clone()).await), "sandbox_differs");
         fleet.stop(&name_of("k"), &owner()).await.unwrap();
         assert_eq!(refused(create(&fleet, request.clone()).await), "sandbox_differs");
@@ -372,7 +373,7 @@ fn what_is_told_of_egress_and_ports_is_what_is_inside() {
     let world = World::new();
     world.run(async |fleet| {
         let mut asked = keyed("k");
-        asked.sandbox.env.insert("EGRESS_INSIDE".into(), "ask".into());
+        asked.sandbox.env.insert("EGRESS_INSIDE".parse().unwrap(), EnvValue::Text("ask".into()));
         let made = create(&fleet, asked).await.unwrap();
         assert_eq!((made.sandbox.egress.as_str(), made.sandbox.ports.as_slice()), ("ask", [3000].as_slice()));
     });

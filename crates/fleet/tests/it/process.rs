@@ -4,6 +4,7 @@
 use crate::world::World;
 use belljar_fleet::*;
 use belljar_spec::SandboxError;
+use belljar_spec::request::EnvValue;
 use belljar_state::Lock;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -32,6 +33,10 @@ impl Process {
         let read: KeptPlan = serde_json::from_slice(&std::fs::read(place.plan()).unwrap()).unwrap();
         assert_eq!(&read, plan, "the plan is on disk before its keeper");
         let now_ms = world.now_ms();
+        let inside = plan.sandbox.env.iter().find_map(|(name, value)| match value {
+            EnvValue::Text(mode) if name.as_str() == "EGRESS_INSIDE" => mode.clone().into_string().ok(),
+            EnvValue::Text(_) | EnvValue::Secret(_) => None,
+        });
         Process {
             key: plan.key.clone(),
             alive: Alive {
@@ -43,8 +48,8 @@ impl Process {
                 notes: vec!["a note".into()],
                 folder: plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of),
                 // A file of the machine may say another mode than the request, and open more ports.
-                egress: plan.sandbox.env.get("EGRESS_INSIDE").cloned(),
-                ports: plan.sandbox.env.contains_key("EGRESS_INSIDE").then_some(3000).into_iter().collect(),
+                ports: inside.iter().map(|_| 3000).collect(),
+                egress: inside,
             },
             state: Mutex::new(State {
                 held: Some(held),

@@ -8,10 +8,11 @@ use belljar_agent::run::{Agent, RunRequest};
 use belljar_agent::{input, provider, run as agent};
 use belljar_api::{AgentRun, ApiError};
 use belljar_engine::Engine;
-use belljar_engine::config::{LlmFlags, WebSearch};
+use belljar_engine::request::resolve_with;
 use belljar_fleet::Place;
 use belljar_fleet::request;
 use belljar_spec::SandboxError;
+use belljar_spec::request::LlmRequest;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::io;
@@ -55,7 +56,7 @@ impl Job {
         if run.timeout_s == Some(0) {
             return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
         }
-        request::asked(&run.sandbox, &surroundings(&self.place(), &self.volumes)).map(|_| ())
+        request::check(&run.sandbox)
     }
 
     fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
@@ -63,17 +64,11 @@ impl Job {
         let agent = Agent::Known(adapter::named(agent)?);
         let model: Option<ModelName> = optional("model", &run.model)?;
         let budget = self.budget()?;
-        let mut asked = request::asked(&run.sandbox, &surroundings(place, &self.volumes))?;
-        // It lives as long as the run, and has no key to be found by.
-        asked.kept = None;
-        let web_search = asked.secrets.web_search.is_some();
-        if asked.secrets.web_search == Some(WebSearch::Detect) {
-            asked.secrets.web_search = Some(WebSearch::IfKept);
-        }
-        asked.llm.budget = asked.llm.budget.strictest(budget.model);
-        let (sandbox, _) = asked.understand_with(|flags, layers| {
-            let is_configured = layers.route(&LlmFlags::default())?.is_some();
-            if !is_configured && flags.to.is_none() && !may_choose_model {
+        let web_search = run.sandbox.web_search.is_some();
+        let asked = provider::for_agent(run.sandbox.clone(), budget.model);
+        let (sandbox, _) = resolve_with(asked, surroundings(place, &self.volumes), |flags, layers| {
+            let is_configured = layers.route(&LlmRequest::default())?.is_some();
+            if !is_configured && flags.url.is_none() && !may_choose_model {
                 let message = "no model is configured on this machine, and this grant does not choose one";
                 return Err(SandboxError::policy("llm_not_granted", message)
                     .hint("the owner of this machine can configure `[llm]`, or grant `allow_llm`"));
@@ -87,7 +82,7 @@ impl Job {
             effort: optional("effort", &run.effort)?,
             web_search,
             context: Vec::new(),
-            time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.wall_time]
+            time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.timeout]
                 .into_iter()
                 .flatten()
                 .min(),

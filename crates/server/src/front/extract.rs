@@ -1,6 +1,6 @@
 //! What comes with a request, understood or refused in belljar's own words.
 
-use crate::answer::{Refusal, invalid, understood};
+use crate::answer::{Refusal, invalid};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use belljar_api::Page;
@@ -71,7 +71,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             Err(_) => return Err(invalid("the body did not come in time").into()),
         };
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        Ok(Body(understood(body)?))
+        Ok(Body(belljar_api::read(body)?))
     }
 }
 

@@ -15,6 +15,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{EgressRequest, RunOnce, RunResult, SandboxRequest};
 use belljar_spec::SandboxError;
+use belljar_spec::egress::Mode;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
     asking.caller.may_use_profile(&profile.name, is_default, has_wall)?;
     let mut made = profile.apply(asked)?;
     if has_wall && made.egress == EgressRequest::default() {
-        made.egress.mode = Some("none".into());
+        made.egress.mode = Some(Mode::None);
     }
     Ok(asking.caller.withhold_model(asking.caller.confine(made, has_wall)?))
 }

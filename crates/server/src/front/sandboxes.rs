@@ -9,8 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State as Standing};
-use belljar_fleet::request::{self, Surroundings};
-use belljar_fleet::{Filter, Idempotency, Identity, Place, Role, Wanted, name_of};
+use belljar_fleet::{Filter, Idempotency, Identity, Role, Wanted, request};
 use belljar_spec::{SandboxError, is_regional_variable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -84,7 +83,7 @@ async fn wanted(
             asking.caller.may_use_profile(&profile.name, is_default, profile.has_wall())?;
             let sandbox = asking.caller.confine(profile.apply(asked.clone())?, profile.has_wall())?;
             let sandbox = asking.caller.withhold_model(sandbox);
-            makes_sense(&sandbox, &identity)?;
+            request::check(&sandbox)?;
             (profile.name.clone(), sandbox)
         }
     };
@@ -118,20 +117,6 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
         }
     }
     Ok(())
-}
-
-/// Refuses words that make no sense before anything is made for them.
-fn makes_sense(sandbox: &belljar_api::SandboxRequest, identity: &Identity) -> Result<(), SandboxError> {
-    let key = identity.key.as_str();
-    let surroundings = Surroundings {
-        name: name_of(key),
-        key: key.into(),
-        id: None,
-        persistent: identity.persistent.persistent,
-        place: Place::new("/nonexistent"),
-        volumes: "/nonexistent".into(),
-    };
-    request::asked(sandbox, &surroundings).map(drop)
 }
 
 fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {

@@ -41,7 +41,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let bytes = axum::body::Bytes::from_request(request, state)
             .await
             .map_err(|rejection| too_long(&rejection))?;
-        Ok(Body(crate::answer::understood(&bytes)?))
+        Ok(Body(belljar_api::read(&bytes)?))
     }
 }
 

@@ -23,7 +23,6 @@ mod serve;
 mod wipe;
 
 pub use commands::COMMAND_HEADER;
-pub(crate) use commands::{invalid, parse};
 pub use contact::{Contact, failed};
 pub use door::TOKEN_HEADER;
 pub(crate) use failure::OWN_ERROR;

@@ -1,12 +1,13 @@
 //! The process of one run. It knows nothing of HTTP: a job on standard input; on standard output how long the result is, and then
 //! the result.
 
+use crate::command_request;
 use crate::job::{self, hold, hung_up, surroundings};
-use crate::keeper::{invalid, parse};
-use belljar_api::{ApiError, RunOnce, RunResult, StartCommand};
+use belljar_api::{ApiError, RunOnce, RunResult};
 use belljar_engine::Engine;
+use belljar_engine::request::resolve;
 use belljar_fleet::{Place, request};
-use belljar_spec::{Command, LimitsSpec, SandboxError};
+use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -37,8 +38,7 @@ impl Job {
     /// That it makes sense, before a process is started for it.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         command(&self.run)?;
-        request::asked(&self.run.sandbox, &surroundings(&Place::new(&self.directory), &self.volumes))
-            .map(drop)
+        request::check(&self.run.sandbox)
     }
 }
 
@@ -85,10 +85,7 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
     let place = Place::new(&job.directory);
     let _held = hold(&place)?;
     let mut command = command(&job.run)?;
-    let mut asked = request::asked(&job.run.sandbox, &surroundings(&place, &job.volumes))?;
-    // It lives as long as the run, and has no key to be found by.
-    asked.kept = None;
-    let (spec, _) = asked.understand()?;
+    let (spec, _) = resolve(job.run.sandbox.clone(), surroundings(&place, &job.volumes))?;
     hold_to(&mut command, &spec.limits);
     let runtime = job::runtime()?;
     let hung_up = hung_up();
@@ -99,20 +96,24 @@ fn done(job: &Job) -> Result<RunResult, SandboxError> {
 }
 
 /// No command has more than its sandbox was made with: what the grant, the profile or the request itself says of that is a ceiling.
-fn hold_to(command: &mut Command, limits: &LimitsSpec) {
-    command.timeout = command.timeout.into_iter().chain(limits.wall_time).min();
+fn hold_to(command: &mut Command, limits: &LimitsRequest) {
+    command.timeout = command.timeout.into_iter().chain(limits.timeout).min();
     command.max_output = command.max_output.into_iter().chain(limits.output).min();
 }
 
 /// The command that a request means.
 fn command(run: &RunOnce) -> Result<Command, SandboxError> {
-    let RunOnce { argv, cwd, env, stdin, stdin_base64, timeout_s, max_output, profile: _, sandbox: _ } =
-        run.clone();
-    if max_output.is_some_and(|most| most > MOST_OUTPUT) {
-        return Err(invalid(format!("`max_output` is {MOST_OUTPUT} at most: an answer is one piece")));
+    let (mut command, stdin) = command_request::command(run.command())?;
+    command.stdin = stdin.map_or(Stdin::Empty, Stdin::Bytes);
+    match run.max_output {
+        Some(more) if more > MOST_OUTPUT => Err(command_request::invalid(format!(
+            "`max_output` is {MOST_OUTPUT} at most: an answer is one piece"
+        ))),
+        asked => {
+            command.max_output = Some(ByteSize::bytes(asked.unwrap_or(USUAL_OUTPUT)));
+            Ok(command)
+        }
     }
-    let max_output = max_output.or(Some(USUAL_OUTPUT));
-    parse(StartCommand { argv, cwd, env, stdin, stdin_base64, timeout_s, max_output, ..Default::default() })
 }
 
 /// Of each stream, unless somebody says otherwise.
@@ -147,7 +148,7 @@ mod tests {
                 ..RunOnce::default()
             };
             let mut command = command(&run).expect("a command");
-            let limits = LimitsSpec { wall_time: limit.0, output: limit.1, ..LimitsSpec::default() };
+            let limits = LimitsRequest { timeout: limit.0, output: limit.1, ..LimitsRequest::default() };
             hold_to(&mut command, &limits);
             assert_eq!((command.timeout, command.max_output), held, "{asked:?} {limit:?}");
         }

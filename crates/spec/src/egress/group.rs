@@ -119,6 +119,8 @@ static GROUPS: LazyLock<Vec<Group>> = LazyLock::new(|| {
 
 const TABLE: &str = include_str!("groups.table");
 
+crate::text::read_as_text!(GroupName);
+
 #[cfg(test)]
 mod tests {
     use super::*;

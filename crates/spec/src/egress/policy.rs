@@ -3,7 +3,7 @@
 use super::{Group, Printable, Rule};
 use crate::ByteSize;
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub struct EgressPolicy {
 }
 
 /// How wide the door is, narrowest first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// No way out.
@@ -133,6 +133,8 @@ impl fmt::Display for Mode {
         f.pad(self.as_str())
     }
 }
+
+crate::text::read_as_text!(Mode);
 
 /// More than a parallel package manager opens, few enough to hold in memory.
 const DEFAULT_CONNECTIONS: u32 = 1024;

@@ -39,7 +39,7 @@ pub struct RuleLabel {
 }
 
 /// Who wrote a rule.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum RuleSource {
     /// `--allow` on the command line.
     Flag,
@@ -48,6 +48,7 @@ pub enum RuleSource {
     /// A line of a file.
     File { path: Arc<str>, line: usize },
     /// A program that uses the library.
+    #[default]
     Program,
     /// Open mode itself.
     Mode,
@@ -105,6 +106,13 @@ impl Rule {
     #[must_use]
     pub fn requests(mut self, filter: RequestFilter) -> Rule {
         self.requests = Some(filter);
+        self
+    }
+
+    /// The same rule as one of another source.
+    #[must_use]
+    pub fn written_by(mut self, source: RuleSource) -> Rule {
+        self.label.source = source;
         self
     }
 

@@ -82,6 +82,8 @@ const HEADS: &str = "refs/heads/";
 /// A file system's limit on one part; names that long are nobody's.
 const LONGEST: usize = 244;
 
+crate::text::read_as_text!(BranchName);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,6 +65,8 @@ impl FromStr for RefPattern {
     }
 }
 
+crate::text::read_as_text!(RefPattern);
+
 #[cfg(test)]
 mod tests {
     use super::*;

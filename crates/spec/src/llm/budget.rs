@@ -98,6 +98,8 @@ impl fmt::Display for Budget {
     }
 }
 
+crate::text::serde_as_text!(Budget);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -50,6 +50,8 @@ impl fmt::Display for ModelGlob {
 
 const MAX: usize = 200;
 
+crate::text::read_as_text!(ModelGlob);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,6 +97,8 @@ impl fmt::Display for GitHubProfile {
     }
 }
 
+crate::text::read_as_text!(GitHubProfile);
+
 /// `OWNER/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RepositoryName {
@@ -143,6 +145,8 @@ impl fmt::Display for RepositoryName {
         write!(f, "{}/{}", self.owner, self.name)
     }
 }
+
+crate::text::serde_as_text!(RepositoryName);
 
 #[cfg(test)]
 mod tests {

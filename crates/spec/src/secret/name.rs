@@ -44,6 +44,8 @@ impl fmt::Display for SecretName {
     }
 }
 
+crate::text::read_as_text!(SecretName);
+
 const MAX: usize = 64;
 
 #[cfg(test)]

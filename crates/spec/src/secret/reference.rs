@@ -52,6 +52,8 @@ impl fmt::Display for SecretRef {
     }
 }
 
+crate::text::serde_as_text!(SecretRef);
+
 #[cfg(test)]
 mod tests {
     use super::*;

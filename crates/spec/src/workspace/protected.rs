@@ -45,6 +45,8 @@ impl FromStr for ProtectedPath {
     }
 }
 
+crate::text::read_as_text!(ProtectedPath);
+
 #[cfg(test)]
 mod tests {
     use super::*;

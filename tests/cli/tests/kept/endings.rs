@@ -4,7 +4,7 @@
 use crate::home::Home;
 use belljar_engine::Engine;
 use belljar_spec::{
-    BackendChoice, BackendName, ByteSize, Command, Ended, LimitsSpec, SandboxSpec, parse_time,
+    BackendChoice, BackendName, ByteSize, Command, Ended, LimitsRequest, SandboxSpec, parse_time,
 };
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use belljar_tests_cli::Run;
@@ -163,11 +163,11 @@ fn expected(case: &Case, caller: &str) -> Reported {
 fn library(case: &Case) -> Reported {
     let home = Home::new();
     let size = |text: Option<&str>| text.map(|text| text.parse::<ByteSize>().unwrap());
-    let limits = LimitsSpec {
+    let limits = LimitsRequest {
         memory: size(case.memory),
         output: size(case.output),
-        wall_time: case.timeout.map(|time| parse_time(time).unwrap()),
-        ..LimitsSpec::default()
+        timeout: case.timeout.map(|time| parse_time(time).unwrap()),
+        ..LimitsRequest::default()
     };
     let spec = SandboxSpec {
         workspace: Some(home.path("work")),

@@ -1,7 +1,28 @@
 //! A sandbox's life: made, used, stopped, woken up, taken away.
 
 use crate::home::Home;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
+
+#[test]
+fn arguments_and_variables_need_not_be_utf_8() {
+    let home = Home::new();
+    let odd = |text: &[u8]| OsStr::from_bytes(text).to_os_string();
+    let said = |mut command: Command| {
+        let output = command.output().unwrap();
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
+    };
+    // Taken from outside, it is a value and no name of a secret.
+    let mut start = home.command(&["start", "--env", "ODD", "--env", "LOOKS"]);
+    start.env("ODD", odd(b"o\xff")).env("LOOKS", "secret:of mine");
+    assert!(start.status().unwrap().success());
+    let script = "printf '%s %s %s %s' \"$1\" \"$ODD\" \"$LOOKS\" \"$OWN\"";
+    let mut exec = home.command(&["exec", "--env", "OWN", "--", "sh", "-c", script, "sh"]);
+    exec.arg(odd(b"a\xfe")).env("OWN", odd(b"\xfd"));
+    let (stderr, stdout) = said(exec);
+    assert_eq!(stdout, b"a\xfe o\xff secret:of mine \xfd", "{stderr}");
+}
 
 #[test]
 fn a_day_with_a_sandbox() {

@@ -2,7 +2,7 @@
 //! run's result; and meanwhile and afterwards the machine is well: another sandbox starts, no process is left, no memory is gone.
 
 use belljar_engine::{Engine, Run, RunError};
-use belljar_spec::{ByteSize, Command, LimitHit, LimitsSpec, SandboxSpec};
+use belljar_spec::{ByteSize, Command, LimitHit, LimitsRequest, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ for_every_wall![
 ];
 
 async fn memory_that_runs_out_is_oom_killed(backend: BackendName) {
-    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let limits = LimitsRequest { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
     // `tail` keeps the end of what it reads, and so nearly all of it.
     let hog = "head -c 2000000000 /dev/zero | tail -c 1900000000 | wc -c";
     let Some(run) = devour(backend, hog, limits, |_| {}).await else { return };
@@ -25,7 +25,7 @@ async fn memory_that_runs_out_is_oom_killed(backend: BackendName) {
 }
 
 async fn time_that_runs_out_is_a_timeout(backend: BackendName) {
-    let limits = LimitsSpec { wall_time: Some(Duration::from_secs(2)), ..Default::default() };
+    let limits = LimitsRequest { timeout: Some(Duration::from_secs(2)), ..Default::default() };
     // Deaf to signals, and with children that left its session.
     let deaf = "trap '' TERM INT HUP; (setsid sleep 1000 &) ; while :; do sleep 1; done";
     let run = devour(backend, deaf, limits, |command| command.timeout = None).await.unwrap();
@@ -34,7 +34,7 @@ async fn time_that_runs_out_is_a_timeout(backend: BackendName) {
 }
 
 async fn a_fork_bomb_finds_no_process_left(backend: BackendName) {
-    let limits = LimitsSpec { pids: Some(64), ..Default::default() };
+    let limits = LimitsRequest { pids: Some(64), ..Default::default() };
     // As many as there can be, for a while; then the bomb itself gives up.
     let bomb = "i=0; while [ $i -lt 300 ]; do sleep 5 & i=$((i+1)); done; exit 0";
     let Some(run) = devour(backend, bomb, limits, |_| {}).await else { return };
@@ -44,7 +44,8 @@ async fn a_fork_bomb_finds_no_process_left(backend: BackendName) {
     let is_unseen = !cgroup_can_be_ours("pids") && run.exit_code() != 0;
     assert!(is_lost || is_unseen || run.error() == Some(RunError::Limit(LimitHit::PidsExhausted)), "{run:?}");
     // And one that does not give up ends with its time.
-    let limits = LimitsSpec { pids: Some(64), wall_time: Some(Duration::from_secs(3)), ..Default::default() };
+    let limits =
+        LimitsRequest { pids: Some(64), timeout: Some(Duration::from_secs(3)), ..Default::default() };
     let endless = "b() { b | b & }; b; while :; do sleep 1; done";
     let run = devour(backend, endless, limits, |command| command.timeout = None).await.unwrap();
     assert!(
@@ -55,7 +56,7 @@ async fn a_fork_bomb_finds_no_process_left(backend: BackendName) {
 }
 
 async fn a_filler_of_private_files_finds_no_room(backend: BackendName) {
-    let limits = LimitsSpec { disk: Some(ByteSize::mebibytes(16)), ..Default::default() };
+    let limits = LimitsRequest { disk: Some(ByteSize::mebibytes(16)), ..Default::default() };
     let filler = "cat /dev/zero > /tmp/a; cat /dev/zero > $HOME/b; cat /dev/zero > /dev/shm/c";
     let run = devour(backend, filler, limits, |_| {}).await.unwrap();
     assert_eq!(run.error(), Some(RunError::Limit(LimitHit::DiskFull)), "{run:?}");
@@ -65,7 +66,7 @@ async fn a_filler_of_private_files_finds_no_room(backend: BackendName) {
 async fn ten_gigabytes_of_output_are_cut_and_not_stored(backend: BackendName) {
     let most = ByteSize::mebibytes(1);
     let writer = "head -c 10000000000 /dev/zero";
-    let run = devour(backend, writer, LimitsSpec::default(), |command| {
+    let run = devour(backend, writer, LimitsRequest::default(), |command| {
         command.max_output = Some(most);
         // All of it passes; nobody waits for it longer than this.
         command.timeout = Some(Duration::from_secs(30));
@@ -85,7 +86,7 @@ async fn ten_gigabytes_of_output_are_cut_and_not_stored(backend: BackendName) {
 async fn devour(
     backend: BackendName,
     script: &str,
-    limits: LimitsSpec,
+    limits: LimitsRequest,
     change: impl FnOnce(&mut Command),
 ) -> Option<Run> {
     let folder = tempfile::TempDir::new().unwrap();

@@ -1,7 +1,7 @@
 //! Limits: held, named when they are hit, and refused where nothing could hold them.
 
 use belljar_engine::{ExecResult, Output, Running};
-use belljar_spec::{BackendName, ByteSize, Command, Cpus, ErrorKind, LimitHit, LimitsSpec};
+use belljar_spec::{BackendName, ByteSize, Command, Cpus, ErrorKind, LimitHit, LimitsRequest};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ for_every_backend! {
 }
 
 /// A sandbox with these limits; `None` where they are refused, which is only right where nothing could hold them.
-async fn limited(backend: BackendName, name: &str, limits: LimitsSpec) -> Option<Place> {
+async fn limited(backend: BackendName, name: &str, limits: LimitsRequest) -> Option<Place> {
     match Place::try_with(backend, |spec| spec.limits = limits).await {
         Ok(place) => Some(place),
         Err(refusal) => {
@@ -49,7 +49,7 @@ async fn limited(backend: BackendName, name: &str, limits: LimitsSpec) -> Option
 }
 
 async fn wall_time_ends_a_command(backend: BackendName) {
-    let limits = LimitsSpec { wall_time: Some(Duration::from_millis(300)), ..Default::default() };
+    let limits = LimitsRequest { timeout: Some(Duration::from_millis(300)), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     let mut command = sh("sleep 60");
     command.timeout = None;
@@ -59,7 +59,7 @@ async fn wall_time_ends_a_command(backend: BackendName) {
 }
 
 async fn a_commands_own_time_wins(backend: BackendName) {
-    let limits = LimitsSpec { wall_time: Some(Duration::from_millis(300)), ..Default::default() };
+    let limits = LimitsRequest { timeout: Some(Duration::from_millis(300)), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     let mut command = sh("sleep 1; exit 4");
     command.timeout = Some(Duration::from_secs(50));
@@ -68,7 +68,7 @@ async fn a_commands_own_time_wins(backend: BackendName) {
 }
 
 async fn output_is_cut_at_the_sandboxs_limit(backend: BackendName) {
-    let limits = LimitsSpec { output: Some(ByteSize::bytes(1000)), ..Default::default() };
+    let limits = LimitsRequest { output: Some(ByteSize::bytes(1000)), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     let result = place.sh("head -c 5000 /dev/zero; head -c 999 /dev/zero >&2").await;
     assert_eq!((result.stdout.len(), result.stderr.len()), (1000, 999));
@@ -76,7 +76,7 @@ async fn output_is_cut_at_the_sandboxs_limit(backend: BackendName) {
 }
 
 async fn a_commands_own_cap_wins_over_the_sandboxs(backend: BackendName) {
-    let limits = LimitsSpec { output: Some(ByteSize::bytes(1000)), ..Default::default() };
+    let limits = LimitsRequest { output: Some(ByteSize::bytes(1000)), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     let mut command = sh("head -c 5000 /dev/zero");
     command.max_output = Some(ByteSize::bytes(10));
@@ -84,7 +84,7 @@ async fn a_commands_own_cap_wins_over_the_sandboxs(backend: BackendName) {
 }
 
 async fn memory_is_held_and_named(backend: BackendName) {
-    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let limits = LimitsRequest { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
     let Some(place) = limited(backend, "memory", limits.clone()).await else { return };
     // `tail` keeps the last line, and there is only one.
     let result = place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
@@ -100,7 +100,7 @@ async fn memory_that_private_files_take_is_held(backend: BackendName) {
     if !has_wall(backend) {
         return;
     }
-    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let limits = LimitsRequest { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
     let Some(place) = limited(backend, "memory", limits).await else { return };
     let result = place.sh("head -c 300000000 /dev/zero > /tmp/file").await;
     assert_ne!(result.exit_code, Some(0));
@@ -114,7 +114,7 @@ async fn memory_that_private_files_take_is_held(backend: BackendName) {
 }
 
 async fn processes_are_held_and_named(backend: BackendName) {
-    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let limits = LimitsRequest { pids: Some(40), ..Default::default() };
     let Some(place) = limited(backend, "pids", limits).await else { return };
     let marker = Marker::new();
     // A shell that cannot fork gives up.
@@ -131,7 +131,7 @@ async fn processes_are_held_and_named(backend: BackendName) {
 }
 
 async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName) {
-    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let limits = LimitsRequest { pids: Some(40), ..Default::default() };
     let Some(place) = limited(backend, "pids", limits).await else { return };
     let mut running = Vec::new();
     // Where the host's tasks are counted, a process is some of them.
@@ -167,7 +167,7 @@ async fn all_hit_it(place: &Place, running: &mut [Running], after: &impl std::fm
 }
 
 async fn file_operations_work_when_processes_are_used_up(backend: BackendName) {
-    let limits = LimitsSpec { pids: Some(40), ..Default::default() };
+    let limits = LimitsRequest { pids: Some(40), ..Default::default() };
     let Some(place) = limited(backend, "pids", limits).await else { return };
     let many = sh(&format!("for i in $(seq {}); do sleep 60 & done; exit 0", too_many(backend)));
     let Some(result) = outlived(&place, backend, &many).await else { return };
@@ -182,7 +182,7 @@ async fn file_operations_work_when_processes_are_used_up(backend: BackendName) {
 }
 
 async fn processors_are_held(backend: BackendName) {
-    let limits = LimitsSpec { cpus: Some("0.5".parse::<Cpus>().unwrap()), ..Default::default() };
+    let limits = LimitsRequest { cpus: Some("0.5".parse::<Cpus>().unwrap()), ..Default::default() };
     let Some(place) = limited(backend, "cpus", limits).await else { return };
     let marker = Marker::new();
     let mut command = sh("sh -c 'while :; do :; done' $M; :");
@@ -232,7 +232,7 @@ fn used_by_cgroup(pid: u32) -> Duration {
 }
 
 async fn open_files_are_held(backend: BackendName) {
-    let limits = LimitsSpec { open_files: Some(64), ..Default::default() };
+    let limits = LimitsRequest { open_files: Some(64), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     assert_eq!(place.answer("ulimit -Sn; ulimit -Hn").await, "64\n64");
     assert_ne!(place.sh("ulimit -n 65").await.exit_code, Some(0), "it was raised from inside");
@@ -242,8 +242,8 @@ async fn open_files_are_held(backend: BackendName) {
     assert_ne!(place.run(&open).await.exit_code, Some(0), "100 files where 64 are allowed");
 }
 
-fn small_disk() -> LimitsSpec {
-    LimitsSpec { disk: Some(ByteSize::mebibytes(8)), ..Default::default() }
+fn small_disk() -> LimitsRequest {
+    LimitsRequest { disk: Some(ByteSize::mebibytes(8)), ..Default::default() }
 }
 
 async fn disk_is_held_and_named(backend: BackendName) {
@@ -291,7 +291,7 @@ async fn every_limit_has_a_default(backend: BackendName) {
 }
 
 async fn a_limit_of_before_is_not_named_again(backend: BackendName) {
-    let limits = LimitsSpec { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
+    let limits = LimitsRequest { memory: Some(ByteSize::mebibytes(64)), ..Default::default() };
     let Some(place) = limited(backend, "memory", limits).await else { return };
     place.sh("head -c 400000000 /dev/zero | tail -c 300000000 | wc -c").await;
     if !outlives_its_limits(backend) {
@@ -301,7 +301,7 @@ async fn a_limit_of_before_is_not_named_again(backend: BackendName) {
 }
 
 /// A sandbox as good as before it ran into a limit: the same, or where that is gone, which it says, another one.
-async fn after_the_limit(place: Place, limits: LimitsSpec) -> Place {
+async fn after_the_limit(place: Place, limits: LimitsRequest) -> Place {
     if outlives_its_limits(place.backend()) {
         assert_eq!(place.answer("echo alive").await, "alive");
         return place;

@@ -1,7 +1,7 @@
 //! A sandbox says itself when it is ready. One that does not is no sandbox: an error in time, and nothing left of it.
 
 use belljar_engine::Engine;
-use belljar_spec::{ErrorKind, LimitsSpec, SandboxError};
+use belljar_spec::{ErrorKind, LimitsRequest, SandboxError};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, nice};
 use belljar_tests_conformance::*;
 use std::fs;
@@ -31,7 +31,7 @@ fn hang(backend: BackendName) {
     let folder = TempDir::new().unwrap();
     // Stubs are made for what is protected and not there; they have to go as well.
     fs::create_dir(folder.path().join(".git")).unwrap();
-    let limits = LimitsSpec { ready: Some(Duration::from_millis(700)), ..Default::default() };
+    let limits = LimitsRequest { ready: Some(Duration::from_millis(700)), ..Default::default() };
     let mut spec = spec(backend);
     (spec.workspace, spec.limits) = (Some(folder.path().into()), limits);
     let late = (0..100).find_map(|_| stopped_while_made(&spec).err());
@@ -93,7 +93,7 @@ fn is_guest(pid: u32) -> bool {
 }
 
 async fn a_sandbox_that_is_ready_is_not_hurried(backend: BackendName) {
-    let limits = LimitsSpec { ready: Some(Duration::from_secs(20)), ..Default::default() };
+    let limits = LimitsRequest { ready: Some(Duration::from_secs(20)), ..Default::default() };
     let place = Place::with(backend, |spec| spec.limits = limits).await;
     assert_eq!(place.limits().ready.value, Duration::from_secs(20));
     assert_eq!(place.answer("echo here").await, "here");

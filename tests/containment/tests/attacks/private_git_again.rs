@@ -246,7 +246,7 @@ fn repositories_further_down_are_read_only_inside() {
         let clone = ["clone", "-q", "--shared", "w/p", "w/shared"];
         let cloned = std::process::Command::new("git").current_dir(place.path("")).args(clone).status();
         assert!(cloned.unwrap().success());
-        let wreck = "for d in p shared; do [ -d $d ] || continue; cd $d; git log --oneline >/dev/null || echo unreadable; \
+        let wreck = "git -C p log --oneline >/dev/null || echo unreadable; for d in p shared; do [ -d $d ] || continue; cd $d; \
                      rm -rf .git/refs .git/objects .git/HEAD; mv .git x; cd ..; done 2>/dev/null";
         for folder in ["projects", "w"] {
             assert_eq!(run(&place, *wall, folder, wreck), "", "{wall}: {folder}");

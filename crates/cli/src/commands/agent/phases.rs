@@ -13,9 +13,10 @@ use belljar_agent::entry::Line;
 use belljar_agent::phases::{self, Audience, Phase, PhasesResult};
 use belljar_agent::run::RunResult;
 use belljar_engine::Engine;
-use belljar_engine::config::{EgressFlags, Note, WebSearch};
+use belljar_engine::config::Note;
 use belljar_overlay::quote;
 use belljar_spec::egress::Mode;
+use belljar_spec::request::{EgressRequest, WebSearch};
 use belljar_spec::workspace::ProtectedPath;
 use belljar_spec::{SandboxError, SandboxSpec};
 use serde_json::{Value, json};
@@ -62,22 +63,25 @@ pub(super) fn phases(options: AgentPhasesArgs) -> Result<u8, SandboxError> {
 
 /// Where a phase runs: as flags say, and within that as the phase says.
 fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    let mut asked = place.clone().asked()?;
+    let (mut asked, mut surroundings) = place.clone().asked()?;
     if asked.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";
         return Err(SandboxError::policy("phases_all_open", message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
-    let EgressFlags { mode, allow, deny, groups, inspect } = phase.egress.clone();
+    let EgressRequest { mode, allow, deny, groups, inspect } = phase.egress.clone();
     asked.egress.mode = mode.or(asked.egress.mode).or(place.unopened_mode()?);
     asked.egress.allow.extend(allow);
     asked.egress.deny.extend(deny);
     asked.egress.groups.extend(groups);
     asked.egress.inspect |= inspect;
     // What a phase says of these is all that counts for it.
-    asked.secrets.web_search.clone_from(&phase.web_search);
-    asked.secrets.github = phase.github.clone().or(asked.secrets.github);
-    request::spec(asked, &phase.agent, phase.model.as_ref(), phase.budget)
+    asked.web_search.clone_from(&phase.web_search);
+    if let Some(github) = &phase.github {
+        asked.github = Some(github.clone());
+        surroundings.danger_forward_app_key = false;
+    }
+    request::spec(asked, surroundings, &phase.agent, phase.model.as_ref(), phase.budget)
 }
 
 /// The file itself, if it lies in the folder that agents work in: one of them could write into it what the next call reads and
@@ -115,7 +119,7 @@ fn opened(phase: &Phase) -> Option<String> {
         let all: Vec<String> = all.iter().map(T::to_string).collect();
         (!all.is_empty()).then(|| format!("{what}{}", all.join(", ")))
     }
-    let EgressFlags { mode, allow, deny: _, groups, inspect: _ } = &phase.egress;
+    let EgressRequest { mode, allow, deny: _, groups, inspect: _ } = &phase.egress;
     let search = phase.web_search.as_ref().map(|search| match search {
         WebSearch::Named(name) => format!("web search by {name}"),
         WebSearch::Detect | WebSearch::IfKept => "web search".to_string(),

@@ -5,9 +5,10 @@ use belljar_agent::adapter::ModelName;
 use belljar_agent::budget::RunBudget;
 use belljar_agent::run::{Agent, RunRequest};
 use belljar_agent::{input, provider};
-use belljar_engine::asked::Asked;
-use belljar_engine::config::{LlmFlags, Note, WebSearch};
-use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_engine::config::Note;
+use belljar_engine::request::{Surroundings, resolve_with};
+use belljar_spec::request::LlmRequest;
+use belljar_spec::{SandboxError, SandboxRequest, SandboxSpec};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use std::ffi::{OsStr, OsString};
@@ -31,29 +32,25 @@ pub(super) fn request(
 ) -> Result<(RunRequest, Vec<Note>), SandboxError> {
     let WishArgs { model, effort, context, budget } = wish;
     let (context, budget) = (input::context(&context)?, budget.unwrap_or_default());
-    let asked = place.asked()?;
-    let web_search = asked.secrets.web_search.is_some();
-    let (sandbox, notes) = spec(asked, &agent, model.as_ref(), budget)?;
-    let time = [budget.time, sandbox.limits.wall_time].into_iter().flatten().min();
+    let (asked, surroundings) = place.asked()?;
+    let web_search = asked.web_search.is_some();
+    let (sandbox, notes) = spec(asked, surroundings, &agent, model.as_ref(), budget)?;
+    let time = [budget.time, sandbox.limits.timeout].into_iter().flatten().min();
     let request =
         RunRequest { agent, prompt, model, effort, web_search, context, time, path: search_path(), sandbox };
     Ok((request, notes))
 }
 
-/// The place for an agent: as it was asked for, with a route to its model.
+/// The sandbox of an agent: as it was asked for, with a route to its model.
 pub(super) fn spec(
-    mut asked: Asked,
+    request: SandboxRequest,
+    surroundings: Surroundings,
     agent: &Agent,
     model: Option<&ModelName>,
     budget: RunBudget,
 ) -> Result<(SandboxSpec, Vec<Note>), SandboxError> {
-    // Agents search by themselves; a key of yours is one way more.
-    if asked.secrets.web_search == Some(WebSearch::Detect) {
-        asked.secrets.web_search = Some(WebSearch::IfKept);
-    }
-    asked.llm.budget = asked.llm.budget.strictest(budget.model);
-    asked.understand_with(|flags, layers| {
-        let is_configured = layers.route(&LlmFlags::default())?.is_some();
+    resolve_with(provider::for_agent(request, budget.model), surroundings, |flags, layers| {
+        let is_configured = layers.route(&LlmRequest::default())?.is_some();
         provider::server(flags, is_configured, model, agent)
     })
 }

@@ -5,10 +5,11 @@ use crate::args::{GrantArgs, GrantsCommand, ListingArgs, RevokeArgs};
 use crate::commands::table::{age, since, table};
 use crate::commands::{block_on, print};
 use crate::failure::of_client;
-use belljar_api::{GrantInfo, GrantRules, LimitsRequest, NewGrant};
+use belljar_api::{GrantInfo, NewGrant};
 use belljar_client::{Client, ClientError};
 use belljar_fleet::LoneGrants;
 use belljar_spec::SandboxError;
+use belljar_spec::request::{GrantRules, HostPath, LimitsRequest};
 use std::future::Future;
 
 pub(crate) fn grants(command: GrantsCommand) -> Result<u8, SandboxError> {
@@ -78,9 +79,7 @@ fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
         let real = path
             .canonicalize()
             .map_err(|error| SandboxError::policy("path_missing", format!("{}: {error}", path.display())))?;
-        real.into_os_string()
-            .into_string()
-            .map_err(|path| SandboxError::policy("path_unusable", format!("{} is not text", path.display())))
+        HostPath::try_from(real).map_err(|error| SandboxError::policy("path_unusable", error.to_string()))
     };
     let rules = GrantRules {
         allow_sandbox: !options.no_sandboxes,
@@ -131,19 +130,23 @@ fn allows(rules: &GrantRules) -> String {
         words.push("the model".into());
     }
     for (what, list) in [
-        ("profiles", &rules.profiles),
-        ("egress", &rules.egress),
-        ("hosts", &rules.hosts),
-        ("keys", &rules.keys),
-        ("own keys", &rules.own_keys),
-        ("folders", &rules.folders),
-        ("secrets", &rules.secrets),
-        ("volumes", &rules.volumes),
-        ("images", &rules.images),
+        ("profiles", rules.profiles.join(" ")),
+        ("egress", joined(&rules.egress)),
+        ("hosts", joined(&rules.hosts)),
+        ("keys", rules.keys.join(" ")),
+        ("own keys", rules.own_keys.join(" ")),
+        ("folders", joined(&rules.folders)),
+        ("secrets", rules.secrets.join(" ")),
+        ("volumes", rules.volumes.join(" ")),
+        ("images", rules.images.join(" ")),
     ] {
         if !list.is_empty() {
-            words.push(format!("{what} {}", list.join(" ")));
+            words.push(format!("{what} {list}"));
         }
     }
     words.join(", ")
+}
+
+fn joined<T: ToString>(list: &[T]) -> String {
+    list.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -12,8 +12,8 @@ use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::foreground::terminal_size;
 use belljar_api::{StartCommand, Terminal};
-use belljar_engine::asked::Value;
-use belljar_spec::{SandboxError, WindowSize};
+use belljar_spec::request::EnvValue;
+use belljar_spec::{OsText, SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use std::path::Path;
 pub(crate) fn exec(options: ExecArgs) -> Result<u8, SandboxError> {
     let target = Target::of(options.which)?;
     let mut command = StartCommand {
-        argv: options.command,
+        argv: options.command.into_iter().map(OsText::from).collect(),
         cwd: options.cwd,
         env: variables(&options.env)?,
         timeout_s: options.timeout.map(|time| time.as_secs().max(1)),
@@ -61,7 +61,7 @@ pub(super) async fn in_foreground(
     command.terminal = size.map(|size| Terminal { rows: size.rows, cols: size.cols });
     if size.is_some() {
         for (name, value) in terminal_variables() {
-            command.env.entry(name.into()).or_insert(value);
+            command.env.entry(name.into()).or_insert_with(|| value.into());
         }
     }
     let started = held.sandbox.start(&command).await.map_err(of_client)?;
@@ -100,14 +100,14 @@ async fn collected(held: &Held, mut command: StartCommand) -> Result<u8, Sandbox
     Ok(ended.result.as_ref().map_or(crate::failure::FAILED, code_of))
 }
 
-fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError> {
+fn variables(said: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError> {
     let mut all = BTreeMap::new();
     for text in said {
         let (name, value) = variable_of(text)?;
-        let text = match value {
-            Value::Text(text) => text.into_string().ok(),
-            // What stands for a secret is made with the sandbox.
-            Value::Secret(secret) => {
+        match value {
+            EnvValue::Text(text) => all.insert(name.to_string(), text.into()),
+            // A placeholder is made with the sandbox.
+            EnvValue::Secret(secret) => {
                 let message = format!(
                     "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
                 );
@@ -115,10 +115,6 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, String>, SandboxError
                     .hint(format!("`belljar rm .`, then `belljar start --env {name}=secret:{secret}`")));
             }
         };
-        let text = text.ok_or_else(|| {
-            SandboxError::policy("bad_variable", format!("the value of `{name}` is no text"))
-        })?;
-        all.insert(name.to_string(), text);
     }
     Ok(all)
 }

@@ -5,10 +5,12 @@ use super::repository::Repository;
 use super::shell_rc;
 use super::target::{Target, no_sandbox_of};
 use crate::failure::of_client;
-use belljar_api::{CreateSandbox, Created, SandboxInfo, SandboxRequest, State};
+use belljar_api::{CreateSandbox, Created, SandboxInfo, State};
 use belljar_client::{Client, Sandbox, SandboxFilter};
 use belljar_engine::config::{self, EgressFlags};
-use belljar_spec::SandboxError;
+use belljar_spec::request::{EnvValue, HostPath};
+use belljar_spec::{SandboxError, SandboxRequest, VolumeNameError, VolumePathError};
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// A sandbox that stays as long as we hold it.
@@ -106,10 +108,14 @@ pub(super) fn request(
     let profile = profile_of(repository)?;
     of_folder(repository, &mut sandbox);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
-        sandbox.volumes.insert(volume.name, volume.inside);
+        let wrong = |error: &dyn Display| SandboxError::runtime("volume_name", error.to_string());
+        let name = volume.name.parse().map_err(|error: VolumeNameError| wrong(&error))?;
+        let inside = volume.inside.parse().map_err(|error: VolumePathError| wrong(&error))?;
+        sandbox.volumes.insert(name, inside);
     }
     for (name, value) in shell_rc::variables() {
-        sandbox.env.entry(name.into()).or_insert(value);
+        let name = name.parse().expect("our own variables have names without `=`");
+        sandbox.env.entry(name).or_insert(EnvValue::Text(value.into()));
     }
     let environment = caller_environment();
     Ok(CreateSandbox {
@@ -128,8 +134,9 @@ pub(super) fn profile_of(repository: &Repository) -> Result<Option<String>, Sand
 }
 
 pub(super) fn of_folder(repository: &Repository, sandbox: &mut SandboxRequest) {
-    sandbox.workspace.folder = Some(repository.text().into());
-    sandbox.workspace.branch = repository.branch.as_ref().map(ToString::to_string);
+    // A folder without links on the way is an absolute path.
+    sandbox.workspace.folder = HostPath::try_from(repository.folder.clone()).ok();
+    sandbox.workspace.branch = repository.branch.clone();
 }
 
 /// What a person should know.

@@ -59,7 +59,10 @@ async fn open_as(held: &Held, interactive: Vec<String>) -> Result<u8, SandboxErr
     }
     let command = StartCommand {
         // Commands from a pipe need no prompt.
-        argv: if size.is_some() { interactive } else { shell_rc::piped() },
+        argv: (if size.is_some() { interactive } else { shell_rc::piped() })
+            .into_iter()
+            .map(Into::into)
+            .collect(),
         cwd: standing(held.below.as_deref()),
         timeout_s: Some(NO_LIMIT),
         ..StartCommand::default()

@@ -4,41 +4,10 @@ use super::super::fault::{argument, at};
 use super::super::place::{At, Origin};
 use super::LlmSettings;
 use belljar_spec::SandboxError;
-use belljar_spec::llm::{Billing, Budget, LlmRoute, ModelGlob, ROUTE_PORT, Upstream, UpstreamKind};
+use belljar_spec::llm::{Billing, Budget, LlmRoute, ROUTE_PORT, Upstream, UpstreamKind};
+use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::secret::SecretRef;
 use std::path::PathBuf;
-use std::str::FromStr;
-
-/// What was said for one run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LlmFlags {
-    /// `--llm`.
-    pub to: Option<LlmWhere>,
-    /// `--llm-key`.
-    pub key: Option<SecretRef>,
-    /// `--llm-kind`.
-    pub kind: Option<UpstreamKind>,
-    /// `--llm-model`.
-    pub models: Vec<ModelGlob>,
-    /// `--llm-budget`.
-    pub budget: Budget,
-}
-
-/// Where a run's route leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LlmWhere {
-    /// Nowhere, whatever files say.
-    Off,
-    To(Upstream),
-}
-
-impl FromStr for LlmWhere {
-    type Err = belljar_spec::llm::UpstreamError;
-
-    fn from_str(text: &str) -> Result<LlmWhere, Self::Err> {
-        if text == "off" { Ok(LlmWhere::Off) } else { text.parse().map(LlmWhere::To) }
-    }
-}
 
 /// What files say of the route.
 #[derive(Debug, Clone, Default)]
@@ -70,12 +39,12 @@ struct Server {
 
 impl LlmLayers {
     /// The route of a run, if it has one.
-    pub fn route(&self, flags: &LlmFlags) -> Result<Option<LlmLoaded>, SandboxError> {
-        if flags.to == Some(LlmWhere::Off) {
+    pub fn route(&self, flags: &LlmRequest) -> Result<Option<LlmLoaded>, SandboxError> {
+        if flags.url == Some(LlmUrl::Off) {
             return Ok(None);
         }
         let Some(server) = self.server(flags) else {
-            return match flags == &LlmFlags::default() {
+            return match flags == &LlmRequest::default() {
                 true => Ok(None),
                 false => Err(SandboxError::policy("llm_without_url", "nobody says where the model is")
                     .hint("add `--llm URL`, or `url` to `[llm]` in your belljar.toml")),
@@ -89,7 +58,7 @@ impl LlmLayers {
         if !flags.models.is_empty() {
             route.models.push(flags.models.clone());
         }
-        route.budget = self.budget(&flags.budget)?;
+        route.budget = self.budget(&flags.budget.unwrap_or_default())?;
         route.prices = self.iter().flat_map(|layer| layer.prices.iter().cloned()).collect();
         route.billing = self.billing();
         let port = |layer: &Option<LlmSettings>| layer.as_ref().and_then(|layer| layer.port);
@@ -103,7 +72,7 @@ impl LlmLayers {
     }
 
     /// A layer that names another server begins anew; one that names none adds to what is there.
-    fn server(&self, flags: &LlmFlags) -> Option<Server> {
+    fn server(&self, flags: &LlmRequest) -> Option<Server> {
         let mut server: Option<Server> = None;
         for layer in self.iter() {
             if let Some(url) = &layer.url {
@@ -116,7 +85,7 @@ impl LlmLayers {
                 server.authority = layer.authority.clone().or(server.authority.take());
             }
         }
-        if let Some(LlmWhere::To(url)) = &flags.to {
+        if let Some(LlmUrl::To(url)) = &flags.url {
             server = moved(server, url, Origin::Flag);
         }
         if let Some(server) = &mut server {

@@ -12,6 +12,6 @@
 mod merge;
 mod table;
 
-pub use merge::{LlmFlags, LlmLayers, LlmLoaded, LlmWhere};
+pub use merge::{LlmLayers, LlmLoaded};
 pub use table::LlmSettings;
 pub(super) use table::LlmTable;

@@ -16,7 +16,6 @@ mod text;
 mod understand;
 
 pub(crate) use registry::Registry;
-pub(crate) use understand::{invalid, parse};
 
 use super::Kept;
 use std::sync::Arc;

@@ -39,11 +39,6 @@ pub(crate) fn next(log: &Log, place: &mut Place, ended: bool) -> io::Result<Opti
     Ok(Some(CommandEvent::Output { stream, text, base64: None }))
 }
 
-/// The bytes behind base64.
-pub(crate) fn bytes(base64: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(base64).ok()
-}
-
 /// So much of a stream is one event.
 pub(crate) const PIECE: usize = 64 * 1024;
 
@@ -74,7 +69,7 @@ mod tests {
         fn next(&mut self, ended: bool) -> Option<(Option<String>, Option<Vec<u8>>)> {
             match next(&self.log, &mut self.place, ended).expect("readable")? {
                 CommandEvent::Output { text, base64, .. } => {
-                    Some((text, base64.and_then(|base64| bytes(&base64))))
+                    Some((text, base64.and_then(|base64| STANDARD.decode(base64).ok())))
                 }
                 other => panic!("{other:?} is no output"),
             }

@@ -1,32 +1,22 @@
 //! From a request of the API to a command.
 
 use super::command::Terms;
-use super::text;
+use crate::command_request::{command, time};
 use belljar_api::StartCommand;
-use belljar_spec::{ByteSize, Command, EnvName, Limits, Origin, SandboxError, Stdin, WindowSize};
-use std::time::Duration;
+use belljar_spec::{Command, Limits, Origin, SandboxError, Stdin};
 
 /// What a request means in a sandbox with these limits.
-pub(super) fn understand(mut asked: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
-    if let Some(line) = asked.shell.take() {
-        if !asked.argv.is_empty() {
-            return Err(invalid("a command has `argv` or `shell`, not both"));
-        }
-        asked.argv = vec!["/bin/sh".into(), "-c".into(), line];
-    }
-    let (argv, stdin_open, max_output) = (asked.argv.clone(), asked.stdin_open, asked.max_output);
-    let alone = time("alone_s", asked.alone_s)?;
-    let mut command = parse(asked)?;
-    let stdin = match std::mem::replace(&mut command.stdin, Stdin::Stream) {
-        Stdin::Bytes(bytes) => bytes,
-        Stdin::Empty | Stdin::Stream => Vec::new(),
-    };
+pub(super) fn understand(asked: StartCommand, limits: &Limits) -> Result<(Terms, Command), SandboxError> {
+    let StartCommand { stdin_open, max_output, alone_s, .. } = asked;
+    let alone = time("alone_s", alone_s)?;
+    let (mut command, stdin) = command(asked)?;
+    command.stdin = Stdin::Stream;
     let limit = limits.output.value.as_u64();
     let usual = if limits.output.origin == Origin::Asked { limit } else { COLLECTED.min(limit) };
     let terms = Terms {
-        argv,
+        argv: command.argv().iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         terminal: command.terminal.is_some(),
-        stdin,
+        stdin: stdin.unwrap_or_default(),
         stdin_open,
         // No more is kept than the sandbox may write.
         kept: max_output.unwrap_or(limit).min(limit),
@@ -36,53 +26,6 @@ pub(super) fn understand(mut asked: StartCommand, limits: &Limits) -> Result<(Te
     Ok((terms, command))
 }
 
-/// The command that a request with `argv` describes, in whatever sandbox it runs.
-pub(crate) fn parse(asked: StartCommand) -> Result<Command, SandboxError> {
-    let mut command = Command::new(&asked.argv).map_err(|error| invalid(error.to_string()))?;
-    if asked.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
-        return Err(invalid("`cwd` contains a zero byte"));
-    }
-    command.cwd = asked.cwd;
-    for (name, value) in asked.env {
-        let name: EnvName =
-            name.parse().map_err(|error: belljar_spec::EnvNameError| invalid(error.to_string()))?;
-        if value.contains('\0') {
-            return Err(invalid(format!("the variable `{name}` contains a zero byte")));
-        }
-        command.env.push((name, value.into()));
-    }
-    command.terminal = match asked.terminal {
-        Some(size) if size.rows == 0 || size.cols == 0 => {
-            return Err(invalid("a terminal has one row and one column at least"));
-        }
-        other => other.map(|size| WindowSize { rows: size.rows, cols: size.cols }),
-    };
-    command.timeout = time("timeout_s", asked.timeout_s)?;
-    command.max_output = asked.max_output.map(ByteSize::bytes);
-    command.stdin = match (asked.stdin, asked.stdin_base64) {
-        (Some(_), Some(_)) => return Err(invalid("a command has `stdin` or `stdin_base64`, not both")),
-        (Some(text), None) => Stdin::Bytes(text.into_bytes()),
-        (None, Some(base64)) => {
-            Stdin::Bytes(text::bytes(&base64).ok_or_else(|| invalid("`stdin_base64` is no base64"))?)
-        }
-        (None, None) => Stdin::Empty,
-    };
-    Ok(command)
-}
-
-fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>, SandboxError> {
-    match seconds {
-        Some(seconds @ 1..=A_YEAR) => Ok(Some(Duration::from_secs(seconds))),
-        Some(_) => Err(invalid(format!("`{field}` must be from 1 to {A_YEAR}"))),
-        None => Ok(None),
-    }
-}
-
-pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::policy("command_invalid", message)
-}
-
-const A_YEAR: u64 = 31_536_000;
 /// What an answer has of each stream unless somebody says otherwise. All of it can be followed.
 const COLLECTED: u64 = 16 << 20;
 
@@ -90,21 +33,21 @@ const COLLECTED: u64 = 16 << 20;
 mod tests {
     use super::*;
     use belljar_api::Terminal;
-    use belljar_spec::{LimitsSpec, Machine};
+    use belljar_spec::{ByteSize, LimitsRequest, Machine, OsText};
 
     fn limits() -> Limits {
         let machine = Machine { memory: ByteSize::mebibytes(1024), cpus: 2 };
-        Limits::understand(&LimitsSpec::default(), machine)
+        Limits::understand(&LimitsRequest::default(), machine)
     }
 
     #[test]
     fn words_that_make_no_sense_are_refused() {
-        let argv = || vec!["true".to_string()];
+        let argv = || vec![OsText::from("true")];
         let zero = Terminal { rows: 0, cols: 80 };
         let cases = [
             ("nothing", StartCommand::default()),
             ("both", StartCommand { argv: argv(), shell: Some("x".into()), ..Default::default() }),
-            ("empty program", StartCommand { argv: vec![String::new()], ..Default::default() }),
+            ("empty program", StartCommand { argv: vec!["".into()], ..Default::default() }),
             ("zero byte", StartCommand { argv: vec!["a\0".into()], ..Default::default() }),
             ("zero byte in cwd", StartCommand { argv: argv(), cwd: Some("\0".into()), ..Default::default() }),
             (

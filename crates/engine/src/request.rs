@@ -78,17 +78,32 @@ pub fn resolve_with(
         root: as_root,
     } = request;
     let mode = mode(&workspace, &surroundings);
+    let WorkspaceRequest {
+        folder,
+        // These four are the mode.
+        overlay: _,
+        branch: _,
+        clone: _,
+        depth: _,
+        same_path,
+        ro,
+        rw,
+        protect,
+        push,
+        share_git,
+        agent_context: more_context,
+    } = workspace;
     let paths = |paths: Vec<HostPath>| paths.into_iter().map(HostPath::into_path_buf);
     let share = |permission: Permission| move |path: PathBuf| SharedPath { path, permission };
-    let folder = workspace.folder.map(HostPath::into_path_buf);
+    let folder = folder.map(HostPath::into_path_buf);
     let configured_by = surroundings.configured_by.as_ref().or(folder.as_ref()).map(PathBuf::as_path);
 
     let mut loaded = config::load(configured_by, EgressFlags::of(&egress, &surroundings.rule_source))?;
-    let protected = loaded.protected().into_iter().map(|path| path.value).chain(workspace.protect).collect();
+    let protected = loaded.protected().into_iter().map(|path| path.value).chain(protect).collect();
     let unprotected = loaded.unprotected().into_iter().map(|path| path.value).collect();
     let mut agent_context = loaded.agent_context(configured_by);
-    agent_context.extend(paths(workspace.agent_context));
-    let pushes = loaded.pushes(&workspace.push);
+    agent_context.extend(paths(more_context));
+    let pushes = loaded.pushes(&push);
     let admin = match (admin, as_root) {
         (false, _) => Admin::No,
         (true, false) => Admin::User,
@@ -134,20 +149,20 @@ pub fn resolve_with(
         root,
         workspace: folder,
         mode,
-        git: if workspace.share_git { GitAccess::Share } else { GitAccess::Private },
+        git: if share_git { GitAccess::Share } else { GitAccess::Private },
         compare: Compare::No,
         protected,
         unprotected,
         agent_context,
         alternates: loaded.alternates(),
         pushes,
-        workspace_path: match workspace.same_path {
+        workspace_path: match same_path {
             true => WorkspacePath::SameAsHost,
             false => WorkspacePath::Standard,
         },
-        shared: paths(workspace.ro)
+        shared: paths(ro)
             .map(share(Permission::Read))
-            .chain(paths(workspace.rw).map(share(Permission::Write)))
+            .chain(paths(rw).map(share(Permission::Write)))
             .collect(),
         env,
         limits,

@@ -54,6 +54,13 @@ pub fn check(request: &SandboxRequest) -> Result<(), SandboxError> {
     if request.limits.ready.is_some_and(|ready| ready > MAX_READY) {
         return Err(wrong_value("limits.ready", "the daemon waits no longer than 10 minutes for a sandbox"));
     }
+    if request.workspace.same_path && request.workspace.folder.is_none() {
+        let message =
+            "`workspace.same_path`: only a folder of the host has a path there: name one with `folder`";
+        return Err(
+            SandboxError::policy("request_conflict", message).hint("correct `sandbox.workspace.same_path`")
+        );
+    }
     request.check()
 }
 

@@ -95,6 +95,7 @@ fn parts_that_contradict_each_other_are_refused() {
     for json in [
         r#"{"root": true}"#,
         r#"{"workspace": {"same_path": true}}"#,
+        r#"{"workspace": {"same_path": true, "clone": "https://example.com/x"}}"#,
         r#"{"workspace": {"overlay": true}}"#,
         r#"{"workspace": {"branch": "a"}}"#,
         r#"{"workspace": {"depth": 3}}"#,

@@ -23,7 +23,7 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
         SandboxError::unavailable("git_unsupported", message).hint(hint)
     };
     if let Some(obstacle) = obstacle(&host) {
-        return Err(unsupported(obstacle, "look where it leads, and remove it if you did not make it"));
+        return Err(unsupported(obstacle, "look at it, and remove it if you did not make it"));
     }
     let objects = objects_of(&host).map_err(|obstacle| unsupported(obstacle, BORROWED))?;
     let mut wanted = vec![Wanted { host: host.clone(), objects, dot_git: ".git".to_string(), module: None }];

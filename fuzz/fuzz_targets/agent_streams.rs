@@ -16,7 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(listen(make, bytes, usize::from(*cut) + 1), (heard.clone(), claims.clone()));
     let mut transcript = Transcript::new();
     for heard in &heard {
-        let line = Line { entry: transcript.entry(heard), timestamp: String::new(), session_id: String::new() };
+        let line =
+            Line { entry: transcript.entry(heard), timestamp: String::new(), session_id: String::new() };
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));
         serde_json::from_str::<Line>(&text).unwrap();

@@ -2,7 +2,8 @@
 //! pieces, and neither value is ever in them. The text is made of what the fuzzer says and of pieces of both values.
 #![no_main]
 
-use belljar_gateway::{Known, Redact, Secret};
+use belljar_gateway::{Known, Redact};
+use belljar_vault::Secret;
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 

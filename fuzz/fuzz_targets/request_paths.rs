@@ -18,6 +18,7 @@ fuzz_target!(|input: (&str, &str)| {
         }
     }
     if let Ok(glob) = glob.parse() {
-        let _ = RequestFilter { methods: Vec::new(), paths: vec![glob] }.judge("GET", &RequestTarget::of(target));
+        let _ =
+            RequestFilter { methods: Vec::new(), paths: vec![glob] }.judge("GET", &RequestTarget::of(target));
     }
 });

@@ -1,6 +1,7 @@
 //! What a caller may do.
 
 use crate::read::{describes_shape, without_index};
+use crate::strict::Strict;
 use belljar_spec::request::GrantRules;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use utoipa::ToSchema;
 
 /// A grant to make.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default, try_from = "Map<String, Value>")]
+#[serde(deny_unknown_fields, default, try_from = "Strict")]
 pub struct NewGrant {
     /// For people.
     pub name: String,
@@ -21,10 +22,13 @@ pub struct NewGrant {
 }
 
 /// Serde loses the path of a wrong value in a flattened part: the rules are read by themselves.
-impl TryFrom<Map<String, Value>> for NewGrant {
+impl TryFrom<Strict> for NewGrant {
     type Error = String;
 
-    fn try_from(mut fields: Map<String, Value>) -> Result<NewGrant, String> {
+    fn try_from(Strict(value): Strict) -> Result<NewGrant, String> {
+        let Value::Object(mut fields) = value else {
+            return Err("invalid type: a grant is an object".into());
+        };
         fn take<T: DeserializeOwned + Default>(
             fields: &mut Map<String, Value>,
             name: &str,
@@ -60,4 +64,22 @@ pub struct GrantInfo {
     pub expires_ms: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_used_ms: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_says_each_field_once() {
+        let read = |text: &str| serde_json::from_str::<NewGrant>(text).map_err(|error| error.to_string());
+        assert!(read(r#"{"name": "a", "allow_sandbox": true}"#).unwrap().rules.allow_sandbox);
+        for text in [
+            r#"{"name": "a", "allow_sandbox": false, "allow_sandbox": true}"#,
+            r#"{"name": "a", "limits": {"pids": 1, "pids": 100000}}"#,
+            r#"{"name": "a", "name": "b"}"#,
+        ] {
+            assert!(read(text).unwrap_err().contains("duplicate field"), "{text}");
+        }
+    }
 }

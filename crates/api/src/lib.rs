@@ -16,6 +16,7 @@ mod profile;
 mod read;
 mod sandbox;
 mod socket;
+mod strict;
 mod text;
 
 pub use agent::{AgentInfo, AgentRun, RunEvent, RunInfo, RunUsage};

@@ -219,7 +219,7 @@ async fn end(
         }
     }
     inputs.kill().await;
-    loop {
+    for _ in 0..SINK_WAITS {
         tokio::select! {
             biased;
             () = sleep(KILL_TIMEOUT) => {
@@ -231,6 +231,8 @@ async fn end(
             report = &mut output => return Some(report),
         }
     }
+    // Nothing reads the output any more. The command was killed, and its caller is not kept waiting.
+    Some(Ok(Ended::killed()))
 }
 
 async fn elapsed(time: Option<Duration>) {
@@ -243,6 +245,8 @@ async fn elapsed(time: Option<Duration>) {
 /// How long a guest may take to kill a command and its descendants, which takes milliseconds, or to answer anything at all, before
 /// it counts as unresponsive.
 pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often that time may pass while the output of a killed command waits for its reader.
+const SINK_WAITS: usize = 3;
 
 #[cfg(test)]
 mod tests;

@@ -200,23 +200,28 @@ impl GitSession {
         Ok(git.map(|git| GitSession::new(git, state, policy, mode, protected)))
     }
 
-    /// Removes what the host keeps of the sandbox's commits.
-    pub(crate) fn forget(&self) -> Result<(), SandboxError> {
+    /// Removes what the host keeps of the sandbox's commits, and says what had to stay.
+    pub(crate) fn forget(&self) -> Result<Vec<String>, SandboxError> {
         let failed = |error: &dyn std::error::Error| {
             let message = format!("commits of {} cannot be removed: {error}", self.shared.git.id());
             SandboxError::runtime("git_failed", message)
         };
         let git = Git::find().map_err(|error| failed(&error))?;
+        let mut notes = Vec::new();
         for repository in self.shared.git.repositories() {
             // Git would write where a link leads; refs that stay harm nothing.
-            if obstacle(&repository.host).is_some() {
+            if let Some(obstacle) = obstacle(&repository.host) {
+                let id = self.shared.git.id();
+                notes.push(format!(
+                    "refs below `refs/belljar/{id}` of the repository, if there are some, stay: {obstacle}"
+                ));
                 continue;
             }
             // A repository that is gone has no refs.
             let Ok(host) = HostRepository::open_exactly(&git, &repository.host.common) else { continue };
             private_git::forget(&host, self.shared.git.id()).map_err(|error| failed(&error))?;
         }
-        Ok(())
+        Ok(notes)
     }
 
     /// Something that a person should know at the end.

@@ -54,13 +54,13 @@ fn import(state: &Path, held: &Held, mode: ImportMode) -> Result<ImportReport, S
     Ok(session.finish(End::Killed))
 }
 
-/// Removes a layer with the commits that were made in it.
-pub fn discard_layer(state: &Path, layer: &Layer) -> Result<(), SandboxError> {
+/// Removes a layer with the commits that were made in it, and says what had to stay.
+pub fn discard_layer(state: &Path, layer: &Layer) -> Result<Vec<String>, SandboxError> {
     let held = layer.hold()?;
-    if let Some(session) = GitSession::of_layer(state, &held, ImportMode::Overlay)? {
-        session.forget()?;
-    }
-    Ok(held.discard()?)
+    let session = GitSession::of_layer(state, &held, ImportMode::Overlay)?;
+    let notes = session.map(|session| session.forget()).transpose()?.unwrap_or_default();
+    held.discard()?;
+    Ok(notes)
 }
 
 /// Refs that were moved inside, by their names there, whose commits the host has only as `refs/belljar/LAYER/...`.

@@ -35,6 +35,8 @@ pub(crate) fn as_they_are(mut asked: SandboxRequest) -> SandboxRequest {
     }
     if let Some(Root::Directory(path)) = &mut asked.rootfs
         && let Ok(real) = path.canonicalize()
+        // A root is written as text: one that is no text stays as it was named.
+        && real.to_str().is_some()
     {
         *path = real;
     }

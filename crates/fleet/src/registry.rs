@@ -253,7 +253,7 @@ impl Inside {
         let Some((name, body)) = asked.filter(|(name, _)| self.entries.contains_key(name)) else {
             return Ok(None);
         };
-        if *body != once.body {
+        if !once.is(body) {
             let message = format!("the idempotency key `{}` was used for another request", once.key);
             return Err(
                 SandboxError::policy("idempotency_mismatch", message).hint("use a new key for a new request")

@@ -57,7 +57,15 @@ impl Idempotency {
         let body = serde_json::to_vec(request).map_err(|error| {
             SandboxError::runtime("request_unwritable", format!("cannot write the request: {error}"))
         })?;
-        Ok(Idempotency { key, body: HEXLOWER.encode(&Sha256::digest(body)) })
+        Ok(Idempotency { key, body: format!("{FORM}{}", HEXLOWER.encode(&Sha256::digest(body))) })
+    }
+}
+
+impl Idempotency {
+    /// Whether a request that was remembered as `body` is this one. One that an older belljar remembered, which wrote requests in another
+    /// form, is taken for it by its key.
+    pub(crate) fn is(&self, body: &str) -> bool {
+        self.body == body || !body.starts_with(FORM)
     }
 }
 
@@ -103,6 +111,8 @@ impl Wanted {
 }
 
 const LONGEST_KEY: usize = 255;
+/// The form in which requests are written; another one gives other digests.
+const FORM: &str = "2:";
 
 #[cfg(test)]
 mod tests {
@@ -187,6 +197,9 @@ mod tests {
         let body = |request: &CreateSandbox| Idempotency::new("a", request).unwrap().body;
         assert_eq!(body(&request), body(&CreateSandbox::default()));
         assert_ne!(body(&request), body(&other));
+        let once = Idempotency::new("a", &request).unwrap();
+        assert!(once.is(&body(&request)) && !once.is(&body(&other)));
+        assert!(once.is(&"0".repeat(64)), "of an older belljar");
         for key in ["", "a\nb", &"x".repeat(256)] {
             assert_eq!(Idempotency::new(key, &request).unwrap_err().code, "idempotency_invalid");
         }

@@ -1,6 +1,7 @@
 //! What a grant allows.
 
 use super::{HostPath, LimitsRequest};
+#[cfg(feature = "schema")]
 use crate::OsText;
 use crate::egress::{HostPattern, HostPatternError, Mode};
 use serde::{Deserialize, Serialize};

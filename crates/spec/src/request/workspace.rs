@@ -2,6 +2,7 @@
 
 use super::HostPath;
 use super::field::request;
+#[cfg(feature = "schema")]
 use crate::OsText;
 use crate::git::{BranchName, RefPattern};
 use crate::workspace::ProtectedPath;

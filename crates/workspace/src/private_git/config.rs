@@ -24,7 +24,15 @@ pub(super) fn write(
 ) -> Result<Written, SetupError> {
     let own = [source.host.common.join("config"), source.host.own.join("config.worktree")];
     let settings = files.settings(&own, Some(&source.host.own), MOST_BYTES_TOGETHER);
-    let settings = settings.map_err(|error| SetupError::Unsupported(error.message))?;
+    let mut settings = settings.map_err(|error| SetupError::Unsupported(error.message))?;
+    // What the repository's own config includes may be any file of the host, if an agent made it. What lies in the folder is seen inside.
+    let everywhere = files.settings(&[], Some(&source.host.own), MOST_BYTES_TOGETHER).unwrap_or_default();
+    let top = source.host.top.canonicalize().ok();
+    settings.retain(|one| {
+        let is_known = own.contains(&one.file) || everywhere.iter().any(|known| known.file == one.file);
+        is_known
+            || one.file.canonicalize().ok().zip(top.as_ref()).is_some_and(|(file, top)| file.starts_with(top))
+    });
     let last = |name: &str| settings.iter().rfind(|one| one.variable.name == name);
     let text_of = |name: &str| last(name).and_then(|one| one.variable.text());
     let format = text_of("extensions.objectformat").filter(|format| *format != "sha1");

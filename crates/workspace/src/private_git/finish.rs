@@ -27,7 +27,7 @@ impl Importer<'_> {
         let stash = self.stash()?;
         let worktrees = self.worktrees();
         let dropped = self.dropped(&inside, &stash, &worktrees)?;
-        report.notes.extend(worktrees.iter().map(Worktree::sentence));
+        report.notes.extend(worktrees.iter().filter_map(Worktree::sentence));
         let all: Vec<ObjectId> = stash.iter().chain(&dropped).cloned().collect();
         let missing = self.missing(&all)?;
         let mut wanted: Vec<ObjectId> = all.into_iter().filter(|id| missing.contains(id)).collect();

@@ -45,12 +45,7 @@ fn planted(git_directory: &Path) -> Option<String> {
                     path.display()
                 ));
             }
-            let is_followed = match depth {
-                0 => FOLLOWED.iter().any(|followed| name == *followed),
-                // Not the folders of loose objects: git makes a file there, and never goes on below.
-                _ if directory.ends_with("objects") => name == "info" || name == "pack",
-                _ => true,
-            };
+            let is_followed = depth > 0 || FOLLOWED.iter().any(|followed| name == *followed);
             if kind.is_dir() && is_followed {
                 waiting.push((path, depth + 1));
             }
@@ -62,7 +57,7 @@ fn planted(git_directory: &Path) -> Option<String> {
 /// Directories of a git directory that git reads and writes; hooks, which are never run on the host, may well be links.
 const FOLLOWED: [&str; 9] =
     ["refs", "logs", "objects", "info", "worktrees", "reftable", "rebase-merge", "rebase-apply", "sequencer"];
-const MAX_LOOKED_AT: usize = 500_000;
+const MAX_LOOKED_AT: usize = 2_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +92,7 @@ mod tests {
     fn pipes_and_other_repositories_are_an_obstacle() {
         let place = tempfile::tempdir().unwrap();
         let host = host(place.path());
-        for pipe in ["config", "HEAD", "objects/info/alternates", "refs/heads/x"] {
+        for pipe in ["config", "HEAD", "objects/info/alternates", "objects/ab/x", "refs/heads/x"] {
             let path = host.own.join(pipe);
             mkfifoat(CWD, &path, Mode::RUSR).unwrap();
             assert!(obstacle(&host).unwrap().contains("is a pipe"), "{pipe}");

@@ -64,10 +64,20 @@ pub(super) fn of_files(source: &HostFilesOfGit<'_>) -> Result<Snapshot, SetupErr
 fn head_of_files(source: &HostFilesOfGit<'_>) -> Result<String, SetupError> {
     let head = source.own.read("HEAD", MAX_REF_BYTES)?.unwrap_or_default();
     let head = String::from_utf8(head).unwrap_or_default().trim_end().to_string();
-    Ok(match head.strip_prefix("ref:") {
-        Some(name) => format!("ref: {}", name.trim()),
-        None => head,
-    })
+    match head.strip_prefix("ref:").map(str::trim) {
+        Some(name) if is_ref_name(name) => Ok(format!("ref: {name}")),
+        Some(name) => {
+            let message = format!("its HEAD names `{}`, which is no ref", name.escape_debug());
+            Err(SetupError::Unsupported(message))
+        }
+        None => Ok(head),
+    }
+}
+
+/// Whether a name can be that of a ref, as far as files are concerned: below `refs`, and without a way out of it.
+fn is_ref_name(name: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+    name.starts_with("refs/") && name.split('/').all(is_part) && !name.contains(char::is_control)
 }
 
 fn of_directory(source: &Foreign, top: &str, loose: &mut BTreeMap<String, String>) -> Result<(), SetupError> {
@@ -161,7 +171,7 @@ impl Snapshot {
     fn all(&self) -> BTreeMap<String, ObjectId> {
         let packed = self.packed.split(|byte| *byte == b'\n').filter_map(|line| {
             let (id, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-            Some((name.to_string(), id.parse().ok()?))
+            Some((name.to_string(), id.parse().ok()?)).filter(|_| is_ref_name(name))
         });
         let loose = self.loose.iter().filter_map(|(name, id)| Some((name.clone(), id.parse().ok()?)));
         packed.chain(loose).collect()

@@ -10,9 +10,12 @@ use crate::foreign::{Foreign, ForeignError};
 use crate::inert::{Git, GitError};
 use crate::settings::HostFiles;
 use belljar_spec::workspace::BorrowedObjects;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use belljar_sys::rustix::fd::OwnedFd;
+use belljar_sys::rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2};
+use belljar_sys::rustix::io::Errno;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Why a repository gets no git directory of the sandbox's own.
@@ -58,7 +61,7 @@ pub(super) fn fill(
     files: &HostFiles,
 ) -> Result<Synced, SetupError> {
     let source = HostFilesOfGit::open(host)?;
-    let target = Target { directory };
+    let target = Target::open(directory)?;
     for name in [
         "objects",
         "objects/info",
@@ -269,21 +272,26 @@ fn copy_end(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), Set
     target.write(path, &bytes[begin..])
 }
 
-/// The directory that is being filled.
+/// The directory that is being filled. Names come from a repository that an agent may have made: everything is opened below one
+/// descriptor, through no link, and so no name leads out of it.
 pub(super) struct Target<'t> {
     directory: &'t Path,
+    opened: OwnedFd,
 }
 
 impl Target<'_> {
+    fn open(directory: &Path) -> Result<Target<'_>, SetupError> {
+        let opened = open(directory, OPEN_DIRECTORY, Mode::empty());
+        let opened = opened.map_err(|errno| SetupError::make(directory)(errno.into()))?;
+        Ok(Target { directory, opened })
+    }
+
     fn make_directory(&self, path: &str) -> Result<(), SetupError> {
-        let place = self.directory.join(path);
-        let made = DirBuilder::new().recursive(true).mode(0o755).create(&place);
-        made.map_err(SetupError::make(&place))
+        self.folder(path).map(drop).map_err(SetupError::make(&self.directory.join(path)))
     }
 
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), SetupError> {
-        let place = self.directory.join(path);
-        self.create(&place)?.write_all(content).map_err(SetupError::make(&place))
+        self.create(path)?.write_all(content).map_err(SetupError::make(&self.directory.join(path)))
     }
 
     /// Copies a file with the time of its last change.
@@ -296,25 +304,40 @@ impl Target<'_> {
                 format!("`{path}` of the repository has {} bytes, more than belljar copies", found.len());
             return Err(SetupError::Unsupported(message));
         }
-        let mut to = self.create(&place)?;
+        let mut to = self.create(path)?;
         io::copy(&mut from, &mut to).map_err(failed())?;
         let modified = found.modified().map_err(failed())?;
         to.set_modified(modified).map_err(failed())
     }
 
-    fn create(&self, place: &Path) -> Result<File, SetupError> {
-        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(place);
-        let opened = match (open(), place.parent()) {
-            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
-                let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
-                made.and_then(|()| open())
+    fn create(&self, path: &str) -> Result<File, SetupError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let create = || openat2(&self.opened, path, flags, Mode::from_raw_mode(0o644), BENEATH);
+        let opened = match (create(), path.rsplit_once('/')) {
+            (Err(Errno::NOENT), Some((folder, _))) => {
+                self.folder(folder).and_then(|_| create().map_err(io::Error::from))
             }
-            (opened, _) => opened,
+            (opened, _) => opened.map_err(io::Error::from),
         };
-        opened.map_err(SetupError::make(place))
+        opened.map(File::from).map_err(SetupError::make(&self.directory.join(path)))
+    }
+
+    /// A directory below, made where it is missing.
+    fn folder(&self, path: &str) -> io::Result<OwnedFd> {
+        let mut folder = self.opened.try_clone()?;
+        for part in path.split('/') {
+            match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            folder = openat2(&folder, part, OPEN_DIRECTORY, Mode::empty(), BENEATH)?;
+        }
+        Ok(folder)
     }
 }
 
+const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 /// Of operations that are not finished (gitrepository-layout(5)).
 const STATE_FILES: [&str; 8] = [
     "CHERRY_PICK_HEAD",

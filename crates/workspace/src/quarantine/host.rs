@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A repository of the host's, or a bare one of ours, that a sandbox fetches from and pushes to. Its config and hooks are
 /// nothing that an agent could have written.
@@ -52,7 +53,7 @@ impl HostRepository {
     /// The repository with this git directory; one of a linked worktree means the repository it belongs to.
     pub fn open(git: &Git, directory: &Path) -> Result<HostRepository, QuarantineError> {
         let question = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"];
-        let answer = git.on(directory).args(question).output()?;
+        let answer = git.on(directory).args(question).patience(OPEN_TIMEOUT).output()?;
         let unusable = |why: &str| QuarantineError::Unusable(format!("`{}` {why}", directory.display()));
         let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is no text"))?;
         let (common, format) = match text.lines().collect::<Vec<_>>()[..] {
@@ -179,6 +180,8 @@ fn one_ref(line: &[u8]) -> Option<HostRef> {
     Some(HostRef { name, id, is_symbolic: words.next().is_some_and(|target| !target.is_empty()) })
 }
 
+/// It takes milliseconds, unless config names something that git waits for.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// What a sandbox may know of.
 pub(crate) const SHOWN: [&str; 2] = ["refs/heads/", "refs/tags/"];
 /// Where git writes down which branch a rebase or a bisection began on.

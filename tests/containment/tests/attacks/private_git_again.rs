@@ -270,3 +270,51 @@ fn pipes_in_a_git_directory_keep_nothing_waiting() {
         }
     }
 }
+
+#[test]
+fn a_head_that_names_a_path_of_the_host_writes_nothing_there() {
+    for wall in walls() {
+        for way in ["", "refs/heads/../../../../../../../../../../../../.."] {
+            let place = Place::new();
+            place.repository("w");
+            let target = place.path("made/by/start");
+            let id = place.git("-C w rev-parse HEAD").unwrap();
+            let name = format!("{way}{}", target.display());
+            fs::write(place.path("w/.git/packed-refs"), format!("{} {name}\n", id.trim())).unwrap();
+            fs::write(place.path("w/.git/HEAD"), format!("ref: {name}\n")).unwrap();
+            assert_eq!(run_there(&place, *wall, "w", "true"), None, "{wall}: {way}");
+            assert!(!place.path("made").exists(), "{wall}: {way}");
+        }
+    }
+}
+
+#[test]
+fn config_that_the_repository_includes_from_elsewhere_is_not_shown() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.repository("other");
+        place.git("-C other config remote.o.url https://git.example/TOPSECRET").unwrap();
+        let other = place.path("other/.git/config").display().to_string();
+        place.git(&format!("-C w config include.path {other}")).unwrap();
+        place.git("-C w config remote.own.url https://git.example/own").unwrap();
+        let seen = run(&place, *wall, "w", "cat .git/config");
+        assert!(!seen.contains("TOPSECRET") && seen.contains("git.example/own"), "{wall}: {seen}");
+    }
+}
+
+#[test]
+fn commits_in_a_linked_worktree_below_the_folder_are_kept() {
+    for wall in walls() {
+        let place = Place::new();
+        place.repository("w");
+        place.git("-C w worktree add -q --detach wt").unwrap();
+        // As newer versions of git write it; the same path inside has the same effect.
+        fs::write(place.path("w/wt/.git"), "gitdir: ../.git/worktrees/wt\n").unwrap();
+        let script = "cd wt; git reset -q; echo b > b; git add b; git -c user.name=x -c user.email=x@x commit -qm kept; git rev-parse HEAD";
+        let made = run(&place, *wall, "w", script);
+        place
+            .git(&format!("-C w cat-file -e {}", made.trim()))
+            .unwrap_or_else(|error| panic!("{wall}: {made}: {error}"));
+    }
+}

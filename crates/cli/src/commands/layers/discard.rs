@@ -38,7 +38,8 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
             return Ok(NO);
         }
     }
-    discard_layer(&belljar_state::state_directory()?, &layer)?;
+    let notes = discard_layer(&belljar_state::state_directory()?, &layer)?;
+    notes.iter().for_each(|note| eprintln!("belljar: warning: {note}"));
     if options.json {
         let report = json!({ "discarded": id, "folder": folder.to_string_lossy() });
         return print(format!("{report:#}\n").as_bytes());

@@ -84,7 +84,7 @@ impl Beside<'_> {
 
     fn call(&self) -> Call {
         let call = self.git.on(self.ours).env("GIT_INDEX_FILE", self.index).env("GIT_WORK_TREE", self.work);
-        call.in_directory(self.work).patience(LOOKING).limit(MOST_NAMES).env("GIT_ALLOC_LIMIT", MOST_MEMORY)
+        call.in_directory(self.work).time_limit(LOOKING).limit(MOST_NAMES).env("GIT_ALLOC_LIMIT", MOST_MEMORY)
     }
 
     fn clear(&self) {

@@ -227,7 +227,7 @@ fn nothing_of_a_repository_runs_whatever_we_do_with_it() {
         ("a name of git's own", on().args(["cat-file", "-t", "HEAD"]), b""),
     ];
     for (what, call, input) in operations {
-        let _ = call.patience(Duration::from_secs(30)).run_with(input).unwrap();
+        let _ = call.time_limit(Duration::from_secs(30)).run_with(input).unwrap();
         assert_eq!(trap.sprung(), [""; 0], "{what}");
     }
 }
@@ -362,7 +362,7 @@ fn what_does_not_end_is_ended_with_all_that_it_started() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let call = Git::find().unwrap().on(&repository.git_directory()).args(["for-each-ref"]);
-    let error = call.patience(Duration::from_millis(300)).output().unwrap_err();
+    let error = call.time_limit(Duration::from_millis(300)).output().unwrap_err();
     assert!(matches!(error, GitError::TooSlow { .. }), "{error}");
     assert!(!processes_with(&base), "something still runs");
 }

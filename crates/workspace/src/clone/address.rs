@@ -112,7 +112,7 @@ impl Address {
     /// in it, the address is not yet.
     pub(super) fn reach(&self, call: Call, service: Service) -> Call {
         let call =
-            call.patience(PATIENCE).config("http.lowSpeedLimit", "1").config("http.lowSpeedTime", "60");
+            call.time_limit(PATIENCE).config("http.lowSpeedLimit", "1").config("http.lowSpeedTime", "60");
         match self.protocol {
             Protocol::Https => self.log_in(from_host(call, &PROXIES).allow_protocols(&["https"])),
             // Where a server sends us on to https, that is better.

@@ -263,6 +263,30 @@ impl Directory {
     }
 }
 
+/// A directory below an open one, made where it is missing, over no link. `made` gets each that is new.
+pub(crate) fn make_folder(
+    top: &OwnedFd,
+    path: &str,
+    made: impl Fn(&OwnedFd) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // Another filesystem there is the user's: no agent mounts one on the host.
+    let no_links = NO_WAY_OUT.difference(ResolveFlags::NO_XDEV);
+    let mut folder = top.try_clone()?;
+    for part in path.split('/') {
+        let is_new = match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        folder = openat2(&folder, part, flags, Mode::empty(), no_links)?;
+        if is_new {
+            made(&folder)?;
+        }
+    }
+    Ok(folder)
+}
+
 /// Git's lock of a file, held: no git that runs inside writes the file meanwhile. Dropped, the file stays as it was.
 pub(crate) struct Locked {
     file: File,
@@ -289,7 +313,7 @@ impl Drop for Locked {
     }
 }
 
-const NO_WAY_OUT: ResolveFlags =
+pub(crate) const NO_WAY_OUT: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 /// Of loose objects, a directory has some thousands before git packs them.

@@ -21,7 +21,7 @@ pub struct Call {
     words: OsString,
     settings: usize,
     limit: u64,
-    patience: Duration,
+    time_limit: Duration,
     input: Option<Stdio>,
     leash: Option<Leash>,
     /// Resource limits, beside those of the leash.
@@ -85,7 +85,7 @@ impl Call {
             words: OsString::new(),
             settings: 0,
             limit: MOST_OUTPUT,
-            patience: PATIENCE,
+            time_limit: DEFAULT_TIME_LIMIT,
             input: None,
             leash,
             limits: Vec::new(),
@@ -164,8 +164,8 @@ impl Call {
     }
 
     /// How long it may take; without this, ten minutes. Not for `spawn`.
-    pub fn patience(mut self, patience: Duration) -> Call {
-        self.patience = patience;
+    pub fn time_limit(mut self, time_limit: Duration) -> Call {
+        self.time_limit = time_limit;
         self
     }
 
@@ -210,7 +210,7 @@ impl Call {
 
     /// Runs it with this input, and gives what it gave, however it ended.
     pub fn run_with(mut self, input: &[u8]) -> Result<Finished, GitError> {
-        let (words, limit, patience) = (self.printable(), self.limit, self.patience);
+        let (words, limit, time_limit) = (self.printable(), self.limit, self.time_limit);
         if self.input.is_none() && input.is_empty() {
             self.input = Some(Stdio::null());
         }
@@ -220,7 +220,7 @@ impl Call {
             // Not joined: a program that does not read its input to the end says why itself, or is ended.
             std::thread::spawn(move || stdin.write_all(&input));
         }
-        running.finish(&words, limit, patience)
+        running.finish(&words, limit, time_limit)
     }
 
     /// Runs it, and gives what it gave, however it ended.
@@ -289,4 +289,4 @@ fn at_most(
 /// Far more than any list of ours; what is bigger is a pack, and streamed.
 const MOST_OUTPUT: u64 = 256 << 20;
 /// The largest repositories are packed in less.
-const PATIENCE: Duration = Duration::from_secs(600);
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);

@@ -91,10 +91,10 @@ impl Running {
         mut self,
         words: &str,
         limit: u64,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Finished, GitError> {
-        let deadline = Instant::now() + patience;
-        let slow = || GitError::TooSlow { words: words.to_string(), seconds: patience.as_secs() };
+        let deadline = Instant::now() + time_limit;
+        let slow = || GitError::TooSlow { words: words.to_string(), seconds: time_limit.as_secs() };
         let stdout = reader(self.child.stdout.take(), limit);
         let stderr = reader(self.child.stderr.take(), MOST_COMPLAINTS);
         // Readers are not joined: something that git left behind in another session could hold a pipe for ever.

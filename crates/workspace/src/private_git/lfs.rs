@@ -4,15 +4,14 @@
 //! commits have are looked for, and a file is taken only if its content has the name.
 
 use super::Importer;
+use crate::foreign::make_folder;
 use crate::quarantine::{Owner, Quarantine, QuarantineError, Taken};
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat, unlinkat};
-use belljar_sys::rustix::io::Errno;
+use belljar_sys::rustix::fs::{AtFlags, Mode, OFlags, open, openat, renameat, statat, unlinkat};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::path::Path;
 
 impl Importer<'_> {
     /// Takes over the objects that files in a pack stand for, and says which ones are too large. Without any inside no git is started.
@@ -35,7 +34,12 @@ impl Importer<'_> {
             let Ok(Some(file)) = self.from.file(&format!("{folder}/{name}")) else { continue };
             let place = self.host.common.join(&folder);
             let failed = QuarantineError::file("write", &place);
-            let folder = match folder_below(&self.host.common, &folder, self.repository.owner()) {
+            // Over no link: an agent may once have made the git directory.
+            let owner = self.repository.owner();
+            let common = open(&self.host.common, OPEN_DIRECTORY, Mode::empty()).map_err(io::Error::from);
+            let folder =
+                common.and_then(|common| make_folder(&common, &folder, |made| owner.take_open(made)));
+            let folder = match folder {
                 Ok(folder) => folder,
                 Err(error) => return Err(failed(error)),
             };
@@ -49,7 +53,7 @@ impl Importer<'_> {
                 )),
                 Some(rest) => {
                     left = rest;
-                    match copy(file, &folder, &name, size, self.repository.owner()) {
+                    match copy(file, &folder, &name, size, owner) {
                         Err(error) if error.kind() == ErrorKind::InvalidData => notes.push(format!(
                             "the git-lfs object {} was not taken over: its content has another name",
                             &name[..12]
@@ -74,24 +78,6 @@ fn pointer(text: &[u8]) -> Option<(String, u64)> {
     let name = value("oid sha256:")?;
     let is_name = name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     Some((name.to_string(), value("size ")?.parse().ok()?)).filter(|_| is_name)
-}
-
-/// A directory below `common`, made where it is missing. No link is followed on the way: an agent may once have made the git directory.
-fn folder_below(common: &Path, path: &str, owner: Owner) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = open(common, flags, Mode::empty())?;
-    for part in path.split('/') {
-        let is_new = match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(error) => return Err(error.into()),
-        };
-        folder = openat(&folder, part, flags, Mode::empty())?;
-        if is_new {
-            owner.take_open(&folder)?;
-        }
-    }
-    Ok(folder)
 }
 
 /// Copies a file, and gives it its name only if the content has it.
@@ -127,6 +113,8 @@ fn copy_content(from: File, to: &mut File, name: &str, size: u64) -> io::Result<
     to.sync_all()
 }
 
+const OPEN_DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const OBJECTS: &str = "lfs/objects";
 /// git-lfs itself reads no larger file as one of its own.
 const MAX_POINTER_BYTES: u64 = 1024;

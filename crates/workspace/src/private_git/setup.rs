@@ -6,12 +6,12 @@
 
 use super::worktrees::NOT_HERE;
 use super::{HostGit, Synced, config, refs};
-use crate::foreign::{Foreign, ForeignError};
+use crate::foreign::{Foreign, ForeignError, NO_WAY_OUT, make_folder};
 use crate::inert::{Git, GitError};
 use crate::settings::HostFiles;
 use belljar_spec::workspace::BorrowedObjects;
 use belljar_sys::rustix::fd::OwnedFd;
-use belljar_sys::rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2};
+use belljar_sys::rustix::fs::{Mode, OFlags, open, openat2};
 use belljar_sys::rustix::io::Errno;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -287,7 +287,9 @@ impl Target<'_> {
     }
 
     fn make_directory(&self, path: &str) -> Result<(), SetupError> {
-        self.folder(path).map(drop).map_err(SetupError::make(&self.directory.join(path)))
+        make_folder(&self.opened, path, |_| Ok(()))
+            .map(drop)
+            .map_err(SetupError::make(&self.directory.join(path)))
     }
 
     pub(super) fn write(&self, path: &str, content: &[u8]) -> Result<(), SetupError> {
@@ -312,32 +314,18 @@ impl Target<'_> {
 
     fn create(&self, path: &str) -> Result<File, SetupError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let create = || openat2(&self.opened, path, flags, Mode::from_raw_mode(0o644), BENEATH);
+        let create = || openat2(&self.opened, path, flags, Mode::from_raw_mode(0o644), NO_WAY_OUT);
         let opened = match (create(), path.rsplit_once('/')) {
             (Err(Errno::NOENT), Some((folder, _))) => {
-                self.folder(folder).and_then(|_| create().map_err(io::Error::from))
+                make_folder(&self.opened, folder, |_| Ok(())).and_then(|_| create().map_err(io::Error::from))
             }
             (opened, _) => opened.map_err(io::Error::from),
         };
         opened.map(File::from).map_err(SetupError::make(&self.directory.join(path)))
     }
-
-    /// A directory below, made where it is missing.
-    fn folder(&self, path: &str) -> io::Result<OwnedFd> {
-        let mut folder = self.opened.try_clone()?;
-        for part in path.split('/') {
-            match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-            folder = openat2(&folder, part, OPEN_DIRECTORY, Mode::empty(), BENEATH)?;
-        }
-        Ok(folder)
-    }
 }
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 /// Of operations that are not finished (gitrepository-layout(5)).
 const STATE_FILES: [&str; 8] = [
     "CHERRY_PICK_HEAD",

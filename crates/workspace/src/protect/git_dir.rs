@@ -18,7 +18,7 @@ pub(super) fn protect(shields: &mut Shields, prefix: &str, own: Option<&str>) ->
 }
 
 /// Whether a directory is a git directory, as git judges it: `is_git_directory` in setup.c.
-pub(super) fn is_one(directory: &Path) -> bool {
+pub(crate) fn is_one(directory: &Path) -> bool {
     let head = directory.join("HEAD").symlink_metadata().is_ok_and(|head| !head.is_dir());
     head && directory.join("objects").is_dir() && directory.join("refs").is_dir()
 }

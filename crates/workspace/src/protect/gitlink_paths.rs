@@ -137,7 +137,7 @@ fn compare(
 ) -> Result<BTreeMap<String, BTreeSet<String>>, GitError> {
     let lines = tips.iter().map(|tip| format!("{tip} {head}\n")).collect::<String>();
     let git = Git::find()?;
-    let call = git.on(&host.common).config("safe.directory", "*").patience(COMPARE_TIMEOUT);
+    let call = git.on(&host.common).config("safe.directory", "*").time_limit(COMPARE_TIMEOUT);
     let words = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--always"];
     let raw = call.args(words).output_with(lines.as_bytes())?;
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

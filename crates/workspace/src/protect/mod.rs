@@ -8,7 +8,7 @@ mod below;
 mod enclosing;
 mod executed;
 mod fingerprint;
-mod git_dir;
+pub(crate) mod git_dir;
 mod gitlink_paths;
 mod glob;
 mod hooks;

@@ -1,5 +1,6 @@
 //! Where a repository borrows objects from.
 
+use crate::protect::git_dir::is_one;
 use belljar_state::damage::read_small;
 use std::fs;
 use std::io::ErrorKind;
@@ -17,9 +18,7 @@ pub(crate) fn all_trusted(objects: &Path, trusted: &[PathBuf]) -> Result<Vec<Pat
     let trusted: Vec<PathBuf> = trusted.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
     follow(objects, |path| {
         let is_objects = path.file_name().is_some_and(|name| name == "objects");
-        is_objects
-            && path.parent().is_some_and(is_git_directory)
-            && trusted.iter().any(|one| path.starts_with(one))
+        is_objects && path.parent().is_some_and(is_one) && trusted.iter().any(|one| path.starts_with(one))
     })
 }
 
@@ -54,12 +53,6 @@ fn follow(objects: &Path, is_trusted: impl Fn(&Path) -> bool) -> Result<Vec<Path
         }
     }
     Ok(found)
-}
-
-/// As git judges it: `is_git_directory` in setup.c.
-fn is_git_directory(directory: &Path) -> bool {
-    let head = directory.join("HEAD").symlink_metadata().is_ok_and(|head| !head.is_dir());
-    head && directory.join("refs").is_dir()
 }
 
 const MAX_BYTES: u64 = 64 << 10;

@@ -53,7 +53,7 @@ impl HostRepository {
     /// The repository with this git directory; one of a linked worktree means the repository it belongs to.
     pub fn open(git: &Git, directory: &Path) -> Result<HostRepository, QuarantineError> {
         let question = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"];
-        let answer = git.on(directory).args(question).patience(OPEN_TIMEOUT).output()?;
+        let answer = git.on(directory).args(question).time_limit(OPEN_TIMEOUT).output()?;
         let unusable = |why: &str| QuarantineError::Unusable(format!("`{}` {why}", directory.display()));
         let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is no text"))?;
         let (common, format) = match text.lines().collect::<Vec<_>>()[..] {

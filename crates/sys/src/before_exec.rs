@@ -1,5 +1,6 @@
-//! What a program gets between fork and exec: a cgroup and limits of its own, so that nothing of it ever runs without them.
+//! What a program gets between fork and exec: a cgroup, limits and a Landlock ruleset of its own, so that nothing of it ever runs without them.
 
+use crate::landlock::Ruleset;
 use rustix::io::write;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::fs::File;
@@ -47,4 +48,11 @@ pub fn set_limits(command: &mut Command, limits: Vec<(Resource, u64)>) -> &mut C
     };
     // SAFETY: between fork and exec the closure makes one system call a limit, and allocates nothing.
     unsafe { command.pre_exec(set) }
+}
+
+/// Holds the program to a ruleset. One that cannot be held to it is not started.
+pub fn confine(command: &mut Command, ruleset: Arc<Ruleset>) -> &mut Command {
+    let confine = move || ruleset.restrict_self().map_err(io::Error::from);
+    // SAFETY: between fork and exec the closure makes two system calls, and allocates nothing.
+    unsafe { command.pre_exec(confine) }
 }

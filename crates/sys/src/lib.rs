@@ -12,6 +12,7 @@ pub mod errno;
 pub mod exec;
 pub mod ids;
 mod inherited;
+pub mod landlock;
 pub mod launch;
 pub mod mark;
 pub mod mount;

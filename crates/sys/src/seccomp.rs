@@ -18,16 +18,6 @@ pub fn refuses_namespaces() -> bool {
     unsafe { libc::unshare(0) == -1 }
 }
 
-/// What the kernel, or a filter around us, says when it is asked for its version of Landlock: landlock_create_ruleset(2).
-pub fn landlock_refusal() -> Option<Errno> {
-    let only_version = 1u32;
-    // SAFETY: with this flag there are no attributes, and no descriptor is made.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, only_version)
-    };
-    (answer == -1).then(crate::caps::last_errno)
-}
-
 /// Adds a filter to the calling thread and all that it starts. `program` is an array of `sock_filter`.
 pub fn install(program: &[u8]) -> Result<(), Errno> {
     let (instructions, rest) = program.as_chunks::<INSTRUCTION>();

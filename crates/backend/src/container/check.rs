@@ -6,7 +6,7 @@ use crate::plan::trial_without_wall;
 use belljar_spec::SandboxError;
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::seccomp;
+use belljar_sys::{landlock, seccomp};
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -43,9 +43,9 @@ pub fn around_us() -> Option<&'static str> {
 
 /// Whether a seccomp filter around us, as containers have one, refuses Landlock, and not the kernel.
 pub fn landlock_is_filtered() -> bool {
-    match seccomp::landlock_refusal() {
-        Some(Errno::PERM | Errno::ACCESS) => true,
-        Some(Errno::NOSYS) => seccomp::refuses_namespaces(),
+    match landlock::version() {
+        Err(Errno::PERM | Errno::ACCESS) => true,
+        Err(Errno::NOSYS) => seccomp::refuses_namespaces(),
         _ => false,
     }
 }

@@ -40,8 +40,6 @@ struct Shared {
     protected: Vec<ProtectedPath>,
     /// Of every git that reads what the sandbox made, while its cgroup is there.
     leash: OnceLock<Leash>,
-    /// Of those at the end, when the cgroup is gone.
-    last: Leash,
     /// Whether commits that it began on are pinned.
     pinned: AtomicBool,
     /// What was imported so far.
@@ -132,6 +130,7 @@ impl GitSession {
     /// directory.
     pub(crate) fn recover(place: &Path, state: &Path) -> Vec<String> {
         let private_git::Abandoned { gits, damaged } = private_git::abandoned(place);
+        let leash = Leash::before_start();
         let mut notes: Vec<String> = damaged.iter().map(|place| unreadable_place(place)).collect();
         for git in gits {
             let (policy, mode) = (PushRules::default().to_folder(), ImportMode::Overlay);
@@ -146,8 +145,8 @@ impl GitSession {
                 ));
                 continue;
             }
-            let report =
-                GitSession::new(git, state.to_path_buf(), policy, mode, Vec::new()).finish(End::Killed);
+            let report = GitSession::new(git, state.to_path_buf(), policy, mode, Vec::new())
+                .finish(End::Killed(&leash));
             let kept = report.set_aside.iter().filter_map(|one| one.kept_as.as_deref()).collect::<Vec<_>>();
             if report.is_partial {
                 notes.extend(
@@ -178,7 +177,7 @@ impl GitSession {
             git.release().map_err(unreadable)?;
             let policy = PushRules::default().to_folder();
             GitSession::new(git, state.to_path_buf(), policy, ImportMode::Overlay, Vec::new())
-                .finish(End::Killed);
+                .finish(End::Killed(&Leash::after_end()));
         }
         Ok(())
     }
@@ -243,7 +242,6 @@ impl GitSession {
             mode,
             protected,
             leash: OnceLock::new(),
-            last: Leash::after_end(),
             pinned: AtomicBool::new(false),
             report: Mutex::default(),
             hosts: Mutex::default(),
@@ -287,8 +285,8 @@ impl GitSession {
         let Some(shared) = Arc::into_inner(self.shared) else { return ImportReport::default() };
         let began = Instant::now();
         let is_whole = match end {
-            End::Ended(recorder) => shared.import(Some(recorder), Moment::Ended),
-            End::Killed => shared.import(None, Moment::Ended),
+            End::Ended(recorder) => shared.import(Some(recorder), Moment::Ended(&Leash::after_end())),
+            End::Killed(leash) => shared.import(None, Moment::Ended(leash)),
             End::NeverStarted => true,
         };
         let mut report = shared.report.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -341,17 +339,18 @@ fn unreadable(error: SetupError) -> SandboxError {
 pub(crate) enum End<'r> {
     /// By itself, or it was ended; this is its record.
     Ended(&'r Recorder),
-    /// With the process that held it; its record has ended too.
-    Killed,
+    /// With the process that held it; its record has ended too. Every git that imports from it is on this leash.
+    Killed(&'r Leash),
     /// No command ever ran in it.
     NeverStarted,
 }
 
 /// When an import is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+#[derive(Clone, Copy)]
+enum Moment<'l> {
     Living,
-    Ended,
+    /// The cgroup is gone: this is the leash instead.
+    Ended(&'l Leash),
 }
 
 impl Shared {
@@ -374,7 +373,7 @@ impl Shared {
     }
 
     /// Brings both sides together. Says whether everything that is worth keeping is on the host.
-    fn import(&self, recorder: Option<&Recorder>, moment: Moment) -> bool {
+    fn import(&self, recorder: Option<&Recorder>, moment: Moment<'_>) -> bool {
         let mut is_whole = true;
         // A superproject's commit names commits of its submodules, which come after it in the list.
         for repository in self.git.repositories().iter().rev() {
@@ -393,7 +392,7 @@ impl Shared {
                     if let Some(recorder) = recorder {
                         recorder.write_relayed(&Event::HostRelayBroken { detail });
                     }
-                    if moment == Moment::Ended {
+                    if matches!(moment, Moment::Ended(_)) {
                         self.report().notes.push(note);
                     }
                 }
@@ -402,12 +401,12 @@ impl Shared {
         is_whole
     }
 
-    fn import_one(&self, repository: &Repository, moment: Moment) -> Result<ImportReport, String> {
+    fn import_one(&self, repository: &Repository, moment: Moment<'_>) -> Result<ImportReport, String> {
         let from = self.git.open(repository).map_err(|error| with_causes(&error))?;
         let before = self.git.synced(repository).ok_or("its record of the last import cannot be read")?;
         let mut synced = before.clone();
         let mut notes = Vec::new();
-        if self.mode == ImportMode::Bind && moment == Moment::Living {
+        if self.mode == ImportMode::Bind && matches!(moment, Moment::Living) {
             let scratch = self.git.scratch("index.copy");
             let leash = self.leash.get();
             let inflow = Inflow { host: &repository.host, into: &from, scratch: &scratch, leash };
@@ -418,7 +417,7 @@ impl Shared {
         }
         let is_needed = match moment {
             Moment::Living => has_moved(&from, &synced).map_err(|error| with_causes(&error))?,
-            Moment::Ended => {
+            Moment::Ended(_) => {
                 has_objects(&from)
                     || self.pinned.load(Ordering::Acquire)
                     || has_moved(&from, &synced).map_err(|error| with_causes(&error))?
@@ -440,20 +439,20 @@ impl Shared {
             protected: if repository.dot_git == ".git" { &self.protected } else { &[] },
             leash: match moment {
                 Moment::Living => self.leash.get(),
-                Moment::Ended => Some(&self.last),
+                Moment::Ended(leash) => Some(leash),
             },
         };
         let imported = match moment {
             Moment::Living => importer.import(&mut synced),
-            Moment::Ended => importer.finish(&mut synced),
+            Moment::Ended(_) => importer.finish(&mut synced),
         };
         let mut report = imported.map_err(|error| with_causes(&error))?;
-        if let Some(what) = report.unfinished.filter(|_| moment == Moment::Ended) {
+        if let Some(what) = report.unfinished.filter(|_| matches!(moment, Moment::Ended(_))) {
             report.notes.push(format!(
                 "git in the sandbox was in the middle of {what}: files may have conflict marks that git here knows nothing of"
             ));
         }
-        if moment == Moment::Ended {
+        if matches!(moment, Moment::Ended(_)) {
             // Pins that stay keep objects longer than needed, and nothing else.
             let _ = private_git::unpin(&host, self.git.id());
         }

@@ -3,6 +3,7 @@
 use crate::git_session::{End, GitSession, name_of};
 use belljar_overlay::{Applied, Held, Layer, Selection};
 use belljar_spec::SandboxError;
+use belljar_workspace::inert::Leash;
 use belljar_workspace::private_git::{self, ImportMode, ImportReport, Refs};
 use std::path::Path;
 
@@ -51,7 +52,7 @@ fn import(state: &Path, held: &Held, mode: ImportMode) -> Result<ImportReport, S
         );
         return Ok(ImportReport { notes: vec![note], is_partial: true, ..ImportReport::default() });
     }
-    Ok(session.finish(End::Killed))
+    Ok(session.finish(End::Killed(&Leash::after_end())))
 }
 
 /// Removes a layer with the commits that were made in it, and says what had to stay.

@@ -6,10 +6,12 @@
 
 mod repository;
 
-use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF, other_side};
+use belljar_workspace::inert::{Call, Git, GitError, PLAIN_DIFF, Reach, other_side};
 use repository::{Repository, directory, git};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -365,6 +367,48 @@ fn what_does_not_end_is_ended_with_all_that_it_started() {
     let error = call.time_limit(Duration::from_millis(300)).output().unwrap_err();
     assert!(matches!(error, GitError::TooSlow { .. }), "{error}");
     assert!(!processes_with(&base), "something still runs");
+}
+
+#[test]
+fn a_stream_ends_in_time_too() {
+    let (_guard, base) = directory();
+    let repository = Repository::with_commit(&base.join("here"));
+    let call = Git::find().unwrap().on(&repository.git_directory()).args(["cat-file", "--batch"]);
+    // It waits for its input, which stays open.
+    let mut running = call.time_limit(Duration::from_millis(300)).spawn().unwrap();
+    let mut output = Vec::new();
+    running.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+    assert_eq!(running.wait().unwrap().signal(), Some(9));
+}
+
+#[test]
+fn git_opens_nothing_beyond_its_reach() {
+    if belljar_sys::landlock::version().unwrap_or(0) < 2 {
+        return;
+    }
+    let (_guard, base) = directory();
+    let base = fs::canonicalize(base).unwrap();
+    let [here, other] = ["here", "other"].map(|name| Repository::with_commit(&base.join(name)));
+    git(&base.join("other"), &["branch", "private"]);
+    let own = here.git_directory();
+    let reach = || Reach::default().write(&own);
+    let call = |reach: Reach| Git::find().unwrap().on(&own).reaching(reach);
+    let seen = call(reach()).args(["for-each-ref", "--format=%(refname)"]).line().unwrap();
+    assert!(seen.starts_with("refs/heads/"), "{seen}");
+    // A folder of refs, objects, and config that are links to another repository's.
+    std::os::unix::fs::symlink(other.git_directory().join("refs/heads"), own.join("refs/heads/linked"))
+        .unwrap();
+    let list = |reach: Reach| call(reach).args(["for-each-ref", "--format=%(refname)"]).run().unwrap();
+    let all = list(reach().read(&other.git_directory()));
+    assert!(String::from_utf8_lossy(&all.stdout).contains("linked/private"), "{all:?}");
+    let held = list(reach());
+    assert!(!String::from_utf8_lossy(&held.stdout).contains("private"), "{held:?}");
+    let write = call(reach()).args(["update-ref", "refs/heads/linked/planted", "HEAD"]).run().unwrap();
+    assert_ne!(write.code, Some(0));
+    assert!(!other.git_directory().join("refs/heads/planted").exists());
+    // What it may only read it does not write.
+    let only_read = Git::find().unwrap().on(&own).reaching(Reach::default().read(&own));
+    assert_ne!(only_read.args(["update-ref", "refs/heads/x", "HEAD"]).run().unwrap().code, Some(0));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::leash::Leash;
 use super::pack_limits::MOST_DATA;
+use super::reach::Reach;
 use super::running::Running;
 use super::settings::{ENVIRONMENT, LEASHED_SETTINGS, SETTINGS};
 use belljar_spec::egress::Printable;
@@ -13,6 +14,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One call of git, being put together.
@@ -21,9 +23,12 @@ pub struct Call {
     words: OsString,
     settings: usize,
     limit: u64,
-    time_limit: Duration,
+    /// How long it may take, where that is not the usual.
+    time_limit: Option<Duration>,
     input: Option<Stdio>,
     leash: Option<Leash>,
+    /// What it may open, where that is not everything.
+    reach: Option<Reach>,
     /// Resource limits, beside those of the leash.
     limits: Vec<(Resource, u64)>,
     /// Whether it may be ended in the middle.
@@ -65,6 +70,9 @@ pub enum GitError {
         "git was not started: this sandbox has used the {seconds} seconds of processor time that git may use for it"
     )]
     Spent { seconds: u64 },
+    /// All that ran on the leash before has taken the time that there is.
+    #[error("git was not started: the {seconds} seconds that git may take for this are over")]
+    Late { seconds: u64 },
     /// The leash that it was to be on is cut.
     #[error("git was not started: nobody waits for it any more")]
     Ended,
@@ -85,9 +93,10 @@ impl Call {
             words: OsString::new(),
             settings: 0,
             limit: MOST_OUTPUT,
-            time_limit: DEFAULT_TIME_LIMIT,
+            time_limit: None,
             input: None,
             leash,
+            reach: None,
             limits: Vec::new(),
             ends: Ends::WithLeash,
             farewell: Farewell::Terminate,
@@ -157,15 +166,24 @@ impl Call {
         self
     }
 
+    /// It opens nothing but what is there, and the machine's programs; also what was said before.
+    pub fn reaching(mut self, reach: Reach) -> Call {
+        self.reach = Some(match self.reach.take() {
+            Some(before) => before.and(reach),
+            None => reach,
+        });
+        self
+    }
+
     /// What the kernel lets it use, from its first instruction on; of processor time also no more than is left on the leash.
     pub fn limited(mut self, limits: impl IntoIterator<Item = (Resource, u64)>) -> Call {
         self.limits.extend(limits);
         self
     }
 
-    /// How long it may take; without this, ten minutes. Not for `spawn`.
+    /// How long it may take; without this, ten minutes, or thirty where its output is streamed. A leash may leave it less.
     pub fn time_limit(mut self, time_limit: Duration) -> Call {
-        self.time_limit = time_limit;
+        self.time_limit = Some(time_limit);
         self
     }
 
@@ -181,9 +199,23 @@ impl Call {
         self
     }
 
-    /// Starts it; streams are pipes, but for a given input. It ends with all that it started when what is returned is dropped, and
-    /// when the whole process ends, however that ends; git itself also when this thread ends.
-    pub fn spawn(mut self) -> Result<Running, GitError> {
+    /// Starts it; streams are pipes, but for a given input. It ends with all that it started when its time is over, when what is
+    /// returned is dropped, and when the whole process ends, however that ends; git itself also when this thread ends.
+    pub fn spawn(self) -> Result<Running, GitError> {
+        let time_limit = self.time_left(STREAM_TIME_LIMIT)?;
+        let running = self.start()?;
+        running.end_after(time_limit)?;
+        Ok(running)
+    }
+
+    /// How long it may take if it is started now.
+    fn time_left(&self, usual: Duration) -> Result<Duration, GitError> {
+        let most = self.time_limit.unwrap_or(usual);
+        let left = self.leash.as_ref().map_or(Ok(None), Leash::time_left)?;
+        Ok(left.map_or(most, |left| left.min(most)))
+    }
+
+    fn start(mut self) -> Result<Running, GitError> {
         self.command.stdin(self.input.take().unwrap_or_else(Stdio::piped));
         if self.leash.as_ref().is_some_and(Leash::is_cut) {
             return Err(GitError::Ended);
@@ -198,6 +230,11 @@ impl Call {
             self = LEASHED_SETTINGS.iter().fold(self, |call, (key, value)| call.config(key, value));
         }
         before_exec::set_limits(&mut self.command, self.limits);
+        if let Some(reach) = &self.reach
+            && let Some(ruleset) = reach.ruleset().map_err(GitError::Start)?
+        {
+            before_exec::confine(&mut self.command, Arc::new(ruleset));
+        }
         orphan::end_with_thread(&mut self.command, self.farewell);
         let lifeline =
             orphan::end_group_with_us(&mut self.command, self.farewell).map_err(GitError::Start)?;
@@ -210,11 +247,11 @@ impl Call {
 
     /// Runs it with this input, and gives what it gave, however it ended.
     pub fn run_with(mut self, input: &[u8]) -> Result<Finished, GitError> {
-        let (words, limit, time_limit) = (self.printable(), self.limit, self.time_limit);
+        let (words, limit, time_limit) = (self.printable(), self.limit, self.time_left(DEFAULT_TIME_LIMIT)?);
         if self.input.is_none() && input.is_empty() {
             self.input = Some(Stdio::null());
         }
-        let mut running = self.spawn()?;
+        let mut running = self.start()?;
         if let Some(mut stdin) = running.stdin.take() {
             let input = input.to_vec();
             // Not joined: a program that does not read its input to the end says why itself, or is ended.
@@ -290,3 +327,5 @@ fn at_most(
 const MOST_OUTPUT: u64 = 256 << 20;
 /// The largest repositories are packed in less.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
+/// As long as a push or a fetch may take.
+const STREAM_TIME_LIMIT: Duration = Duration::from_secs(30 * 60);

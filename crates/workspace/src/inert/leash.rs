@@ -26,8 +26,12 @@ struct Held {
     spent: Duration,
     /// How much that may become; without one, as much as it likes.
     allowance: Option<Duration>,
+    /// How long all of them together may take; without one, each has a time limit of its own.
+    time_limit: Option<Duration>,
+    /// When that time is over: it begins with the first one.
+    deadline: Option<Instant>,
     next: u64,
-    /// By handles: a number could be another process' by the time it is used.
+    /// By handles.
     processes: HashMap<u64, OwnedFd>,
 }
 
@@ -46,9 +50,14 @@ impl Leash {
     }
 
     /// The leash of every git that reads what a sandbox made once the sandbox has ended, and its cgroup with it: resource limits hold
-    /// the memory of each, and all together have ten minutes of processor time.
+    /// the memory of each, and all together have ten minutes.
     pub fn after_end() -> Leash {
-        Leash::with_allowance(PROCESSOR_TIME_AFTER_END)
+        Leash::with_allowance(TIME_AFTER_END).within(TIME_AFTER_END)
+    }
+
+    /// The leash of every git that imports commits of killed sandboxes while a start waits for it: all together have two minutes.
+    pub fn before_start() -> Leash {
+        Leash::with_allowance(TIME_AFTER_END).within(TIME_BEFORE_START)
     }
 
     /// One on which all together may use so much processor time.
@@ -56,6 +65,23 @@ impl Leash {
         let leash = Leash::default();
         leash.held().allowance = Some(allowance);
         leash
+    }
+
+    /// The same, and from the first start on all of them together may take so long.
+    fn within(self, time_limit: Duration) -> Leash {
+        self.held().time_limit = Some(time_limit);
+        self
+    }
+
+    /// How long one that is started now may take; nothing without a limit for all of them.
+    pub(super) fn time_left(&self) -> Result<Option<Duration>, GitError> {
+        let mut held = self.held();
+        let Some(time_limit) = held.time_limit else { return Ok(None) };
+        let deadline = *held.deadline.get_or_insert_with(|| Instant::now() + time_limit);
+        match deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(GitError::Late { seconds: time_limit.as_secs() }),
+            left => Ok(Some(left)),
+        }
     }
 
     pub(super) fn cgroup(&self) -> Option<&CgroupEntry> {
@@ -103,9 +129,7 @@ impl Leash {
 
     /// Takes hold of one that was just started, and not waited for. If it is too late for that, it should end.
     pub(super) fn hold(&self, child: &Child) -> Result<Tie, GitError> {
-        let process = Pid::from_raw(child.id().cast_signed()).ok_or(GitError::Ended)?;
-        let process =
-            pidfd_open(process, PidfdFlags::empty()).map_err(|error| GitError::Start(error.into()))?;
+        let process = handle_of(child)?;
         let mut held = self.held();
         if held.is_cut {
             return Err(GitError::Ended);
@@ -134,8 +158,14 @@ impl Drop for Tie {
     }
 }
 
+/// A handle of one that was just started, and not waited for: a number could be another process' by the time it is used.
+pub(super) fn handle_of(child: &Child) -> Result<OwnedFd, GitError> {
+    let process = Pid::from_raw(child.id().cast_signed()).ok_or(GitError::Ended)?;
+    pidfd_open(process, PidfdFlags::empty()).map_err(|error| GitError::Start(error.into()))
+}
+
 /// Waits for that until then.
-fn has_ended(process: &OwnedFd, until: Instant) -> bool {
+pub(super) fn has_ended(process: &OwnedFd, until: Instant) -> bool {
     let mut files = [PollFd::new(process, PollFlags::IN)];
     let Ok(left) = Timespec::try_from(until.saturating_duration_since(Instant::now())) else { return false };
     poll(&mut files, Some(&left)).is_ok_and(|ready| ready > 0)
@@ -145,5 +175,22 @@ fn has_ended(process: &OwnedFd, until: Instant) -> bool {
 const MOMENT: Duration = Duration::from_secs(1);
 /// Pushes and fetches follow each other as long as a sandbox lives. The largest push that is allowed takes half a minute.
 const PROCESSOR_TIME: Duration = Duration::from_secs(30 * 60);
-/// Taking over the largest push that is allowed takes two minutes.
-const PROCESSOR_TIME_AFTER_END: Duration = Duration::from_secs(10 * 60);
+/// Importing the largest push that is allowed takes two minutes where the processor is slow.
+const TIME_AFTER_END: Duration = Duration::from_secs(10 * 60);
+/// A person waits for it.
+const TIME_BEFORE_START: Duration = Duration::from_secs(2 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_all_together_begins_with_the_first() {
+        let leash = Leash::default().within(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(matches!(leash.time_left(), Ok(Some(_))));
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(matches!(leash.time_left(), Err(GitError::Late { .. })));
+        assert!(matches!(Leash::default().time_left(), Ok(None)));
+    }
+}

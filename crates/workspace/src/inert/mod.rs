@@ -7,6 +7,8 @@
 //! made to bite, for the operations in `tests/inert.rs`. Checking out, adding and merging are not among them where the
 //! config is not ours: a filter's name cannot be guessed, so that no setting of ours can switch it off.
 //!
+//! A git that works in a repository of the host's for a sandbox is held to that one's directories by the kernel ([`Reach`]).
+//!
 //! Every call ends: it has a deadline and a limit on what it may print, and its whole process group dies with it and with this
 //! process. Those of one sandbox are on its [`Leash`]: they run in its cgroup, share one sum of processor time, and can be ended
 //! together.
@@ -15,6 +17,7 @@ mod call;
 mod leash;
 mod odd;
 mod pack_limits;
+mod reach;
 mod running;
 mod settings;
 
@@ -22,6 +25,7 @@ pub use call::{Call, Finished, GitError, PLAIN_DIFF};
 pub use leash::Leash;
 pub use odd::odd_file;
 pub(crate) use pack_limits::pack_limits;
+pub use reach::Reach;
 pub use running::Running;
 pub use settings::other_side;
 

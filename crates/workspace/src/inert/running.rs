@@ -1,10 +1,12 @@
 //! A git that runs, and surely ends.
 
 use super::call::{Finished, GitError};
-use super::leash::{Leash, Tie};
+use super::leash::{Leash, Tie, handle_of, has_ended};
 use belljar_sys::orphan::Lifeline;
 use belljar_sys::rustix::io::Errno;
-use belljar_sys::rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use belljar_sys::rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_send_signal, waitid,
+};
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, ExitStatus, Output};
@@ -29,6 +31,18 @@ impl Running {
     pub(super) fn tie(&mut self, leash: &Leash) -> Result<(), GitError> {
         self.tie = Some(leash.hold(&self.child)?);
         Ok(())
+    }
+
+    /// Ends it after so long, and with it the waiting of whoever reads its output. What it started ends when this is dropped.
+    pub(super) fn end_after(&self, time_limit: Duration) -> Result<(), GitError> {
+        let handle = handle_of(&self.child)?;
+        let watch = move || {
+            if !has_ended(&handle, Instant::now() + time_limit) {
+                let _ = pidfd_send_signal(&handle, Signal::KILL);
+            }
+        };
+        let named = thread::Builder::new().name("git-deadline".to_string());
+        named.spawn(watch).map(drop).map_err(GitError::Start)
     }
 
     /// Ends it and all that it started.

@@ -246,7 +246,9 @@ fn index(git: &Git, place: &Place, pack: File, trust: Trust) -> Result<(), PushR
 
 fn refusal(error: &GitError) -> PushRefusal {
     match error {
-        GitError::TooSlow { .. } => PushRefusal::Pack { detail: "it takes too long to look at".to_string() },
+        GitError::TooSlow { .. } | GitError::Late { .. } => {
+            PushRefusal::Pack { detail: "it takes too long to look at".to_string() }
+        }
         GitError::TooMuch { .. } => {
             PushRefusal::Pack { detail: "there is too much in it to look at".to_string() }
         }

@@ -4,14 +4,15 @@
 //! folder's config names. So a path that was none never becomes one by an import, and one that was moves only to a commit that
 //! the host's own repository of that submodule has.
 
-use super::HostGit;
+use super::{HostGit, obstacle};
+use crate::foreign::Foreign;
 use crate::inert::Git;
+use crate::protect::git_dir::git_dirs_below;
 use crate::raw_diff::{Change, GITLINK, Part, parts};
 use belljar_git::ObjectId;
 use belljar_git::config::variables;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -79,27 +80,23 @@ impl Gitlinks {
 /// not asked.
 fn has_commit(git: &Git, host: &HostGit, path: &[u8], id: &ObjectId) -> bool {
     let wanted = host.top.join(OsStr::from_bytes(path));
-    let mut waiting = vec![(host.own.join("modules"), 0)];
-    while let Some((directory, depth)) = waiting.pop() {
-        if is_module_of(&directory, &wanted) {
-            // Its work tree is the agent's to write, and perhaps gone.
-            let call = git.on(&directory).env("GIT_WORK_TREE", &directory).config("safe.directory", "*");
-            let asked = call.args(["cat-file", "-e", &format!("{id}^{{commit}}")]).run();
-            return asked.is_ok_and(|finished| finished.code == Some(0));
-        }
-        // A submodule's name may have slashes.
-        if depth < DEEPEST && !directory.join("HEAD").exists() {
-            let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-            waiting.extend(
-                entries.map(|entry| entry.path()).filter(|path| path.is_dir()).map(|path| (path, depth + 1)),
-            );
-        }
+    let all = git_dirs_below(&host.own.join("modules"), MAX_LOOKED_AT).unwrap_or_default();
+    let Some(directory) = all.into_iter().find(|directory| is_module_of(directory, &wanted)) else {
+        return false;
+    };
+    let module = HostGit { top: wanted, own: directory.clone(), common: directory.clone() };
+    if obstacle(&module).is_some() {
+        return false;
     }
-    false
+    // Its work tree is the agent's to write, and perhaps gone.
+    let call = module.call(git).env("GIT_WORK_TREE", &directory);
+    let asked = call.args(["cat-file", "-e", &format!("{id}^{{commit}}")]).run();
+    asked.is_ok_and(|finished| finished.code == Some(0))
 }
 
 fn is_module_of(directory: &Path, wanted: &Path) -> bool {
-    let Ok(config) = fs::read(directory.join("config")) else { return false };
+    let config = Foreign::open(directory).and_then(|directory| directory.read("config", MAX_CONFIG_BYTES));
+    let Ok(Some(config)) = config else { return false };
     let worktree = variables(&config).into_iter().rev().find(|variable| variable.name == "core.worktree");
     let Some(worktree) = worktree.and_then(|variable| variable.value) else { return false };
     normal(&directory.join(OsStr::from_bytes(&worktree))) == normal(wanted)
@@ -121,7 +118,8 @@ fn shown(path: &[u8]) -> String {
     belljar_spec::egress::Printable::new(path).to_string()
 }
 
-const DEEPEST: usize = 16;
+const MAX_LOOKED_AT: usize = 20_000;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

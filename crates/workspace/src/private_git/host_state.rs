@@ -32,6 +32,12 @@ impl HostState {
     pub(super) fn read(repository: &HostRepository, host: &HostGit) -> Result<HostState, QuarantineError> {
         let head = head(repository, host)?;
         let all = repository.refs()?;
+        if let Some(Head::Branch(branch)) = &head
+            && all.iter().any(|one| one.is_symbolic && one.name == branch.full().as_bytes())
+        {
+            let message = format!("its branch `{branch}` is another name for another branch");
+            return Err(QuarantineError::Unusable(message));
+        }
         let ids_of = |refs: &mut dyn Iterator<Item = &HostRef>| {
             refs.map(|one| one.id.clone()).collect::<HashSet<_>>().into_iter().collect()
         };

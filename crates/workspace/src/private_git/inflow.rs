@@ -11,7 +11,7 @@ use super::refs::{self, Snapshot};
 use super::setup::{HostFilesOfGit, SetupError};
 use super::{HostGit, Synced};
 use crate::foreign::{Foreign, Head, Locked};
-use crate::inert::{Git, Leash};
+use crate::inert::{Git, Leash, Reach};
 use crate::protect::gitlinks;
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::BTreeSet;
@@ -158,7 +158,7 @@ impl Inflow<'_> {
 
     /// Whether a commit is in the history of another one of the host's.
     fn is_part(&self, commit: &ObjectId, of: &ObjectId) -> Result<bool, SetupError> {
-        let call = Git::find()?.on(&self.host.common).config("safe.directory", "*");
+        let call = self.host.call(&Git::find()?);
         let asked = call.args(["merge-base", "--is-ancestor", commit.as_str(), of.as_str()]).run()?;
         Ok(commit == of || asked.code == Some(0))
     }
@@ -244,9 +244,11 @@ impl Inflow<'_> {
             };
             let git = Git::find()?;
             let git = self.leash.map_or(git.clone(), |leash| git.on_leash(leash));
-            let call = git
-                .on(&self.host.own)
-                .config("safe.directory", "*")
+            let place = self.scratch.parent().unwrap_or(self.scratch);
+            let call = self
+                .host
+                .call(&git)
+                .reaching(Reach::default().write(&fs::canonicalize(place).map_err(failed())?))
                 .config("core.splitIndex", "false")
                 .env("GIT_INDEX_FILE", self.scratch)
                 .args(["read-tree", "-m", "-i", old.map_or(empty, ObjectId::as_str), new.as_str()]);

@@ -56,6 +56,8 @@ pub use setup::SetupError;
 pub use synced::{Followed, ImportReport, Refs, SetAside, Synced};
 pub use watch::{Noticed, RefWatch, pause};
 
+use crate::inert::{Call, Git, Reach};
+use crate::quarantine::alternates;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -77,4 +79,15 @@ pub struct HostGit {
     pub own: PathBuf,
     /// Refs, config, objects; the same as `own` unless the worktree is a linked one.
     pub common: PathBuf,
+}
+
+impl HostGit {
+    /// A call of git that reads this repository, and nothing else.
+    pub(crate) fn call(&self, git: &Git) -> Call {
+        let borrowed = alternates::all(&self.common.join("objects"));
+        let reach = borrowed.iter().fold(Reach::default(), |reach, one| reach.read(one));
+        // Owned by somebody else if we are root.
+        let call = git.on(&self.own).config("safe.directory", "*");
+        call.reaching(reach.read(&self.own).read(&self.common))
+    }
 }

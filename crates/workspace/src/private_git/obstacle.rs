@@ -3,7 +3,10 @@
 //! names for the repository.
 
 use super::HostGit;
+use crate::foreign::Foreign;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -18,10 +21,21 @@ pub fn obstacle(host: &HostGit) -> Option<String> {
     if leads_elsewhere(common) {
         return Some(format!("`{}` makes it a part of another one", common.join("commondir").display()));
     }
-    let named = fs::read_to_string(own.join("commondir")).ok();
-    let named = named.and_then(|named| own.join(named.trim_end()).canonicalize().ok());
-    let is_of_common = own == common || named == common.canonicalize().ok();
-    (!is_of_common).then(|| format!("`{}` is a part of another repository", own.display()))
+    let read = |directory: &Path, name: &str| {
+        let bytes = Foreign::open(directory).ok()?.read(name, MAX_LIST_BYTES).ok()??;
+        Some(OsString::from_vec(bytes.trim_ascii_end().to_vec()))
+    };
+    let named = read(own, "commondir").and_then(|named| own.join(named).canonicalize().ok());
+    if own != common && named != common.canonicalize().ok() {
+        return Some(format!("`{}` is a part of another repository", own.display()));
+    }
+    // Git reads tables of refs wherever these names lead, and removes them when it joins some.
+    let lists = [own, common].map(|directory| directory.join("reftable"));
+    lists.iter().find_map(|tables| {
+        let leads_out = read(tables, "tables.list")?.as_bytes().contains(&b'/');
+        leads_out
+            .then(|| format!("`{}` names a file of another directory", tables.join("tables.list").display()))
+    })
 }
 
 /// The first link or pipe where git reads or writes. Objects of git-lfs are not git's: belljar writes them by descriptors.
@@ -58,6 +72,8 @@ fn planted(git_directory: &Path) -> Option<String> {
 const FOLLOWED: [&str; 9] =
     ["refs", "logs", "objects", "info", "worktrees", "reftable", "rebase-merge", "rebase-apply", "sequencer"];
 const MAX_LOOKED_AT: usize = 2_000_000;
+/// A path, or the names of some tables: git joins them before they are many.
+const MAX_LIST_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -109,5 +125,19 @@ mod tests {
         assert_eq!(obstacle(&linked), None);
         fs::write(own.join("commondir"), "/elsewhere/.git\n").unwrap();
         assert!(obstacle(&linked).unwrap().contains("another repository"));
+    }
+
+    #[test]
+    fn a_table_of_refs_in_another_directory_is_an_obstacle() {
+        let place = tempfile::tempdir().unwrap();
+        let host = host(place.path());
+        fs::create_dir(host.own.join("reftable")).unwrap();
+        let list = host.own.join("reftable/tables.list");
+        fs::write(&list, "0x000000000001-0x000000000002-5c2a1b3d.ref\n").unwrap();
+        assert_eq!(obstacle(&host), None);
+        for name in ["../../../other/.git/reftable/x.ref", "/etc/x.ref"] {
+            fs::write(&list, format!("0x000000000001-0x000000000002-5c2a1b3d.ref\n{name}\n")).unwrap();
+            assert!(obstacle(&host).unwrap().contains("tables.list"), "{name}");
+        }
     }
 }

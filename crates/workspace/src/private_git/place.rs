@@ -135,7 +135,9 @@ impl PrivateGit {
                 make_directory(&path)?;
                 let work_tree = one.module.as_ref().and_then(|module| module.work_tree.as_deref());
                 let placeholders = if index == 0 { placeholders } else { &[] };
-                let synced = fill(&one.host, &path, &borrowed, work_tree, placeholders, files)?;
+                let synced = fill(&one.host, &path, &borrowed, work_tree, placeholders, files);
+                // What was copied so far is nobody's, and may be much.
+                let synced = synced.inspect_err(|_| drop(remove(&root)))?;
                 synced.write(&root.join(&repository.synced)).map_err(SetupError::make(&root))?;
             }
             if one.module.is_none() {
@@ -387,19 +389,23 @@ fn borrowed(host: &HostGit, objects: &[PathBuf], number: &mut usize) -> Vec<Borr
     for objects in objects {
         let inside = format!("{OBJECTS_INSIDE}/{number}");
         *number += 1;
-        let Ok(source) = objects.canonicalize() else { continue };
-        if !source.is_dir() {
+        // The backend opens these through no link.
+        if !is_directory(objects) {
             continue;
         }
         let borrows = objects.join("info/alternates").exists();
+        let source = objects.clone();
         found.push(BorrowedObjects { source, inside: format!("{inside}/objects"), borrows });
-        if let Ok(lfs) = host.common.join("lfs").canonicalize()
-            && objects.parent() == Some(&host.common)
-        {
+        let lfs = host.common.join("lfs");
+        if objects.parent() == Some(&host.common) && is_directory(&lfs) {
             found.push(BorrowedObjects { source: lfs, inside: format!("{inside}/lfs"), borrows: false });
         }
     }
     found
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
 fn identity(path: &Path) -> io::Result<Identity> {

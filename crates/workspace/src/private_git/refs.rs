@@ -6,6 +6,7 @@ use crate::foreign::Foreign;
 use crate::inert::Git;
 use belljar_git::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Where a repository's local branches are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +24,12 @@ pub fn branch_tips(host: &HostGit) -> Result<BranchTips, SetupError> {
         true => by_git(&source, &Git::find()?)?,
         false => of_files(&source)?,
     };
-    let mut all = found.shown();
-    all.retain(|name, _| name.starts_with("refs/heads/"));
+    let mut all = found.all();
     let head = match found.head.strip_prefix("ref: ") {
         Some(name) => all.get(name).cloned(),
         None => found.head.parse().ok(),
     };
+    all.retain(|name, _| name.starts_with("refs/heads/"));
     let others: BTreeSet<ObjectId> = all.into_values().collect();
     Ok(BranchTips { head, others: others.into_iter().collect() })
 }
@@ -112,7 +113,7 @@ fn of_directory(source: &Foreign, top: &str, loose: &mut BTreeMap<String, String
 
 /// Asks git, where refs are kept in another way than as files.
 pub(super) fn by_git(source: &HostFilesOfGit<'_>, git: &Git) -> Result<Snapshot, SetupError> {
-    let call = || git.on(&source.host.own).config("safe.directory", "*");
+    let call = || source.host.call(git).time_limit(READ_TIMEOUT);
     let symbolic = call().args(["symbolic-ref", "--quiet", "HEAD"]).run()?;
     let head = match symbolic.code {
         Some(0) => format!("ref: {}", String::from_utf8_lossy(&symbolic.stdout).trim_end()),
@@ -134,6 +135,19 @@ pub(super) fn by_git(source: &HostFilesOfGit<'_>, git: &Git) -> Result<Snapshot,
 }
 
 impl Snapshot {
+    /// A branch that is another name for another one would move on the host without its index.
+    pub(super) fn refuse_symbolic_branch(&self) -> Result<(), SetupError> {
+        let text = self.head.strip_prefix("ref: ").and_then(|name| self.loose.get(name));
+        match text.and_then(|text| text.strip_prefix("ref: ")) {
+            None => Ok(()),
+            Some(other) => {
+                let other = other.escape_debug();
+                let message = format!("the branch that it has checked out is another name for `{other}`");
+                Err(SetupError::Unsupported(message))
+            }
+        }
+    }
+
     /// Whether HEAD is on the same branch and commit now, by a look at their files alone: where a commit moves a branch, it has a
     /// file of its own from then on.
     pub(super) fn is_where_files_say(&self, source: &HostFilesOfGit<'_>) -> Result<bool, SetupError> {
@@ -233,6 +247,8 @@ fn without_own(packed: Vec<u8>) -> Vec<u8> {
 
 /// Refs that belljar keeps in the host's repository; no sandbox sees them.
 pub(super) const OWN: &str = "refs/belljar";
+/// A million refs take seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const SORTED: &str = "# pack-refs with: sorted \n";
 const FEW_LOOSE_REFS: usize = 200;
 const MAX_LOOSE_REFS: usize = 100_000;

@@ -13,6 +13,7 @@ use belljar_spec::workspace::BorrowedObjects;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{Mode, OFlags, open, openat2};
 use belljar_sys::rustix::io::Errno;
+use std::cell::Cell;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -102,6 +103,7 @@ fn snapshot(
         let names = source.own.names(".")?;
         let found = if is_reftable { refs::by_git(source, &Git::find()?)? } else { refs::of_files(source)? };
         index(source, target, &names)?;
+        found.refuse_symbolic_branch()?;
         let is_same = match is_reftable {
             true => found.is_same_place(&refs::by_git(source, &Git::find()?)?),
             false => found.is_where_files_say(source)?,
@@ -277,13 +279,15 @@ fn copy_end(source: &Foreign, target: &Target<'_>, path: &str) -> Result<(), Set
 pub(super) struct Target<'t> {
     directory: &'t Path,
     opened: OwnedFd,
+    /// How many bytes may still be copied: files of the repository may be sparse, or the same one under many names.
+    left: Cell<u64>,
 }
 
 impl Target<'_> {
     fn open(directory: &Path) -> Result<Target<'_>, SetupError> {
         let opened = open(directory, OPEN_DIRECTORY, Mode::empty());
         let opened = opened.map_err(|errno| SetupError::make(directory)(errno.into()))?;
-        Ok(Target { directory, opened })
+        Ok(Target { directory, opened, left: Cell::new(MAX_COPIED_BYTES) })
     }
 
     fn make_directory(&self, path: &str) -> Result<(), SetupError> {
@@ -301,13 +305,16 @@ impl Target<'_> {
         let place = self.directory.join(path);
         let failed = || SetupError::make(&place);
         let found = from.metadata().map_err(failed())?;
-        if found.len() > most {
+        let left = self.left.get().checked_sub(found.len());
+        let Some(left) = left.filter(|_| found.len() <= most) else {
             let message =
                 format!("`{path}` of the repository has {} bytes, more than belljar copies", found.len());
             return Err(SetupError::Unsupported(message));
-        }
+        };
+        self.left.set(left);
         let mut to = self.create(path)?;
-        io::copy(&mut from, &mut to).map_err(failed())?;
+        // It may grow meanwhile.
+        io::copy(&mut Read::take(&mut from, found.len()), &mut to).map_err(failed())?;
         let modified = found.modified().map_err(failed())?;
         to.set_modified(modified).map_err(failed())
     }
@@ -341,7 +348,9 @@ const STATE_DIRECTORIES: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer
 const SNAPSHOT_TRIES: u32 = 5;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_LOG_BYTES: u64 = 1 << 20;
-/// Ten million files.
-const MAX_INDEX_BYTES: u64 = 2 << 30;
+/// Five million files.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
+/// Of all files together.
+const MAX_COPIED_BYTES: u64 = MAX_INDEX_BYTES + (64 << 20);
 const MAX_STATE_FILES: usize = 256;
 const MAX_WORKTREES: usize = 256;

@@ -30,7 +30,7 @@ impl RefWatch {
     pub fn on(mut directories: Vec<PathBuf>, tops: Vec<PathBuf>) -> io::Result<RefWatch> {
         directories.sort();
         directories.dedup();
-        let kernel = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let kernel = new_watch()?;
         let (watched, of_tops) = (BTreeSet::new(), BTreeSet::new());
         let mut watch = RefWatch { kernel, directories, tops, watched, of_tops };
         watch.look_for_directories();
@@ -83,13 +83,11 @@ impl RefWatch {
     /// Reads away what there is.
     fn read(&mut self) -> Seen {
         let mut seen = Seen::Nothing;
+        let mut is_gone = false;
         let mut buffer = [const { MaybeUninit::uninit() }; 4096];
         let mut reader = inotify::Reader::new(&self.kernel, &mut buffer);
         while let Ok(event) = reader.next() {
-            if event.events().contains(ReadFlags::IGNORED) {
-                // A directory went away; the next look finds those that are there.
-                self.watched.clear();
-            }
+            is_gone |= event.events().contains(ReadFlags::IGNORED);
             let is_of_top = self.of_tops.contains(&event.wd());
             let is_dot_git = event.file_name().is_some_and(|name| name == c".git");
             seen = match (is_of_top, is_dot_git) {
@@ -97,6 +95,13 @@ impl RefWatch {
                 (true, false) => seen,
                 (false, _) => seen.max(Seen::Refs),
             };
+        }
+        // A directory went away; the next look finds those that are there. The kernel lets go of all it watched: some of it may have
+        // been moved elsewhere.
+        if is_gone && let Ok(kernel) = new_watch() {
+            self.kernel = kernel;
+            self.watched.clear();
+            self.of_tops.clear();
         }
         seen
     }
@@ -144,6 +149,10 @@ impl RefWatch {
         self.watched.insert(directory.to_path_buf());
         Some(number)
     }
+}
+
+fn new_watch() -> Result<OwnedFd, Errno> {
+    inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
 }
 
 /// Waits for so long, or until there is something to read on the descriptor.

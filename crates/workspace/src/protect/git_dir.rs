@@ -101,11 +101,15 @@ fn modules(shields: &mut Shields, prefix: &str) -> Result<(), SandboxError> {
 }
 
 /// The git directories of submodules below `modules`, as they are now; `None` if there is too much to be looked at.
-pub(super) fn git_dirs_below(modules: &Path, most: usize) -> Option<Vec<PathBuf>> {
+pub(crate) fn git_dirs_below(modules: &Path, most: usize) -> Option<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut waiting = vec![modules.to_path_buf()];
     let mut seen = 0;
     while let Some(directory) = waiting.pop() {
+        // A link would lead to git directories of other repositories.
+        if !directory.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            continue;
+        }
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             seen += 1;
             if seen > most {

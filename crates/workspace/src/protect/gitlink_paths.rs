@@ -1,8 +1,8 @@
 //! Paths that a repository has as repositories of their own. With a `.git` of an agent's in one of them, `git status` of the host runs
 //! what its config says: at once if the index names it, and after a checkout if another branch does. So nothing can be made there.
 //!
-//! The index is read as a file. What other branches name takes a call of git, which compares them with HEAD; it is written down by
-//! commit below the state directory, so that a start needs none unless a branch is new or moved.
+//! The index is read as a file. What HEAD and other branches name takes a call of git; it is written down by commit below the state
+//! directory, so that a start needs none unless a branch is new or moved.
 
 use super::index;
 use super::shields::{Missing, Shields};
@@ -93,51 +93,83 @@ struct Named {
 /// What was found in commits, by commit.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Known {
+    /// Of how it was found; an earlier one missed some.
+    #[serde(default)]
+    version: u32,
     /// The git directory: another one may have its inode by now.
     directory: PathBuf,
     by_commit: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// What the commits name that the user's next checkout or reset may go to: the tips of all branches, and HEAD, which the index may
+/// have left.
 fn of_branches(host: &HostGit, state: &Path) -> Result<Named, SetupError> {
-    let BranchTips { head, mut others } = branch_tips(host)?;
-    others.retain(|tip| Some(tip) != head.as_ref());
-    let Some(head) = head.filter(|_| !others.is_empty()) else { return Ok(Named::default()) };
+    let BranchTips { head, others } = branch_tips(host)?;
+    let tips: BTreeSet<ObjectId> = head.iter().cloned().chain(others).collect();
     let file = file(host, state);
     let mut known = file.as_deref().map(|file| Known::read(file, host)).unwrap_or_default();
-    let new: Vec<&ObjectId> =
-        others.iter().filter(|tip| !known.by_commit.contains_key(tip.as_str())).collect();
+    let is_known = |tip: &ObjectId| known.by_commit.contains_key(tip.as_str());
+    // HEAD first: it is the one that is looked at in any case.
+    let new = head.iter().chain(tips.iter().filter(|tip| Some(*tip) != head.as_ref()));
+    let new: Vec<ObjectId> = new.filter(|tip| !is_known(tip)).cloned().collect();
     let not_looked_at = new.len().saturating_sub(MAX_NEW_TIPS);
     let new = &new[..new.len().min(MAX_NEW_TIPS)];
     if !new.is_empty() {
-        let of_head = index::index(&host.own).repositories;
-        let of_head: BTreeSet<String> =
-            of_head.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect();
-        let found = compare(host, &head, new)?;
-        for tip in new {
-            // What a branch has in common with HEAD is in the index.
-            let mut paths = found.get(tip.as_str()).cloned().unwrap_or_default();
-            paths.extend(of_head.iter().cloned());
-            known.by_commit.insert(tip.to_string(), paths);
-        }
-        known.by_commit.retain(|commit, _| others.iter().any(|tip| tip.as_str() == commit));
+        known.learn(host, new)?;
+        known.by_commit.retain(|commit, _| tips.iter().any(|tip| tip.as_str() == commit));
         if let Some(file) = &file {
             known.write(file, host);
         }
     }
     let paths =
-        known.by_commit.into_iter().filter(|(commit, _)| others.iter().any(|tip| tip.as_str() == commit));
+        known.by_commit.into_iter().filter(|(commit, _)| tips.iter().any(|tip| tip.as_str() == commit));
     Ok(Named { paths: paths.flat_map(|(_, paths)| paths).collect(), not_looked_at })
 }
 
-/// The gitlinks of some commits at paths where `head` has none, or another one. Git descends only where trees differ.
-fn compare(
+impl Known {
+    /// Adds what these commits name, by a comparison with one that is known: git descends only where trees differ. Without one that is
+    /// still there, all of the first is read.
+    fn learn(&mut self, host: &HostGit, tips: &[ObjectId]) -> Result<(), GitError> {
+        let git = Git::find()?;
+        let base = self.by_commit.iter().next().map(|(commit, paths)| (commit.clone(), paths.clone()));
+        let found = base.and_then(|(base, paths)| differing(&git, host, &base, &paths, tips).ok());
+        let found = match (found, tips) {
+            (Some(found), _) => found,
+            (None, []) => return Ok(()),
+            (None, [first, rest @ ..]) => {
+                let paths = of_commit(&git, host, first)?;
+                let mut found = match rest {
+                    [] => BTreeMap::new(),
+                    rest => differing(&git, host, first.as_str(), &paths, rest)?,
+                };
+                found.insert(first.to_string(), paths);
+                found
+            }
+        };
+        self.by_commit.extend(found);
+        Ok(())
+    }
+}
+
+/// The gitlinks of a commit.
+fn of_commit(git: &Git, host: &HostGit, commit: &ObjectId) -> Result<BTreeSet<String>, GitError> {
+    let call = host.call(git).time_limit(COMPARE_TIMEOUT);
+    let list = call.args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]).output()?;
+    let links = list.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+    let paths = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
+    Ok(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
+}
+
+/// The gitlinks of some commits, each as it differs from another one, whose gitlinks are known.
+fn differing(
+    git: &Git,
     host: &HostGit,
-    head: &ObjectId,
-    tips: &[&ObjectId],
+    base: &str,
+    of_base: &BTreeSet<String>,
+    tips: &[ObjectId],
 ) -> Result<BTreeMap<String, BTreeSet<String>>, GitError> {
-    let lines = tips.iter().map(|tip| format!("{tip} {head}\n")).collect::<String>();
-    let git = Git::find()?;
-    let call = git.on(&host.common).config("safe.directory", "*").time_limit(COMPARE_TIMEOUT);
+    let lines = tips.iter().map(|tip| format!("{tip} {base}\n")).collect::<String>();
+    let call = host.call(git).time_limit(COMPARE_TIMEOUT);
     let words = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--always"];
     let raw = call.args(words).output_with(lines.as_bytes())?;
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -146,11 +178,14 @@ fn compare(
         match part {
             Part::Commit(id) => {
                 commit = String::from_utf8_lossy(id).trim().to_string();
-                found.entry(commit.clone()).or_default();
+                found.insert(commit.clone(), of_base.clone());
             }
             Part::Change(Change { new, path, .. }) => {
-                if let (GITLINK, Ok(path)) = (new.0, std::str::from_utf8(path)) {
-                    found.entry(commit.clone()).or_default().insert(path.to_string());
+                let paths = found.entry(commit.clone()).or_default();
+                match (std::str::from_utf8(path), new.0) {
+                    (Ok(path), GITLINK) => drop(paths.insert(path.to_string())),
+                    (Ok(path), _) => drop(paths.remove(path)),
+                    (Err(_), _) => {}
                 }
             }
         }
@@ -173,11 +208,13 @@ fn file(host: &HostGit, state: &Path) -> Option<PathBuf> {
 impl Known {
     fn read(file: &Path, host: &HostGit) -> Known {
         let known = fs::read(file).ok().and_then(|bytes| serde_json::from_slice::<Known>(&bytes).ok());
-        known.filter(|known| known.directory == host.common).unwrap_or_default()
+        let is_of = |known: &Known| known.version == VERSION && known.directory == host.common;
+        known.filter(is_of).unwrap_or_default()
     }
 
     /// What cannot be written is looked for at the next start again.
     fn write(&mut self, file: &Path, host: &HostGit) {
+        self.version = VERSION;
         self.directory.clone_from(&host.common);
         let Some(directory) = file.parent() else { return };
         if let Ok(bytes) = serde_json::to_vec(self) {
@@ -186,6 +223,7 @@ impl Known {
     }
 }
 
+const VERSION: u32 = 2;
 /// Branches that one start looks at; those that earlier ones looked at are known.
 const MAX_NEW_TIPS: usize = 64;
 /// Each path is a mount or two.

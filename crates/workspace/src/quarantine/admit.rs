@@ -7,7 +7,7 @@ use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, chown, fchown};
+use std::os::unix::fs::{OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
 /// Objects that the host has now. Until this is dropped they are safe from its housekeeping, though no ref has them yet.
@@ -164,7 +164,7 @@ impl Owner {
     /// Gives a file to them, if we are somebody else who can.
     pub(crate) fn take(self, path: &Path) -> Result<(), QuarantineError> {
         match self.is_another() {
-            true => chown(path, Some(self.user), Some(self.group))
+            true => lchown(path, Some(self.user), Some(self.group))
                 .map_err(QuarantineError::file("give away", path)),
             false => Ok(()),
         }
@@ -209,7 +209,7 @@ fn move_in(from: &Path, to: &Path, passing: &Path, owner: Owner) -> io::Result<(
     fs::copy(from, passing)?;
     let copied =
         File::open(passing).and_then(|file| file.sync_all()).and_then(|()| match owner.is_another() {
-            true => chown(passing, Some(owner.user), Some(owner.group)),
+            true => lchown(passing, Some(owner.user), Some(owner.group)),
             false => Ok(()),
         });
     match copied.and_then(|()| fs::rename(passing, to)) {

@@ -1,7 +1,8 @@
 //! The repository on the host's side: what is read of it.
 
-use super::QuarantineError;
-use crate::inert::{Call, Git, Leash};
+use super::{QuarantineError, alternates};
+use crate::foreign::Foreign;
+use crate::inert::{Call, Git, Leash, Reach};
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::HashSet;
 use std::fs;
@@ -52,8 +53,12 @@ impl HostRef {
 impl HostRepository {
     /// The repository with this git directory; one of a linked worktree means the repository it belongs to.
     pub fn open(git: &Git, directory: &Path) -> Result<HostRepository, QuarantineError> {
+        HostRepository::ask(git, git.on(directory), directory)
+    }
+
+    fn ask(git: &Git, call: Call, directory: &Path) -> Result<HostRepository, QuarantineError> {
         let question = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-object-format"];
-        let answer = git.on(directory).args(question).time_limit(OPEN_TIMEOUT).output()?;
+        let answer = call.args(question).time_limit(OPEN_TIMEOUT).output()?;
         let unusable = |why: &str| QuarantineError::Unusable(format!("`{}` {why}", directory.display()));
         let text = String::from_utf8(answer).map_err(|_| unusable("has a name that is no text"))?;
         let (common, format) = match text.lines().collect::<Vec<_>>()[..] {
@@ -61,6 +66,7 @@ impl HostRepository {
             [common, "sha256"] => (PathBuf::from(common), ObjectFormat::Sha256),
             _ => return Err(unusable("names its objects in a way that is not known here")),
         };
+        let common = fs::canonicalize(&common).map_err(QuarantineError::file("look at", &common))?;
         let objects = common.join("objects");
         let about = fs::metadata(&objects).map_err(QuarantineError::file("look at", &objects))?;
         let owner = Owner { user: about.uid(), group: about.gid() };
@@ -69,8 +75,9 @@ impl HostRepository {
 
     /// The repository whose common git directory is this one, and no other that something in it leads to.
     pub fn open_exactly(git: &Git, common: &Path) -> Result<HostRepository, QuarantineError> {
-        let found = HostRepository::open(git, common)?;
-        match fs::canonicalize(common).is_ok_and(|real| real == found.directory) {
+        let real = fs::canonicalize(common).map_err(QuarantineError::file("look at", common))?;
+        let found = HostRepository::ask(git, git.on(&real).reaching(Reach::default().read(&real)), common)?;
+        match real == found.directory {
             true => Ok(found),
             false => {
                 let (common, found) = (common.display(), found.directory.display());
@@ -91,13 +98,16 @@ impl HostRepository {
 
     /// A call of git on it.
     pub(crate) fn call(&self) -> Call {
-        // Owned by somebody else if we are root, which is what we are here for.
-        self.git.on(&self.directory).config("safe.directory", "*")
+        self.call_in(&self.directory)
     }
 
     /// A call of git on one of its worktrees, by that one's own git directory.
     pub(crate) fn call_in(&self, own: &Path) -> Call {
-        self.git.on(own).config("safe.directory", "*")
+        let reach =
+            alternates::all(&self.objects).iter().fold(Reach::default(), |reach, one| reach.read(one));
+        // Owned by somebody else if we are root, which is what we are here for.
+        let call = self.git.on(own).config("safe.directory", "*");
+        call.reaching(reach.write(&self.directory).write(own))
     }
 
     /// A call that writes: what it makes is the repository's owner's.
@@ -125,6 +135,7 @@ impl HostRepository {
             .env("GIT_COMMITTER_NAME", "belljar")
             .env("GIT_COMMITTER_EMAIL", "belljar@localhost")
             .config("core.fsync", "all")
+            .time_limit(MOVE_TIMEOUT)
             // Ended in the middle, it would leave locks behind, or some refs moved that we say did not.
             .to_its_end();
         self.as_owner(call)
@@ -160,12 +171,12 @@ impl HostRepository {
 
     /// While a branch is rebased or bisected HEAD is elsewhere; it is written down where it comes back to.
     fn set_aside(&self) -> Vec<String> {
-        let mut places = vec![self.directory.clone()];
-        let linked = fs::read_dir(self.directory.join("worktrees")).into_iter().flatten().flatten();
-        places.extend(linked.map(|entry| entry.path()));
-        let files = places.iter().flat_map(|place| SET_ASIDE.map(|file| place.join(file)));
-        let names = files.filter_map(|file| fs::read_to_string(file).ok());
-        let names = names.map(|name| match name.trim_end() {
+        let Ok(directory) = Foreign::open(&self.directory) else { return Vec::new() };
+        let linked = directory.names("worktrees").unwrap_or_default();
+        let places = linked.iter().map(|name| format!("worktrees/{name}/")).chain([String::new()]);
+        let files = places.flat_map(|place| SET_ASIDE.map(|file| format!("{place}{file}")));
+        let names = files.filter_map(|file| directory.read(&file, MAX_NAME_BYTES).ok().flatten());
+        let names = names.map(|name| match String::from_utf8_lossy(&name).trim_end() {
             whole if whole.starts_with("refs/heads/") => whole.to_string(),
             short => format!("refs/heads/{short}"),
         });
@@ -182,7 +193,11 @@ fn one_ref(line: &[u8]) -> Option<HostRef> {
 
 /// It takes milliseconds, unless config names something that git waits for.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// A busy disk takes seconds to write a few refs.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a sandbox may know of.
 pub(crate) const SHOWN: [&str; 2] = ["refs/heads/", "refs/tags/"];
+/// A path, which a name of a ref is.
+const MAX_NAME_BYTES: u64 = 4096;
 /// Where git writes down which branch a rebase or a bisection began on.
 const SET_ASIDE: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"];

@@ -69,7 +69,9 @@ impl QuarantineError {
     pub fn refusal(&self) -> PushRefusal {
         let detail = match self {
             QuarantineError::Refused(refusal) => return refusal.clone(),
-            QuarantineError::Git(GitError::TooSlow { .. }) => "it takes too long to look at",
+            QuarantineError::Git(GitError::TooSlow { .. } | GitError::Late { .. }) => {
+                "it takes too long to look at"
+            }
             QuarantineError::Git(GitError::Spent { .. }) => SPENT,
             QuarantineError::Git(_) => "git on the host failed",
             QuarantineError::File { step, .. } => step,

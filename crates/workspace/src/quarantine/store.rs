@@ -1,7 +1,7 @@
 //! A quarantine's own files.
 
 use super::{HostRepository, QuarantineError, alternates};
-use crate::inert::{Call, Git};
+use crate::inert::{Call, Git, Reach};
 use belljar_git::ObjectFormat;
 use belljar_state::{Lock, Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
@@ -16,6 +16,8 @@ pub struct Quarantine {
     pub(super) id: String,
     pub(super) directory: PathBuf,
     pub(super) format: ObjectFormat,
+    /// What git that works in it may open: itself, and the objects that it borrows.
+    reach: Reach,
     /// Held as long as we live: a sweep leaves alone what is held.
     _lock: Lock,
 }
@@ -30,8 +32,11 @@ impl Quarantine {
         let directory = place.join(&id);
         make_directory(&directory)?;
         let lock = lock(&directory.join(LOCK))?;
+        let directory = fs::canonicalize(&directory).map_err(QuarantineError::file("look at", &directory))?;
+        let borrowed = alternates::all(&host.objects);
+        let reach = borrowed.iter().fold(Reach::default().write(&directory), |reach, one| reach.read(one));
         let quarantine =
-            Quarantine { git: host.git.clone(), id, directory, format: host.format, _lock: lock };
+            Quarantine { git: host.git.clone(), id, directory, format: host.format, reach, _lock: lock };
         lay_out(&quarantine.directory, host)?;
         Ok(quarantine)
     }
@@ -45,6 +50,7 @@ impl Quarantine {
     pub(super) fn call_on(&self, directory: &Path) -> Call {
         self.git
             .on(directory)
+            .reaching(self.reach.clone())
             .env("GIT_ALLOC_LIMIT", MOST_MEMORY)
             .config("core.bigFileThreshold", STREAMED)
             .config("pack.threads", "1")

@@ -64,9 +64,8 @@ impl Judge<'_> {
         };
         let zero = ObjectId::zero(self.importer.repository.format());
         let update = Update { old: old.cloned().unwrap_or(zero), new: new.clone(), name: whole };
-        // What the folder has checked out, or had when HEAD went elsewhere, is the work that the sandbox was given.
-        let is_given = is_current || (old.is_some() && self.is_inside_head(name));
-        if !is_given && let Err(refusal) = judge::by_name(self.importer.policy, &update) {
+        // What the folder has checked out is the work that the sandbox was given. HEAD inside is where the agent likes it to be.
+        if !is_current && let Err(refusal) = judge::by_name(self.importer.policy, &update) {
             return aside(refusal.to_string());
         }
         if old.is_none() {
@@ -138,6 +137,10 @@ impl Judge<'_> {
                 let name = branch.full();
                 if self.host.busy.contains(&name) {
                     return Err(aside("another worktree of the host uses the branch"));
+                }
+                // A branch that is checked out follows without a look at the policy: so HEAD goes only to one that it allows.
+                if !self.host.is_current(&name) && !self.importer.policy.allows_branch(branch) {
+                    return Err(aside("its branch is not one that the sandbox may change"));
                 }
                 match (self.inside.refs.get(&name), after.get(&name)) {
                     (Some(inside), Some(host)) if inside == host => host.clone(),
@@ -214,10 +217,6 @@ impl Judge<'_> {
         let from = std::slice::from_ref(old);
         let gone = self.quarantine.commits_without(from, std::slice::from_ref(new))?;
         Ok(gone.len() == self.quarantine.commits_without(from, &without)?.len())
-    }
-
-    fn is_inside_head(&self, name: &str) -> bool {
-        matches!(&self.inside.head, Some(Head::Branch(branch)) if branch.full() == name)
     }
 
     fn is_commit(&self, id: &ObjectId) -> Result<bool, QuarantineError> {

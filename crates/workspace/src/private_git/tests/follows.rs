@@ -234,6 +234,34 @@ fn a_policy_is_held_and_tags_are_made_by_it() {
 }
 
 #[test]
+fn a_branch_that_the_policy_excludes_does_not_move_by_being_checked_out_inside() {
+    let on = |branch: &'static str| {
+        let mut pair = Pair::of(&["-b", "main"], move |folder| {
+            commit(folder, "README", "first\n");
+            git(folder, &[], &["branch", "release"]);
+            git(folder, &[], &["switch", "-q", branch]);
+        });
+        pair.policy = RefPolicy::only(["*", "!release"].map(|pattern| pattern.parse().unwrap()).to_vec());
+        pair
+    };
+    let mut pair = on("main");
+    let before = pair.at_host("release");
+    pair.agent(&["switch", "-q", "release"]);
+    let report = pair.import();
+    assert_eq!(aside(&report).len(), 1, "{report:?}");
+    pair.agent_commits("work", "x\n");
+    let report = pair.import();
+    assert!(report.followed.is_empty(), "{report:?}");
+    assert_eq!(pair.at_host("release"), before);
+    assert_eq!(pair.user(&["symbolic-ref", "HEAD"]), "refs/heads/main");
+    // What the user has checked out is the work that the sandbox was given, whatever its name is.
+    let mut pair = on("release");
+    let commit = pair.agent_commits("work", "x\n");
+    pair.import();
+    assert_eq!(pair.at_host("release"), commit);
+}
+
+#[test]
 fn deleted_branches_stay_unless_the_sandbox_made_them() {
     let mut pair = Pair::of(&["-b", "main"], |folder| {
         commit(folder, "README", "first\n");

@@ -336,7 +336,9 @@ impl Engine {
         };
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
         let state = self.state().ok();
-        let neighbours = state.map(|state| Neighbours::join(&state, id, spec, policy.as_ref(), &recorder));
+        let view = workspace.view.as_ref();
+        let join = |state: PathBuf| Neighbours::join(&state, id, spec, view, policy.as_ref(), &recorder);
+        let neighbours = state.map(join);
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(

@@ -7,6 +7,9 @@
 //! S/neighbours/ID.met    who came while it lived, a line each: written by those, recorded by it when it ends
 //! ```
 //!
+//! A repository that another sandbox can write to is no place to start one in: git of the host would work there while an agent changes
+//! it ([`writer`]).
+//!
 //! Another user has another S: sandboxes of two users do not know of each other. Called by the engine.
 
 use belljar_audit::Event;
@@ -14,7 +17,7 @@ use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::ModelGlob;
 use belljar_spec::secret::CredentialPlace;
-use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::workspace::{Shielded, View, WorkspaceMode};
 use belljar_spec::{Permission, SandboxId, SandboxSpec};
 use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
 use serde::{Deserialize, Serialize};
@@ -45,7 +48,18 @@ struct Present {
 #[derive(Debug, Serialize, Deserialize)]
 struct Presence {
     folders: Vec<PathBuf>,
+    /// What it cannot write to in its workspace; not said by earlier versions of belljar.
+    #[serde(default)]
+    read_only: Option<Vec<PathBuf>>,
     egress: String,
+}
+
+impl Presence {
+    fn can_write(&self, path: &Path) -> bool {
+        let Some(read_only) = &self.read_only else { return false };
+        let is_below = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
+        is_below(&self.folders) && !is_below(read_only)
+    }
 }
 
 /// A line about a sandbox that came.
@@ -63,10 +77,12 @@ impl Neighbours {
         state: &Path,
         id: SandboxId,
         spec: &SandboxSpec,
+        view: Option<&View>,
         policy: Option<&EgressPolicy>,
         recorder: &Arc<Recorder>,
     ) -> Neighbours {
-        let presence = Presence { folders: folders(spec), egress: egress(policy, spec) };
+        let read_only = Some(view.map(read_only).unwrap_or_default());
+        let presence = Presence { folders: folders(spec), read_only, egress: egress(policy, spec) };
         if presence.folders.is_empty() {
             return Neighbours { warning: None, _present: None };
         }
@@ -116,7 +132,7 @@ impl Present {
         }
         file.write_all(&serde_json::to_vec(presence)?)?;
         let mut differing = Vec::new();
-        for other in others(&directory, id)? {
+        for other in names(&directory)?.into_iter().filter(|name| *name != id.to_string()) {
             let Some(there) = living(&directory, &other) else { continue };
             let Some(folder) = common(&presence.folders, &there.folders) else { continue };
             let met = Met { id: id.to_string(), folder, egress_differs: there.egress != presence.egress };
@@ -146,6 +162,14 @@ impl Drop for Present {
     }
 }
 
+/// A sandbox that lives and can write to this path, by its name.
+pub(crate) fn writer(state: &Path, path: &Path) -> Option<String> {
+    let directory = state.join("neighbours");
+    let _turn = Lock::wait_directory(&directory).ok()?;
+    let writes = |id: &String| living(&directory, id).is_some_and(|there| there.can_write(path));
+    names(&directory).ok()?.into_iter().find(writes)
+}
+
 fn record(recorder: &Recorder, met: &Met) {
     let folder = met.folder.to_string_lossy().as_ref().into();
     let with = met.id.as_str().into();
@@ -153,10 +177,10 @@ fn record(recorder: &Recorder, met: &Met) {
     let _ = recorder.write(&Event::FolderShared { folder, with, egress_differs: met.egress_differs });
 }
 
-/// The other sandboxes that have a file.
-fn others(directory: &Path, own: SandboxId) -> io::Result<Vec<String>> {
+/// The sandboxes that have a file.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    Ok(names.filter(|name| !name.ends_with(".met") && *name != own.to_string()).collect())
+    Ok(names.filter(|name| !name.ends_with(".met")).collect())
 }
 
 /// What a sandbox says of itself, if it lives; one that does not is forgotten.
@@ -196,6 +220,13 @@ fn folders(spec: &SandboxSpec) -> Vec<PathBuf> {
         .chain(spec.volumes.iter().map(|volume| &volume.source))
         .chain(&spec.home);
     all.filter_map(|path| fs::canonicalize(path).ok()).collect()
+}
+
+/// What nobody inside can write to in the workspace.
+fn read_only(view: &View) -> Vec<PathBuf> {
+    let is_held = |what: &Shielded| matches!(what, Shielded::Existing | Shielded::Replaced);
+    let held = view.shields.iter().filter(|shield| is_held(&shield.what));
+    held.map(|shield| view.folder.join(&shield.path)).collect()
 }
 
 /// All that says what can be reached and with which secrets, so that two that say the same are the same text.
@@ -244,6 +275,7 @@ mod tests {
     use belljar_spec::egress::{PortRange, RequestFilter};
     use belljar_spec::llm::LlmRoute;
     use belljar_spec::secret::{Bodies, Carrier, Credential, Inject, SecretSource};
+    use belljar_spec::workspace::Shield;
 
     struct Sandbox {
         log: PathBuf,
@@ -258,7 +290,9 @@ mod tests {
         let recorder = Arc::new(Recorder::new(Some(log)));
         let spec = SandboxSpec { workspace: Some(folder.into()), ..SandboxSpec::default() };
         let policy = EgressPolicy::strict().allow(allow.parse().unwrap());
-        let neighbours = Some(Neighbours::join(state, id, &spec, Some(&policy), &recorder));
+        let held = Shield { path: "held/.git".to_string(), what: Shielded::Existing };
+        let view = View { shields: vec![held], ..View::plain(fs::canonicalize(folder).unwrap()) };
+        let neighbours = Some(Neighbours::join(state, id, &spec, Some(&view), Some(&policy), &recorder));
         Sandbox { log: path, neighbours, recorder }
     }
 
@@ -296,6 +330,22 @@ mod tests {
         assert!(!texts[2].contains("folder_shared"), "{}", texts[2]);
         assert!(met(&texts[3], "0101010101010101", false));
         assert_eq!(fs::read_dir(state.join("neighbours")).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn a_sandbox_is_known_to_write_where_nothing_is_held() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, folder) = (place.path().join("state"), place.path().join("work"));
+        fs::create_dir_all(&folder).unwrap();
+        let folder = fs::canonicalize(folder).unwrap();
+        let [made, held] = ["made/.git", "held/.git/modules/x"].map(|path| folder.join(path));
+        assert_eq!(writer(&state, &made), None);
+        let sandbox = sandbox(&state, 1, &folder, "a.example");
+        assert_eq!(writer(&state, &made).as_deref(), Some("0101010101010101"));
+        assert_eq!(writer(&state, &held), None);
+        assert_eq!(writer(&state, &folder.with_file_name("workers")), None);
+        sandbox.end();
+        assert_eq!(writer(&state, &made), None);
     }
 
     #[test]
@@ -351,8 +401,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("neighbours");
         fs::create_dir(&directory).unwrap();
-        let presence =
-            Presence { folders: vec![fs::canonicalize(place.path()).unwrap()], egress: "x".into() };
+        let folders = vec![fs::canonicalize(place.path()).unwrap()];
+        let presence = Presence { folders, read_only: None, egress: "x".into() };
         fs::write(directory.join("0909090909090909"), serde_json::to_vec(&presence).unwrap()).unwrap();
         let after = sandbox(place.path(), 5, place.path(), "a.example");
         assert_eq!(after.warning(), None);

@@ -3,6 +3,7 @@
 use crate::faults::with_causes;
 use crate::git_session::{End, GitSession, name_of};
 use crate::kept;
+use crate::neighbours;
 use crate::publish::token;
 use crate::relay::Repository;
 use belljar_backend::new_id;
@@ -17,7 +18,7 @@ use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
-use belljar_workspace::private_git::{self, ImportMode, ImportReport, Life, PrivateGit, SetupError};
+use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
 use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
@@ -192,7 +193,9 @@ impl Workspace {
             WorkspaceMode::Shelf { branch } => {
                 let folder = folder(spec, "a shelf")?;
                 refuse_planted(folder)?;
-                let made = shelf::provision(&state()?, folder, branch.as_ref())?;
+                let state = state()?;
+                refuse_unfit(&state, &HostWorktree::find(folder)?.top, &spec.alternates)?;
+                let made = shelf::provision(&state, folder, branch.as_ref())?;
                 let LinkedGit { common, own, .. } = &made.git;
                 let view = protect::view_of_worktree(&made.folder, common, own, policy)?;
                 let repository = Repository { directory: made.host.clone(), branch: made.branch.clone() };
@@ -202,6 +205,9 @@ impl Workspace {
             WorkspaceMode::Clone(wanted) => {
                 // One that was made before is gone on with.
                 let (id, state) = (kept::work_of(spec).map_or_else(new_id, Ok)?, state()?);
+                if let Some(path) = clone::local_path(&wanted.url) {
+                    refuse_unfit(&state, &path, &spec.alternates)?;
+                }
                 let token = token(&wanted.url, &spec.credentials, secrets)?;
                 let made = clone::make(&state, id, wanted, token)?;
                 let view = protect::view(&made.folder, policy)?;
@@ -356,6 +362,9 @@ fn with_private_git(
     }
     let state = state()?;
     let (mut view, wanted) = protect::without_git(view, &spec.alternates)?;
+    for one in &wanted {
+        refuse_written(&state, &one.host)?;
+    }
     let mut notes = Vec::new();
     if mode == ImportMode::Bind {
         notes = protect::hold_gitlinks_of_branches(&mut view, &wanted, &state);
@@ -369,6 +378,30 @@ fn with_private_git(
     let session = GitSession::new(git, state, spec.pushes.to_folder(), mode, protected);
     session.note(notes);
     Ok((view, Some(Box::new(session))))
+}
+
+/// An agent may have made a repository on this machine: what it leads to elsewhere is not for a sandbox, and git of the host does not
+/// follow it.
+fn refuse_unfit(state: &Path, path: &Path, alternates: &[PathBuf]) -> Result<(), SandboxError> {
+    if let Some(why) = protect::unfit(path, alternates) {
+        let message = format!("the repository `{}` cannot be given to a sandbox: {why}", path.display());
+        return Err(SandboxError::unavailable("git_unsupported", message)
+            .hint("look at it; `[git] alternates` in your configuration names directories that a repository may borrow from"));
+    }
+    let Ok(path) = path.canonicalize() else { return Ok(()) };
+    let directory = Some(path.join(".git")).filter(|directory| directory.is_dir()).unwrap_or(path.clone());
+    refuse_written(state, &HostGit { top: path, own: directory.clone(), common: directory })
+}
+
+/// Git of the host would work in it while an agent changes what it reads.
+fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
+    let HostGit { top, own, common } = host;
+    let Some(id) = [own, common].into_iter().find_map(|directory| neighbours::writer(state, directory))
+    else {
+        return Ok(());
+    };
+    let message = format!("sandbox {id} is running and can write to the repository `{}`", top.display());
+    Err(SandboxError::unavailable("git_unsupported", message).hint("end that sandbox first"))
 }
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {

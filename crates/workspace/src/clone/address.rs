@@ -5,6 +5,7 @@ use super::token::Login;
 use crate::inert::{Call, other_side};
 use belljar_spec::egress::Printable;
 use belljar_vault::Secret;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where a clone comes from: a URL without secrets, and how git may speak to it.
@@ -45,6 +46,15 @@ impl Service {
     }
 }
 
+/// The path of a repository on this machine that an address names.
+pub fn local_path(url: &str) -> Option<PathBuf> {
+    let path = match url.strip_prefix("file://") {
+        Some(rest) => &rest[rest.find('/')?..],
+        None => url,
+    };
+    path.starts_with('/').then(|| PathBuf::from(path))
+}
+
 impl Address {
     /// Understands what was asked for. A token in it is split off; a token beside it counts before that.
     pub(super) fn understand(text: &str, token: Option<Secret>) -> Result<Address, CloneError> {
@@ -64,6 +74,9 @@ impl Address {
             "file" => Protocol::File,
             _ => return Err(refused(WHAT_IT_MAY_BE)),
         };
+        if protocol == Protocol::File && rest.contains('%') {
+            return Err(refused("write the path itself, without `file://`: git would decode `%` in it"));
+        }
         if !matches!(protocol, Protocol::Https | Protocol::Http) {
             let authority = rest.split('/').next().unwrap_or_default();
             if authority

@@ -16,6 +16,7 @@ mod push;
 mod request;
 mod token;
 
+pub use address::local_path;
 pub use collect::{Collected, Commit, MOST_COMMITS, MOST_FILES, collect};
 pub use error::CloneError;
 pub use make::make;

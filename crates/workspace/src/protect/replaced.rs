@@ -2,7 +2,7 @@
 //! protect are paths of the work tree, and `.git` of every repository that gets none.
 
 use super::git_dir::{git_dirs_below, is_one};
-use super::gitlink_paths;
+use super::{gitlink_paths, linked};
 use crate::private_git::{HostGit, Module, Wanted, obstacle};
 use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
@@ -39,6 +39,35 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
         gitlink_paths::hold_those_of_index(&mut view, &one.host);
     }
     Ok((view, wanted))
+}
+
+/// Why git of the host must not read the repository at this path for a sandbox, if it must not: an agent may have made it, and what it
+/// leads to is not its own. `alternates` are directories that a repository may borrow from.
+pub fn unfit(path: &Path, alternates: &[PathBuf]) -> Option<String> {
+    // As git looks for a repository that it is given a path of (`enter_repo` in path.c).
+    let mut with_suffix = path.as_os_str().to_owned();
+    with_suffix.push(".git");
+    [path, Path::new(&with_suffix)].into_iter().find_map(|path| {
+        let folder = path.canonicalize().ok()?;
+        let file = folder.join(".git");
+        let kind = file.symlink_metadata().ok().map(|found| found.file_type());
+        let host = match kind {
+            Some(kind) if kind.is_file() => match linked::follow(&folder) {
+                Ok(linked) => {
+                    HostGit { own: linked.common.join(&linked.own), common: linked.common, top: folder }
+                }
+                Err(error) => return Some(error.message),
+            },
+            Some(kind) if kind.is_symlink() => return Some(format!("`{}` is a link", file.display())),
+            Some(_) if is_one(&file) => HostGit { own: file.clone(), common: file, top: folder },
+            Some(_) | None => is_one(&folder).then(|| HostGit {
+                own: folder.clone(),
+                common: folder.clone(),
+                top: folder,
+            })?,
+        };
+        obstacle(&host).or_else(|| all_trusted(&host.common.join("objects"), alternates).err())
+    })
 }
 
 /// Whether the folder of a view is a repository.

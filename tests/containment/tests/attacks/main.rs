@@ -23,6 +23,7 @@ mod kept;
 mod limits;
 mod living;
 mod llm_route;
+mod made_repositories;
 mod network;
 mod overlay_git;
 mod path_races;

@@ -337,8 +337,10 @@ impl Engine {
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
         let state = self.state().ok();
         let view = workspace.view.as_ref();
-        let join = |state: PathBuf| Neighbours::join(&state, id, spec, view, policy.as_ref(), &recorder);
-        let neighbours = state.map(join);
+        let shown = workspace.repository.as_ref().map(|repository| repository.directory.as_path());
+        let join =
+            |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
+        let neighbours = state.map(join).transpose()?;
         let neighbours = Mutex::new(neighbours);
         let relay = Mutex::new(relay);
         Sandbox::new(

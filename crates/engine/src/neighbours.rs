@@ -17,8 +17,8 @@ use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::ModelGlob;
 use belljar_spec::secret::CredentialPlace;
-use belljar_spec::workspace::{Shielded, View, WorkspaceMode};
-use belljar_spec::{Permission, SandboxId, SandboxSpec};
+use belljar_spec::workspace::{DotGit, PrivateGitView, Shielded, View, WorkspaceMode};
+use belljar_spec::{Permission, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -51,6 +51,9 @@ struct Presence {
     /// What it cannot write to in its workspace; not said by earlier versions of belljar.
     #[serde(default)]
     read_only: Option<Vec<PathBuf>>,
+    /// Git directories of the host that git works in for it.
+    #[serde(default)]
+    repositories: Vec<PathBuf>,
     egress: String,
 }
 
@@ -59,6 +62,12 @@ impl Presence {
         let Some(read_only) = &self.read_only else { return false };
         let is_below = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
         is_below(&self.folders) && !is_below(read_only)
+    }
+
+    /// A repository of one of the two that the other can write to.
+    fn contested<'p>(&'p self, other: &'p Presence) -> Option<&'p Path> {
+        let of = |one: &'p Presence, by: &Presence| one.repositories.iter().find(|path| by.can_write(path));
+        of(self, other).or_else(|| of(other, self)).map(PathBuf::as_path)
     }
 }
 
@@ -72,23 +81,33 @@ struct Met {
 
 impl Neighbours {
     /// Says that this sandbox lives, and records who lives beside it. Where that cannot be, its warning says so: others that come to
-    /// the folder will not know of it.
+    /// the folder will not know of it. `served` is the git directory that it fetches from and pushes to as `host`. Fails where one of them can write to a repository that git works in for the other.
     pub(crate) fn join(
         state: &Path,
         id: SandboxId,
         spec: &SandboxSpec,
         view: Option<&View>,
+        served: Option<&Path>,
         policy: Option<&EgressPolicy>,
         recorder: &Arc<Recorder>,
-    ) -> Neighbours {
-        let read_only = Some(view.map(read_only).unwrap_or_default());
-        let presence = Presence { folders: folders(spec), read_only, egress: egress(policy, spec) };
-        if presence.folders.is_empty() {
-            return Neighbours { warning: None, _present: None };
+    ) -> Result<Neighbours, SandboxError> {
+        let presence = Presence {
+            folders: folders(spec),
+            read_only: Some(view.map(read_only).unwrap_or_default()),
+            repositories: view
+                .iter()
+                .flat_map(|view| repositories(view))
+                .chain(served.map(Path::to_path_buf))
+                .collect(),
+            egress: egress(policy, spec),
+        };
+        if presence.folders.is_empty() && presence.repositories.is_empty() {
+            return Ok(Neighbours { warning: None, _present: None });
         }
         let directory = state.join("neighbours");
         match Present::enter(directory.clone(), id, &presence, recorder) {
-            Ok((present, differing)) => {
+            Ok((_, Beside { contested: Some((id, path)), .. })) => Err(contested(&id, &path)),
+            Ok((present, Beside { differing, .. })) => {
                 let warning = (!differing.is_empty()).then(|| {
                     format!(
                         "sandbox {} can write to the same folder and may reach other hosts, models or secrets: each can hand the \
@@ -96,14 +115,14 @@ impl Neighbours {
                         differing.join(", ")
                     )
                 });
-                Neighbours { warning, _present: Some(present) }
+                Ok(Neighbours { warning, _present: Some(present) })
             }
             Err(error) => {
                 let warning = format!(
                     "sandboxes that can write to the same folder will not be told of this one: `{}`: {error}",
                     directory.display()
                 );
-                Neighbours { warning: Some(warning), _present: None }
+                Ok(Neighbours { warning: Some(warning), _present: None })
             }
         }
     }
@@ -115,13 +134,12 @@ impl Neighbours {
 }
 
 impl Present {
-    /// Also gives those of the sandboxes beside it that may reach something else.
     fn enter(
         directory: PathBuf,
         id: SandboxId,
         presence: &Presence,
         recorder: &Arc<Recorder>,
-    ) -> io::Result<(Present, Vec<String>)> {
+    ) -> io::Result<(Present, Beside)> {
         create_private(&directory)?;
         // No other sandbox comes or goes until it is dropped.
         let turn = Lock::wait_directory(&directory)?;
@@ -131,20 +149,41 @@ impl Present {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         file.write_all(&serde_json::to_vec(presence)?)?;
-        let mut differing = Vec::new();
+        let mut beside = Beside::default();
         for other in names(&directory)?.into_iter().filter(|name| *name != id.to_string()) {
             let Some(there) = living(&directory, &other) else { continue };
+            if let Some(path) = presence.contested(&there) {
+                beside.contested = Some((other.clone(), path.to_path_buf()));
+            }
             let Some(folder) = common(&presence.folders, &there.folders) else { continue };
             let met = Met { id: id.to_string(), folder, egress_differs: there.egress != presence.egress };
             tell(&directory, &other, &met)?;
             if met.egress_differs {
-                differing.push(other.clone());
+                beside.differing.push(other.clone());
             }
             record(recorder, &Met { id: other, ..met });
         }
         drop(turn);
-        Ok((Present { directory, id, recorder: Arc::clone(recorder), _file: file }, differing))
+        Ok((Present { directory, id, recorder: Arc::clone(recorder), _file: file }, beside))
     }
+}
+
+/// Who lives beside a sandbox that came.
+#[derive(Debug, Default)]
+struct Beside {
+    /// Those that may reach something else.
+    differing: Vec<String>,
+    /// One of them, and a repository that one of the two can write to while git works in it for the other.
+    contested: Option<(String, PathBuf)>,
+}
+
+/// Git of the host would work in a repository while an agent changes it.
+pub(crate) fn contested(id: &str, repository: &Path) -> SandboxError {
+    let message = format!(
+        "sandbox {id} is running in or around `{}`, and one of the two could change that repository while git works in it for the other",
+        repository.display()
+    );
+    SandboxError::unavailable("git_unsupported", message).hint("end that sandbox first")
 }
 
 impl Drop for Present {
@@ -222,6 +261,15 @@ fn folders(spec: &SandboxSpec) -> Vec<PathBuf> {
     all.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
+/// Git directories of the host behind those of the sandbox's own.
+fn repositories(view: &View) -> Vec<PathBuf> {
+    let of = |git: &PrivateGitView| match &git.kind {
+        DotGit::Directory => vec![view.folder.join(&git.dot_git)],
+        DotGit::File { own, common, .. } => vec![own.clone(), common.clone()],
+    };
+    view.private_git.iter().flat_map(of).collect()
+}
+
 /// What nobody inside can write to in the workspace.
 fn read_only(view: &View) -> Vec<PathBuf> {
     let is_held = |what: &Shielded| matches!(what, Shielded::Existing | Shielded::Replaced);
@@ -292,7 +340,8 @@ mod tests {
         let policy = EgressPolicy::strict().allow(allow.parse().unwrap());
         let held = Shield { path: "held/.git".to_string(), what: Shielded::Existing };
         let view = View { shields: vec![held], ..View::plain(fs::canonicalize(folder).unwrap()) };
-        let neighbours = Some(Neighbours::join(state, id, &spec, Some(&view), Some(&policy), &recorder));
+        let neighbours = Neighbours::join(state, id, &spec, Some(&view), None, Some(&policy), &recorder);
+        let neighbours = Some(neighbours.unwrap());
         Sandbox { log: path, neighbours, recorder }
     }
 
@@ -402,7 +451,7 @@ mod tests {
         let directory = place.path().join("neighbours");
         fs::create_dir(&directory).unwrap();
         let folders = vec![fs::canonicalize(place.path()).unwrap()];
-        let presence = Presence { folders, read_only: None, egress: "x".into() };
+        let presence = Presence { folders, read_only: None, repositories: Vec::new(), egress: "x".into() };
         fs::write(directory.join("0909090909090909"), serde_json::to_vec(&presence).unwrap()).unwrap();
         let after = sandbox(place.path(), 5, place.path(), "a.example");
         assert_eq!(after.warning(), None);

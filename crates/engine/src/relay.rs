@@ -92,7 +92,10 @@ impl Drop for Serving {
 
 fn open(directory: &Path) -> Result<HostRepository, String> {
     let git = Git::find().map_err(|error| error.to_string())?;
-    HostRepository::open(&git, directory).map_err(|error| error.to_string())
+    if directory.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+        return Err(format!("`{}` is a link now", directory.display()));
+    }
+    HostRepository::open_exactly(&git, directory).map_err(|error| error.to_string())
 }
 
 /// Waits until somebody knocks; not, if nobody is going to be served any more.

@@ -19,7 +19,7 @@ use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
 use belljar_workspace::foreign::{Foreign, Head};
 use belljar_workspace::private_git::{self, HostGit, ImportMode, ImportReport, Life, PrivateGit, SetupError};
-use belljar_workspace::protect::{self, Baseline, Findings, LeftKind, Memory, Nested, Policy};
+use belljar_workspace::protect::{self, Baseline, Findings, Judged, LeftKind, Memory, Nested, Policy};
 use belljar_workspace::shelf::{self, HostWorktree, LeftOnShelf, Provisioned};
 use belljar_workspace::touched::{Compared, Look};
 use std::path::{Path, PathBuf};
@@ -383,25 +383,28 @@ fn with_private_git(
 /// An agent may have made a repository on this machine: what it leads to elsewhere is not for a sandbox, and git of the host does not
 /// follow it.
 fn refuse_unfit(state: &Path, path: &Path, alternates: &[PathBuf]) -> Result<(), SandboxError> {
-    if let Some(why) = protect::unfit(path, alternates) {
+    let judged = protect::local_repository(path, alternates).map_err(|why| {
         let message = format!("the repository `{}` cannot be given to a sandbox: {why}", path.display());
-        return Err(SandboxError::unavailable("git_unsupported", message)
-            .hint("look at it; `[git] alternates` in your configuration names directories that a repository may borrow from"));
+        SandboxError::unavailable("git_unsupported", message)
+            .hint("look at it; `[git] alternates` in your configuration names directories that a repository may borrow from")
+    })?;
+    for Judged { named, host } in &judged {
+        refuse_written(state, host)?;
+        // The name itself may be one that a sandbox can make a link of.
+        if let Some(id) = neighbours::writer(state, named) {
+            return Err(neighbours::contested(&id, named));
+        }
     }
-    let Ok(path) = path.canonicalize() else { return Ok(()) };
-    let directory = Some(path.join(".git")).filter(|directory| directory.is_dir()).unwrap_or(path.clone());
-    refuse_written(state, &HostGit { top: path, own: directory.clone(), common: directory })
+    Ok(())
 }
 
 /// Git of the host would work in it while an agent changes what it reads.
 fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
-    let HostGit { top, own, common } = host;
-    let Some(id) = [own, common].into_iter().find_map(|directory| neighbours::writer(state, directory))
-    else {
-        return Ok(());
-    };
-    let message = format!("sandbox {id} is running and can write to the repository `{}`", top.display());
-    Err(SandboxError::unavailable("git_unsupported", message).hint("end that sandbox first"))
+    let HostGit { own, common, .. } = host;
+    match [own, common].into_iter().find_map(|path| Some((neighbours::writer(state, path)?, path))) {
+        Some((id, path)) => Err(neighbours::contested(&id, path)),
+        None => Ok(()),
+    }
 }
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {

@@ -46,6 +46,11 @@ impl HostFiles {
         HostFiles { files, home }
     }
 
+    /// None of them: for files that are named beside.
+    pub(crate) fn only_home() -> HostFiles {
+        HostFiles { files: Vec::new(), home: HostFiles::real().home }
+    }
+
     /// What they and `more` say, with what they include: files of no more than `most_bytes` together. `git_dir` is
     /// what conditions are about.
     pub(crate) fn settings(

@@ -261,6 +261,11 @@ impl Layout {
             _ => WORKSPACE.to_string(),
         };
         let mut private: Vec<PrivateDir> = private.into_iter().chain(private_directories()).collect();
+        if Path::new(&workspace).starts_with("/var/tmp") {
+            // What is held in the workspace is reached through no link.
+            links.retain(|(path, _)| path != "var/tmp");
+            private.push(PrivateDir { target: "var/tmp".into(), mode: 0o1777 });
+        }
         let image = root.and_then(|root| root.image.as_ref());
         for place in image.iter().flat_map(|image| &image.volumes) {
             let is_ours = |directory: &PrivateDir| Path::new(place).starts_with(&*directory.target);

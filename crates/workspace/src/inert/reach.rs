@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     directories: Vec<(PathBuf, Access)>,
+    /// Files elsewhere that may be read: config that the repository's includes. Git dies without it.
+    files: Vec<PathBuf>,
 }
 
 impl Reach {
@@ -27,9 +29,16 @@ impl Reach {
         self
     }
 
+    /// May read this file, wherever it is.
+    pub fn read_file(mut self, file: PathBuf) -> Reach {
+        self.files.push(file);
+        self
+    }
+
     /// Both together.
     pub(super) fn and(mut self, other: Reach) -> Reach {
         self.directories.extend(other.directories);
+        self.files.extend(other.files);
         self
     }
 
@@ -58,6 +67,11 @@ impl Reach {
                     return Err(io::Error::other(format!("`{}` leads elsewhere now", directory.display())));
                 }
                 Err(error) => return Err(error.into()),
+            }
+        }
+        for file in self.files.iter().filter(|file| file.is_file()) {
+            if let Ok(opened) = open(file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+                ruleset.allow_file(opened, Access::Read)?;
             }
         }
         Ok(Some(ruleset))

@@ -58,8 +58,10 @@ pub use watch::{Noticed, RefWatch, pause};
 
 use crate::inert::{Call, Git, Reach};
 use crate::quarantine::alternates;
+use crate::settings::HostFiles;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// A moment at which an import may be killed: named, so that tests can choose it.
 #[cfg(test)]
@@ -81,11 +83,23 @@ pub struct HostGit {
     pub common: PathBuf,
 }
 
+/// What git reads for a repository outside of its git directory: objects that it borrows, and config that its own includes.
+pub(crate) fn beyond(own: &Path, common: &Path) -> Reach {
+    let borrowed = alternates::all(&common.join("objects"));
+    let reach = borrowed.iter().fold(Reach::default(), |reach, one| reach.read(one));
+    let files = [common.join("config"), own.join("config.worktree")];
+    let settings = HostFiles::only_home().settings(&files, Some(own), MAX_CONFIG_BYTES).unwrap_or_default();
+    let included: BTreeSet<PathBuf> = settings.into_iter().map(|setting| setting.file).collect();
+    included.into_iter().fold(reach, Reach::read_file)
+}
+
+/// Config of a repository, with all that it includes.
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
 impl HostGit {
     /// A call of git that reads this repository, and nothing else.
     pub(crate) fn call(&self, git: &Git) -> Call {
-        let borrowed = alternates::all(&self.common.join("objects"));
-        let reach = borrowed.iter().fold(Reach::default(), |reach, one| reach.read(one));
+        let reach = beyond(&self.own, &self.common);
         // Owned by somebody else if we are root.
         let call = git.on(&self.own).config("safe.directory", "*");
         call.reaching(reach.read(&self.own).read(&self.common))

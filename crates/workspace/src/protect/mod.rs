@@ -31,7 +31,7 @@ pub use gitlink_paths::hold_gitlinks_of_branches;
 pub use index::{Gitlinks, Unread, gitlinks};
 pub use left::{Left, LeftKind, left};
 pub use memory::Memory;
-pub use replaced::{is_repository, unfit, without_git};
+pub use replaced::{Judged, is_repository, local_repository, without_git};
 use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 

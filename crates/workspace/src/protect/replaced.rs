@@ -2,7 +2,8 @@
 //! protect are paths of the work tree, and `.git` of every repository that gets none.
 
 use super::git_dir::{git_dirs_below, is_one};
-use super::{gitlink_paths, linked};
+use super::gitlink_paths;
+use super::linked::{self, Linked};
 use crate::private_git::{HostGit, Module, Wanted, obstacle};
 use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
@@ -41,33 +42,52 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     Ok((view, wanted))
 }
 
-/// Why git of the host must not read the repository at this path for a sandbox, if it must not: an agent may have made it, and what it
-/// leads to is not its own. `alternates` are directories that a repository may borrow from.
-pub fn unfit(path: &Path, alternates: &[PathBuf]) -> Option<String> {
+/// A repository at a path that somebody named.
+#[derive(Debug)]
+pub struct Judged {
+    /// The path, in a real folder; what is there may be a link.
+    pub named: PathBuf,
+    pub host: HostGit,
+}
+
+/// The repositories that git may take a path for, or why it must not read them for a sandbox: an agent may have made them, and what they
+/// lead to is not their own. `alternates` are directories that a repository may borrow from.
+pub fn local_repository(path: &Path, alternates: &[PathBuf]) -> Result<Vec<Judged>, String> {
     // As git looks for a repository that it is given a path of (`enter_repo` in path.c).
     let mut with_suffix = path.as_os_str().to_owned();
     with_suffix.push(".git");
-    [path, Path::new(&with_suffix)].into_iter().find_map(|path| {
-        let folder = path.canonicalize().ok()?;
-        let file = folder.join(".git");
-        let kind = file.symlink_metadata().ok().map(|found| found.file_type());
-        let host = match kind {
-            Some(kind) if kind.is_file() => match linked::follow(&folder) {
-                Ok(linked) => {
-                    HostGit { own: linked.common.join(&linked.own), common: linked.common, top: folder }
-                }
-                Err(error) => return Some(error.message),
-            },
-            Some(kind) if kind.is_symlink() => return Some(format!("`{}` is a link", file.display())),
-            Some(_) if is_one(&file) => HostGit { own: file.clone(), common: file, top: folder },
-            Some(_) | None => is_one(&folder).then(|| HostGit {
-                own: folder.clone(),
-                common: folder.clone(),
-                top: folder,
-            })?,
-        };
-        obstacle(&host).or_else(|| all_trusted(&host.common.join("objects"), alternates).err())
-    })
+    let mut judged = Vec::new();
+    for path in [path, Path::new(&with_suffix)] {
+        let Ok(folder) = path.canonicalize() else { continue };
+        let Some(host) = repository_at(&folder)? else { continue };
+        if let Some(obstacle) = obstacle(&host) {
+            return Err(obstacle);
+        }
+        all_trusted(&host.common.join("objects"), alternates)?;
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let named = parent.zip(path.file_name()).map_or(folder, |(parent, name)| parent.join(name));
+        judged.push(Judged { named, host });
+    }
+    Ok(judged)
+}
+
+/// The repository that a folder is, or is a work tree of.
+fn repository_at(folder: &Path) -> Result<Option<HostGit>, String> {
+    let file = folder.join(".git");
+    let at = |directory: &Path| {
+        let [own, common] = [directory, directory].map(Path::to_path_buf);
+        Some(HostGit { top: folder.to_path_buf(), own, common })
+    };
+    match file.symlink_metadata().ok().map(|found| found.file_type()) {
+        Some(kind) if kind.is_file() => {
+            let Linked { own, common } = linked::follow(folder).map_err(|error| error.message)?;
+            Ok(Some(HostGit { top: folder.to_path_buf(), own: common.join(own), common }))
+        }
+        Some(kind) if kind.is_symlink() => Err(format!("`{}` is a link", file.display())),
+        Some(_) if is_one(&file) => Ok(at(&file)),
+        Some(_) | None if is_one(folder) => Ok(at(folder)),
+        Some(_) | None => Ok(None),
+    }
 }
 
 /// Whether the folder of a view is a repository.

@@ -1,8 +1,9 @@
 //! The repository on the host's side: what is read of it.
 
-use super::{QuarantineError, alternates};
+use super::QuarantineError;
 use crate::foreign::Foreign;
-use crate::inert::{Call, Git, Leash, Reach};
+use crate::inert::{Call, Git, Leash};
+use crate::private_git::beyond;
 use belljar_git::{ObjectFormat, ObjectId};
 use std::collections::HashSet;
 use std::fs;
@@ -76,7 +77,8 @@ impl HostRepository {
     /// The repository whose common git directory is this one, and no other that something in it leads to.
     pub fn open_exactly(git: &Git, common: &Path) -> Result<HostRepository, QuarantineError> {
         let real = fs::canonicalize(common).map_err(QuarantineError::file("look at", common))?;
-        let found = HostRepository::ask(git, git.on(&real).reaching(Reach::default().read(&real)), common)?;
+        let found =
+            HostRepository::ask(git, git.on(&real).reaching(beyond(&real, &real).read(&real)), common)?;
         match real == found.directory {
             true => Ok(found),
             false => {
@@ -103,8 +105,7 @@ impl HostRepository {
 
     /// A call of git on one of its worktrees, by that one's own git directory.
     pub(crate) fn call_in(&self, own: &Path) -> Call {
-        let reach =
-            alternates::all(&self.objects).iter().fold(Reach::default(), |reach, one| reach.read(one));
+        let reach = beyond(own, &self.directory);
         // Owned by somebody else if we are root, which is what we are here for.
         let call = self.git.on(own).config("safe.directory", "*");
         call.reaching(reach.write(&self.directory).write(own))

@@ -9,7 +9,7 @@ use self::plan::Planned;
 use crate::credentials::Prepared;
 use crate::exec::{check_size, request};
 use crate::git_session::GitSession;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{self, Neighbours};
 use crate::record::{self, Record};
 use crate::roots::{self, PreparedRoot};
 use crate::sandbox::Outside;
@@ -281,6 +281,11 @@ impl Engine {
                 request(&command, environment, workspace)
             }));
         }
+        let view = workspace.view.as_ref();
+        let shown = workspace.repository.as_ref().map(|repository| repository.directory.as_path());
+        if let Ok(state) = self.state() {
+            neighbours::refuse_contested(&state, spec, view, shown)?;
+        }
         // What the sandbox needs outside of it is made while the guest builds what it needs inside. A sandbox that
         // cannot be recorded runs nothing.
         let mut guest = backend.launch(&plan, &|| {
@@ -336,8 +341,6 @@ impl Engine {
         };
         let unreached = policy.as_ref().and_then(|policy| way_out::warning(way_out, policy));
         let state = self.state().ok();
-        let view = workspace.view.as_ref();
-        let shown = workspace.repository.as_ref().map(|repository| repository.directory.as_path());
         let join =
             |state: PathBuf| Neighbours::join(&state, id, spec, view, shown, policy.as_ref(), &recorder);
         let neighbours = state.map(join).transpose()?;

@@ -58,6 +58,21 @@ struct Presence {
 }
 
 impl Presence {
+    fn of(spec: &SandboxSpec, view: Option<&View>, served: Option<&Path>, egress: String) -> Presence {
+        let repositories = view.into_iter().flat_map(repositories).chain(served.map(Path::to_path_buf));
+        Presence {
+            folders: folders(spec),
+            read_only: Some(view.map(read_only).unwrap_or_default()),
+            repositories: repositories.collect(),
+            egress,
+        }
+    }
+
+    /// Whether it has nothing that another sandbox could have too.
+    fn is_alone(&self) -> bool {
+        self.folders.is_empty() && self.repositories.is_empty()
+    }
+
     fn can_write(&self, path: &Path) -> bool {
         let Some(read_only) = &self.read_only else { return false };
         let is_below = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
@@ -91,17 +106,8 @@ impl Neighbours {
         policy: Option<&EgressPolicy>,
         recorder: &Arc<Recorder>,
     ) -> Result<Neighbours, SandboxError> {
-        let presence = Presence {
-            folders: folders(spec),
-            read_only: Some(view.map(read_only).unwrap_or_default()),
-            repositories: view
-                .iter()
-                .flat_map(|view| repositories(view))
-                .chain(served.map(Path::to_path_buf))
-                .collect(),
-            egress: egress(policy, spec),
-        };
-        if presence.folders.is_empty() && presence.repositories.is_empty() {
+        let presence = Presence::of(spec, view, served, egress(policy, spec));
+        if presence.is_alone() {
             return Ok(Neighbours { warning: None, _present: None });
         }
         let directory = state.join("neighbours");
@@ -199,6 +205,30 @@ impl Drop for Present {
         let _ = fs::remove_file(met);
         let _ = fs::remove_file(file);
     }
+}
+
+/// Fails, before anything of a sandbox runs, where it or one that lives can write to a repository that git works in for the other.
+/// Of two that start at the same moment one fails when it [joins](Neighbours::join).
+pub(crate) fn refuse_contested(
+    state: &Path,
+    spec: &SandboxSpec,
+    view: Option<&View>,
+    served: Option<&Path>,
+) -> Result<(), SandboxError> {
+    let presence = Presence::of(spec, view, served, String::new());
+    let directory = state.join("neighbours");
+    if presence.is_alone() {
+        return Ok(());
+    }
+    let Ok(_turn) = Lock::wait_directory(&directory) else { return Ok(()) };
+    for id in names(&directory).unwrap_or_default() {
+        if let Some(there) = living(&directory, &id)
+            && let Some(path) = presence.contested(&there)
+        {
+            return Err(contested(&id, path));
+        }
+    }
+    Ok(())
 }
 
 /// A sandbox that lives and can write to this path, by its name.

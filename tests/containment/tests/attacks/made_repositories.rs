@@ -77,7 +77,7 @@ fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
             let Err(error) = run(&place, spec, "true") else {
                 panic!("{wall}: started in a repository that changes: {:?}", spec.mode)
             };
-            assert!(error.message.contains("can write to the repository"), "{wall}: {error}");
+            assert!(error.message.contains("is running in or around"), "{wall}: {error}");
         }
         // What was there before is read-only in the other one, and so is the folder's own.
         for folder in ["w/old", "w"] {
@@ -89,6 +89,26 @@ fn no_sandbox_starts_in_a_repository_that_another_one_can_write_to() {
         }
         wait_for(around.dispose());
         assert_eq!(run(&place, &inside[0], "echo x").unwrap(), "x\n", "{wall}");
+    }
+}
+
+#[test]
+fn no_sandbox_starts_around_a_repository_that_another_one_works_in() {
+    for wall in walls() {
+        let place = Place::new();
+        // So far down that it is not found.
+        fs::create_dir_all(place.path("w/a/b/c/d")).unwrap();
+        place.repository("w/a/b/c/d/r");
+        for inner in [spec(&place, *wall, "w/a/b/c/d/r"), of_branch(&place, *wall, "w/a/b/c/d/r")] {
+            let inside = start(&place, &inner);
+            let Err(error) = run(&place, &spec(&place, *wall, "w"), "mv a/b/c/d/r/.git x") else {
+                panic!("{wall}: started around a repository that git works in: {:?}", inner.mode)
+            };
+            assert!(error.message.contains("is running in or around"), "{wall}: {error}");
+            assert!(place.path("w/a/b/c/d/r/.git/HEAD").exists(), "{wall}: its command ran");
+            wait_for(inside.dispose());
+        }
+        assert_eq!(run(&place, &spec(&place, *wall, "w"), "echo x").unwrap(), "x\n", "{wall}");
     }
 }
 

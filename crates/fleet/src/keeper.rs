@@ -49,7 +49,7 @@ pub enum Stop {
     Wipe,
 }
 
-/// What a keeper is told: `plan.json` of its place. It holds no secret, only names of secrets.
+/// What a keeper is told on its standard input. It holds no secret, only names of secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptPlan {
     pub name: String,

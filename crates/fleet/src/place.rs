@@ -8,7 +8,6 @@
 //!   volumes/<volume>/     what outlives sandboxes
 //!   sandboxes/<name>/
 //!     record.json         the daemon's: identity, leases, state
-//!     plan.json           for the keeper
 //!     keeper.lock         held by the keeper as long as it lives
 //!     keeper.json         the keeper's: where it listens, what it holds
 //!     keeper.log          what it had to say
@@ -39,10 +38,6 @@ impl Place {
 
     pub fn record(&self) -> PathBuf {
         self.directory.join("record.json")
-    }
-
-    pub fn plan(&self) -> PathBuf {
-        self.directory.join("plan.json")
     }
 
     pub fn keeper(&self) -> PathBuf {

@@ -1,21 +1,24 @@
-//! From the daemon to the keepers: starts them, finds them again, and speaks HTTP with them over their abstract sockets.
+//! From the daemon to the shims: starts them, finds them again, and speaks HTTP with those of living sandboxes over their abstract sockets.
 //!
 //! ```text
-//!   start: plan.json ──> `belljar keeper DIR`, in a session of its own ──"ready"──> keeper.json ──> Line
-//!                                                                       └─ ends ──> failed.json ──> why
+//!   start: plan ──> `belljar shim DIR`, in a session of its own ──> answer: a Line, a run, or why not
 //!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
 //! ```
-//! A [`Line`] is the way to one keeper in one life of its sandbox. Fleets know it as a `Keeper`; the front finds it by the id of that
+//! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Keeper`; the front finds it by the id of that
 //! life, to pass requests through. Nothing here decides what may be asked.
 
 mod life;
 mod line;
 mod pool;
+pub(crate) mod runs;
 mod start;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
+pub(crate) use start::{Started, Terms, Word, run_failed};
 
+use crate::keeper::Contact;
+use crate::keeper::protocol::Plan;
 use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
@@ -45,12 +48,19 @@ impl Link {
         self.lines().get(id).and_then(Weak::upgrade)
     }
 
+    /// Starts a shim with this directory.
+    pub(crate) fn start<H: Send + 'static>(&self, place: Place, plan: Plan, terms: Terms<H>) -> Started {
+        start::Start { program: self.program.clone(), place, plan }.start(terms)
+    }
+
     async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
-        let held = place.hold().map_err(|error| start::broken(place, "look at", &error))?;
+        let held = place.hold().map_err(|error| start::broken(place, "look for a shim", &error))?;
         if held.is_some() {
             return Ok(None);
         }
-        let Some(contact) = start::contact(place)? else { return Ok(None) };
+        let contact =
+            Contact::read(place).map_err(|error| start::broken(place, "read keeper.json", &error))?;
+        let Some(contact) = contact else { return Ok(None) };
         if let Some(known) = self.line(&contact.alive.id) {
             return Ok(Some(known));
         }
@@ -87,8 +97,13 @@ impl Keepers for Link {
         plan: &'a KeptPlan,
     ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
         Box::pin(async move {
-            let line = start::start(&self.program, place, plan).await?;
-            Ok(self.keep(line) as Arc<dyn Keeper>)
+            let plan = Plan::Sandbox(Box::new(plan.clone()));
+            match Link::start(self, place.clone(), plan, Terms::holding(())).answer().await? {
+                Word::Ready(line) => Ok(self.keep(*line) as Arc<dyn Keeper>),
+                Word::Failed(_) | Word::Run(_) | Word::Length(_) | Word::Piece(_) => {
+                    Err(start::broken(place, "start a sandbox", &"its shim holds a run"))
+                }
+            }
         })
     }
 

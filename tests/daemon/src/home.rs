@@ -183,7 +183,7 @@ impl Home {
         let is_keeper = |pid: &u32| {
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-            words.contains(&b"keeper".as_slice()) && words.contains(&place.as_os_str().as_encoded_bytes())
+            words.contains(&b"shim".as_slice()) && words.contains(&place.as_os_str().as_encoded_bytes())
         };
         numbers_of(&self.mark(), None).into_iter().find(is_keeper)
     }

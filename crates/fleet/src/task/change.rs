@@ -7,13 +7,12 @@ use crate::door::Gate;
 use crate::keeper::{Keeper, KeptPlan, Stop};
 use crate::machine::{Act, Event, Phase, step};
 use crate::place::Place;
-use crate::record::{Intent, Record, write_record};
+use crate::record::{Intent, Record};
 use crate::refusal;
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
 use belljar_engine::new_id;
 use belljar_spec::SandboxError;
-use belljar_state::Survives;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -118,17 +117,15 @@ impl Task {
 
     /// What the keeper of a new life is told. Nothing of the last one is left to be mistaken for it.
     fn plan(&self) -> Result<KeptPlan, SandboxError> {
-        let plan = KeptPlan {
+        clear_life(&self.place);
+        Ok(KeptPlan {
             name: self.record.name.clone(),
             key: self.record.key.clone(),
             id: new_id()?.to_string(),
             sandbox: self.record.sandbox.clone(),
             persistent: self.record.persistent,
             environment: self.record.environment.clone(),
-        };
-        clear_life(&self.place);
-        write_record(&self.place.plan(), &plan, Survives::Kill)?;
-        Ok(plan)
+        })
     }
 
     fn ready(&mut self, keeper: Arc<dyn Keeper>, paused: bool) {
@@ -282,8 +279,9 @@ impl Task {
 
 /// What a keeper left of its life, which says nothing any more.
 fn clear_life(place: &Place) {
-    for file in [place.keeper(), place.directory().join("failed.json")] {
+    // The last two are of builds that wrote plans and failures to files.
+    for file in ["keeper.json", "plan.json", "failed.json"] {
         // Not there, most of the time.
-        let _ = std::fs::remove_file(file);
+        let _ = std::fs::remove_file(place.directory().join(file));
     }
 }

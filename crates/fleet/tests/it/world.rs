@@ -190,7 +190,7 @@ impl Keepers for World {
             sleep(takes / 2).await;
             let process = match place.hold() {
                 Ok(Some(held)) => {
-                    let process = Arc::new(Process::new(self, place, plan, held));
+                    let process = Arc::new(Process::new(self, plan, held));
                     self.lock().processes.insert(place.directory().into(), process.clone());
                     process
                 }

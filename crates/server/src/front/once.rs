@@ -1,4 +1,4 @@
-//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::once`]).
+//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::keeper::one_shot`]).
 
 use super::Front;
 use super::connection::Connection;
@@ -6,8 +6,10 @@ use super::extract::Body;
 use super::gate::Asking;
 use super::places::Places;
 use crate::answer::Answer;
-use crate::job::{PROGRAM, new_directory};
-use crate::once::{Job, Terms, ask};
+use crate::keeper::one_shot;
+use crate::keeper::protocol::Plan;
+use crate::link::runs::new_place;
+use crate::link::{Terms, Word, run_failed};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -16,9 +18,7 @@ use axum::response::{IntoResponse, Response};
 use belljar_api::{EgressRequest, RunOnce, RunResult, SandboxRequest};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -48,20 +48,18 @@ async fn run_once(
         })?
         .join("fleet");
     let sandbox = confined(&front, &asking, &run).await?;
-    let job = Job {
-        run: RunOnce { sandbox, ..run },
-        directory: new_directory(&fleet)?,
-        volumes: fleet.join("volumes"),
+    let run = RunOnce { sandbox, ..run };
+    one_shot::check(&run)?;
+    let terms = Terms { on_silence: Box::new(move || connection.close()), ..Terms::holding((place, seat)) };
+    let mut shim = front.link.start(new_place(&fleet)?, Plan::OneShot(Box::new(run)), terms);
+    let Word::Length(length) = shim.answer().await? else {
+        return Err(run_failed("read the answer of the shim", &"it is no result").into());
     };
-    job.check()?;
-    let terms =
-        Terms { held: (place, seat), patience: TO_READ, on_silence: Box::new(move || connection.close()) };
-    let telling = ask(Path::new(PROGRAM), job, terms).result().await?;
     let head = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (CONTENT_LENGTH, HeaderValue::from(telling.length)),
+        (CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    Ok((head, axum::body::Body::from_stream(telling.pieces())).into_response())
+    Ok((head, axum::body::Body::from_stream(shim.pieces(length))).into_response())
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one. Where nobody says what may be reached, nothing is,
@@ -82,5 +80,3 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
 /// Each is a process with a sandbox, counted until it has ended.
 static RUNS: Places = Places::new(64);
 const LATER: u64 = 2;
-/// Whoever takes nothing of a result for so long does not want it.
-const TO_READ: Duration = Duration::from_secs(30);

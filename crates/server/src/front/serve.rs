@@ -86,7 +86,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     if let Some(damage) = grants.damage() {
         log(&format!("no grant counts: {damage}"));
     }
-    crate::job::clear(&settings.directory);
+    crate::link::runs::clear(&settings.directory);
     let front = Arc::new(Front {
         grants,
         link,

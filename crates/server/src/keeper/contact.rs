@@ -1,15 +1,12 @@
 //! `keeper.json`: how a keeper is reached, and what it keeps. Written when it is ready, readable by its user alone.
 
-use belljar_api::ApiError;
 use belljar_fleet::{Alive, Place};
-use belljar_spec::SandboxError;
 use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::PathBuf;
 
 /// What is in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,15 +39,6 @@ impl Contact {
     pub(super) fn write(&self, place: &Place) -> io::Result<()> {
         write_atomic(&place.keeper(), &serde_json::to_vec(self)?, Survives::Kill)
     }
-}
-
-/// Where a keeper says why it could not begin: `failed.json`, an [`ApiError`].
-pub fn failed(place: &Place) -> PathBuf {
-    place.directory().join("failed.json")
-}
-
-pub(super) fn write_failed(place: &Place, error: &SandboxError) -> io::Result<()> {
-    write_atomic(&failed(place), &serde_json::to_vec(&ApiError::from(error))?, Survives::Kill)
 }
 
 /// A socket that nobody else can have taken, nor guess: its name, and who listens there.

@@ -1,12 +1,14 @@
-//! The keeper of a sandbox: one process for one life of it. It makes the sandbox, serves its commands, files and ports over a socket
-//! of its own, and ends with it. It knows nothing of daemons: it outlives the one that started it, and the next one finds it again by
-//! its place.
+//! The shim: the process that holds one sandbox. It makes the sandbox and ends with it. A one-shot run or a run of an agent ends with its
+//! caller. A sandbox that lives is served over a socket: its commands, files and ports; its shim knows nothing of daemons, outlives the one
+//! that started it, and the next one finds it again by its place.
 //!
 //! ```text
+//!   daemon --a plan in, an answer out (protocol)--> process --> persistent | one_shot | agent_run
 //!   daemon --HTTP over an abstract socket, token--> door --> commands | files | ports
 //!                                                     \----> /keeper: status, life, pause, resume, stop
 //! ```
 
+pub(crate) mod agent_run;
 mod commands;
 mod contact;
 mod door;
@@ -15,15 +17,17 @@ mod failure;
 mod files;
 mod kept;
 mod life;
-mod noise;
-mod plan;
+pub(crate) mod one_shot;
+mod persistent;
 mod ports;
 mod process;
+pub(crate) mod protocol;
 mod serve;
+mod starter;
 mod wipe;
 
 pub use commands::COMMAND_HEADER;
-pub use contact::{Contact, failed};
+pub use contact::Contact;
 pub use door::TOKEN_HEADER;
 pub(crate) use failure::OWN_ERROR;
 pub use kept::Kept;

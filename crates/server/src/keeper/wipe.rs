@@ -1,6 +1,6 @@
 //! What a sandbox kept beside its place goes with it, where it is not to live again.
 
-use super::noise;
+use super::starter;
 use belljar_engine::{Changes, Sandbox, discard_layer};
 use belljar_overlay as layer;
 use belljar_workspace::clone;
@@ -16,7 +16,7 @@ pub(super) fn wipe(sandbox: &Sandbox) {
         Some(Err(error)) => Err(error.to_string()),
     };
     if let Err(error) = outcome {
-        noise::say(&format!("what the sandbox kept could not be removed: {error}"));
+        starter::log(&format!("what the sandbox kept could not be removed: {error}"));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::started::Started;
 use axum::body::Body;
 use belljar_api::{CommandInfo, CommandState, SandboxRequest};
 use belljar_fleet::Status;
-use belljar_server::keeper::{Contact, TOKEN_HEADER, failed};
+use belljar_server::keeper::{Contact, TOKEN_HEADER};
 use http_body_util::BodyExt;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -31,9 +31,9 @@ async fn only_who_has_the_token_comes_in() {
 #[tokio::test]
 async fn a_place_has_one_keeper() {
     let started = Started::new();
-    assert!(!started.another().wait().expect("our child").success());
-    let why = std::fs::read_to_string(failed(&started.place)).expect("why");
-    assert!(why.contains("keeper_there"), "{why}");
+    let (mut another, answer) = started.another();
+    assert!(!another.wait().expect("our child").success());
+    assert_eq!(answer["error"]["code"], "keeper_there");
     let status: Status = started.json("GET", "/keeper/status", json!({})).await;
     assert_eq!(status.commands, 0, "the first one goes on");
 }

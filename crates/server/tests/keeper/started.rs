@@ -3,14 +3,15 @@
 use axum::body::Body;
 use belljar_api::{ApiError, CommandEvent, CommandInfo, SandboxRequest};
 use belljar_fleet::{KeptPlan, Place};
-use belljar_server::keeper::{Contact, TOKEN_HEADER, failed};
+use belljar_server::keeper::{Contact, TOKEN_HEADER};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
@@ -22,6 +23,7 @@ pub(crate) struct Started {
     pub(crate) place: Place,
     pub(crate) contact: Contact,
     pub(crate) child: Child,
+    plan: KeptPlan,
     _state: tempfile::TempDir,
 }
 
@@ -50,23 +52,20 @@ impl Started {
             persistent: false,
             environment: Default::default(),
         };
-        std::fs::write(place.plan(), serde_json::to_vec(&plan).expect("words")).expect("room");
-        let mut child = process(&place, state.path());
-        loop {
-            if let Ok(Some(contact)) = Contact::read(&place) {
-                return Ok(Started { place, contact, child, _state: state });
+        let (child, answer) = process(&place, state.path(), &plan);
+        match answer["ready"].is_null() {
+            true => Err(serde_json::from_value(answer["error"].clone()).expect("an error")),
+            false => {
+                let contact: Contact = serde_json::from_value(answer["ready"].clone()).expect("a contact");
+                assert_eq!(Contact::read(&place).expect("readable").as_ref(), Some(&contact));
+                Ok(Started { place, contact, child, plan, _state: state })
             }
-            if child.try_wait().expect("our child").is_some() {
-                let text = std::fs::read(failed(&place)).expect("why it failed");
-                return Err(serde_json::from_slice(&text).expect("an error"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Another keeper of the same place.
-    pub(crate) fn another(&self) -> Child {
-        process(&self.place, self._state.path())
+    pub(crate) fn another(&self) -> (Child, Value) {
+        process(&self.place, self._state.path(), &self.plan)
     }
 
     pub(crate) async fn stream(&self) -> UnixStream {
@@ -126,7 +125,7 @@ impl Started {
     pub(crate) async fn events(&self, path: &str) -> Events {
         let response = self.send(self.request("GET", path, Body::empty())).await;
         assert_eq!(response.status(), 200);
-        Events { body: response.into_body(), held: String::new() }
+        Events { body: response.into_body(), held: Vec::new() }
     }
 
     /// Memory that is this process's alone, in KiB.
@@ -158,28 +157,30 @@ impl Drop for Started {
 /// Server-sent events, as they come.
 pub(crate) struct Events {
     body: Incoming,
-    held: String,
+    /// Bytes, since a frame may end within a character.
+    held: Vec<u8>,
 }
 
 impl Events {
     /// The next one: its id, and what it says.
     pub(crate) async fn next(&mut self) -> Option<(u64, Value)> {
         loop {
-            if let Some((event, rest)) = self.held.split_once("\n\n") {
+            if let Some(end) = self.held.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.held.drain(..end + 2).collect();
+                let event = std::str::from_utf8(&event).expect("events are text");
                 let field =
                     |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_string));
                 let found = field("data: ").map(|data| {
                     let id = field("id: ").and_then(|id| id.parse().ok()).unwrap_or(0);
                     (id, serde_json::from_str(&data).expect("json"))
                 });
-                self.held = rest.to_string();
                 match found {
                     Some(found) => return Some(found),
                     None => continue,
                 }
             }
             let frame = self.body.frame().await?.expect("a body");
-            self.held.push_str(std::str::from_utf8(frame.data_ref()?).expect("events are text"));
+            self.held.extend_from_slice(frame.data_ref()?);
         }
     }
 
@@ -202,17 +203,24 @@ impl Events {
     }
 }
 
-fn process(place: &Place, state: &std::path::Path) -> Child {
-    Command::new(std::env::current_exe().expect("our own program"))
+/// A shim, and what it answers.
+fn process(place: &Place, state: &std::path::Path, plan: &KeptPlan) -> (Child, Value) {
+    let mut child = Command::new(std::env::current_exe().expect("our own program"))
         .args(["--exact", "keeper_process", "--nocapture"])
         .env(DIRECTORY, place.directory())
         .env("XDG_STATE_HOME", state)
         .env("XDG_CONFIG_HOME", state)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("a process")
+        .expect("a process");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    writeln!(stdin, "{}", json!({ "sandbox": plan })).expect("it reads");
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut answers = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
+    let answer = answers.next().expect("an answer");
+    (child, answer)
 }
 
 fn nanos() -> [u8; 8] {

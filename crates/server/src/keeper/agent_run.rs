@@ -1,12 +1,14 @@
-//! The process of one run. It knows nothing of HTTP: a job on standard input, the run's id on standard output.
+//! A run of an agent. Its log tells what happens, to whoever reads it.
 
-use crate::job::{self, hold, hung_up, surroundings};
+use super::process::{runtime, surroundings};
+use super::protocol::Answer;
+use super::starter::Starter;
 use belljar_agent::adapter::{self, ModelName};
 use belljar_agent::budget::RunBudget;
 use belljar_agent::log::Watcher;
 use belljar_agent::run::{Agent, RunRequest};
 use belljar_agent::{input, provider, run as agent};
-use belljar_api::{AgentRun, ApiError};
+use belljar_api::AgentRun;
 use belljar_engine::Engine;
 use belljar_engine::request::resolve_with;
 use belljar_fleet::Place;
@@ -15,36 +17,20 @@ use belljar_spec::SandboxError;
 use belljar_spec::request::LlmRequest;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use std::io;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A run to make, when everything was allowed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(crate) struct AgentPlan {
     pub(crate) agent: String,
     /// With what the profile and the grant say of its sandbox.
     pub(crate) run: AgentRun,
-    /// Where it may keep what goes with it.
-    pub(crate) directory: PathBuf,
-    /// Where volumes are kept.
-    pub(crate) volumes: PathBuf,
     /// Whether the provider's key may be taken from the vault where no route to a model is configured.
     pub(crate) may_choose_model: bool,
 }
 
-/// What a job says first, and last.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Said {
-    /// It runs; its log has this id.
-    Run(String),
-    /// There is not even a log.
-    Error(ApiError),
-}
-
-impl Job {
+impl AgentPlan {
     /// That it makes sense, before a process is started for it.
     pub(crate) fn check(&self) -> Result<(), SandboxError> {
         adapter::named(&self.agent)?;
@@ -60,13 +46,13 @@ impl Job {
     }
 
     fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
-        let Job { agent, run, may_choose_model, .. } = self;
+        let AgentPlan { agent, run, may_choose_model } = self;
         let agent = Agent::Known(adapter::named(agent)?);
         let model: Option<ModelName> = optional("model", &run.model)?;
         let budget = self.budget()?;
         let web_search = run.sandbox.web_search.is_some();
         let asked = provider::for_agent(run.sandbox.clone(), budget.model);
-        let (sandbox, _) = resolve_with(asked, surroundings(place, &self.volumes), |flags, layers| {
+        let (sandbox, _) = resolve_with(asked, surroundings(place), |flags, layers| {
             let is_configured = layers.route(&LlmRequest::default())?.is_some();
             if !is_configured && flags.url.is_none() && !may_choose_model {
                 let message = "no model is configured on this machine, and this grant does not choose one";
@@ -98,37 +84,20 @@ impl Job {
         }
         Ok(all)
     }
-
-    pub(super) fn place(&self) -> Place {
-        Place::new(&self.directory)
-    }
 }
 
-/// Does the job that stands on standard input. Whoever wrote it keeps that open as long as the run is wanted.
-pub fn run() -> Result<u8, SandboxError> {
-    let job: Job = job::read("`belljar agent run` runs an agent")?;
-    let said = done(&job);
-    // Also where nobody waits for us any more. What is left of a kill is cleared by the next daemon.
-    let _ = belljar_sys::remove_tree::remove(&job.directory);
-    if let Err(error) = &said {
-        let _ = job::say(&Said::Error(ApiError::from(error)), &mut io::stdout());
-    }
-    Ok(u8::from(said.is_err()))
-}
-
-fn done(job: &Job) -> Result<(), SandboxError> {
+/// Runs it to its end, or until the daemon hangs up: its work so far is kept then. Says its id as soon as there is a log.
+pub(super) fn run(plan: &AgentPlan, place: &Place, starter: &mut Starter) -> Result<(), SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
         SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
     })?;
-    let place = job.place();
-    let _held = hold(&place)?;
-    let request = job.request(&place)?;
-    let runtime = job::runtime()?;
-    let hung_up = hung_up();
+    let request = plan.request(place)?;
+    let runtime = runtime()?;
+    let hung_up = starter.hung_up();
     let mut is_told = false;
-    let watcher: Watcher<'_> = Box::new(move |line, _| {
+    let watcher: Watcher<'_> = Box::new(|line, _| {
         if !std::mem::replace(&mut is_told, true) {
-            let _ = job::say(&Said::Run(line.session_id.clone()), &mut io::stdout());
+            starter.say(&Answer::Run(line.session_id.clone()));
         }
     });
     runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()))?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The result of a run that is over.
-pub fn result(run: Run) -> RunResult {
+pub fn run_result(run: Run) -> RunResult {
     let error_code = run.error().map(|error| error.as_str());
     let outcome = run.result.map(|result| (result.ended, [result.stdout, result.stderr]));
     RunResult {

@@ -15,32 +15,29 @@ mod start;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
-pub(crate) use start::{Started, Terms, Word, run_failed};
+pub(crate) use start::{Shim, run_failed};
 
 use crate::keeper::Contact;
-use crate::keeper::protocol::Plan;
+use crate::keeper::protocol::{Answer, Plan};
 use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The keepers of one daemon.
 #[derive(Debug)]
 pub struct Link {
     program: PathBuf,
+    fleet: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
 }
 
 impl Link {
-    /// Keepers are this very program, whatever has become of its file.
-    pub fn new() -> Link {
-        Link::starting("/proc/self/exe")
-    }
-
-    /// Keepers are this program.
-    pub fn starting(program: impl Into<PathBuf>) -> Link {
-        Link { program: program.into(), lines: Mutex::default() }
+    /// Shims are `program`, or this very program, whatever has become of its file. Runs have their directories below `fleet`.
+    pub fn new(program: Option<PathBuf>, fleet: &Path) -> Link {
+        let program = program.unwrap_or_else(|| "/proc/self/exe".into());
+        Link { program, fleet: fleet.to_path_buf(), lines: Mutex::default() }
     }
 
     /// The way to the keeper of this life of a sandbox.
@@ -48,9 +45,14 @@ impl Link {
         self.lines().get(id).and_then(Weak::upgrade)
     }
 
-    /// Starts a shim with this directory.
-    pub(crate) fn start<H: Send + 'static>(&self, place: Place, plan: Plan, terms: Terms<H>) -> Started {
-        start::Start { program: self.program.clone(), place, plan }.start(terms)
+    /// Starts the shim of a run in a directory of its own, and waits for its answer. `on_end` gets the exit code when nothing of the run is
+    /// left.
+    pub(crate) async fn start_run(
+        &self,
+        plan: Plan,
+        on_end: impl FnOnce(Option<i32>) + Send + 'static,
+    ) -> Result<(Answer, Shim), SandboxError> {
+        start::start(&self.program, &runs::new_place(&self.fleet)?, &plan, on_end).await
     }
 
     async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
@@ -84,12 +86,6 @@ impl Link {
     }
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link::new()
-    }
-}
-
 impl Keepers for Link {
     fn start<'a>(
         &'a self,
@@ -98,12 +94,14 @@ impl Keepers for Link {
     ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
         Box::pin(async move {
             let plan = Plan::Sandbox(Box::new(plan.clone()));
-            match Link::start(self, place.clone(), plan, Terms::holding(())).answer().await? {
-                Word::Ready(line) => Ok(self.keep(*line) as Arc<dyn Keeper>),
-                Word::Failed(_) | Word::Run(_) | Word::Length(_) | Word::Piece(_) => {
-                    Err(start::broken(place, "start a sandbox", &"its shim holds a run"))
-                }
-            }
+            let (Answer::Ready(contact), shim) = start::start(&self.program, place, &plan, drop).await?
+            else {
+                return Err(start::broken(place, "start a sandbox", &"its shim holds a run"));
+            };
+            let line = Line::new(*contact);
+            line.watch().await?;
+            shim.release();
+            Ok(self.keep(line) as Arc<dyn Keeper>)
         })
     }
 

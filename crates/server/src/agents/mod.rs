@@ -5,4 +5,4 @@ mod story;
 mod watched;
 
 pub(crate) use story::name as event_name;
-pub(crate) use watched::Watched;
+pub(crate) use watched::events;

@@ -2,48 +2,33 @@
 
 use super::story;
 use crate::answer::log;
-use crate::link::{Started, Word, run_failed};
+use crate::keeper::protocol::Answer;
+use crate::link::{Shim, run_failed};
 use belljar_agent::read::{self, Found, Reader};
 use belljar_api::{RunEvent, RunInfo};
 use belljar_spec::{SandboxError, SandboxId};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// A run that goes on as long as somebody has this. Nothing in it waits for whoever listens.
-pub(crate) struct Watched {
-    info: RunInfo,
-    log: PathBuf,
-    shim: Started,
-}
-
-impl Watched {
-    /// Waits until there is a log, or an error.
-    pub(crate) async fn new(mut shim: Started, agent: String, state: &Path) -> Result<Watched, SandboxError> {
-        let unnamed = || run_failed("read the answer of the shim", &"it named no run");
-        let Word::Run(id) = shim.answer().await? else { return Err(unnamed()) };
-        let known = SandboxId::parse(&id).ok_or_else(unnamed)?;
-        let log = read::directory(state, known).join(belljar_agent::log::FILE);
-        Ok(Watched { info: RunInfo { id, agent }, log, shim })
-    }
-
-    /// What happens, from its first line to its result. The run ends when nobody takes them any more.
-    pub(crate) fn events(self) -> Receiver<RunEvent> {
-        let (tell, told) = channel(AHEAD);
-        // Files are read and a process is waited for: a thread, for as long as the run takes.
-        std::thread::spawn(move || self.follow(&tell));
-        told
-    }
-
-    fn follow(self, tell: &Sender<RunEvent>) {
-        let started = RunEvent::Started { run: self.info.clone() };
+/// What happens in a run whose shim answered, from its first line to its result. The run ends when nobody takes them any more; nothing in
+/// it waits for that.
+pub(crate) fn events(answer: &Answer, shim: Shim, agent: String) -> Result<Receiver<RunEvent>, SandboxError> {
+    let id = if let Answer::Run(id) = answer { SandboxId::parse(id) } else { None };
+    let id = id.ok_or_else(|| run_failed("read the answer of the shim", &"it named no run"))?;
+    let path = read::directory(&belljar_state::state_directory()?, id).join(belljar_agent::log::FILE);
+    let (tell, told) = channel(AHEAD);
+    // Files are read and a process is waited for: a thread, for as long as the run takes.
+    std::thread::spawn(move || {
+        let started = RunEvent::Started { run: RunInfo { id: id.to_string(), agent } };
         if tell.blocking_send(started).is_ok()
-            && let Err(error) = pass(&self.log, tell)
+            && let Err(error) = pass(&path, &tell)
         {
-            log(&format!("the log of run {} cannot be followed: {error}", self.info.id));
+            log(&format!("the log of run {id} cannot be followed: {error}"));
         }
-        self.shim.end_blocking();
-    }
+        shim.end_blocking();
+    });
+    Ok(told)
 }
 
 /// Every line, until the result, or until nobody writes or listens any more.

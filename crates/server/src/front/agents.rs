@@ -5,12 +5,10 @@ use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
 use super::places::Places;
-use crate::agents::{Watched, event_name};
+use crate::agents::{event_name, events};
 use crate::answer::Answer;
 use crate::keeper::agent_run::AgentPlan;
 use crate::keeper::protocol::Plan;
-use crate::link::Terms;
-use crate::link::runs::new_place;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
@@ -63,10 +61,6 @@ async fn run(
     let caller = &asking.caller;
     caller.may_run_agents()?;
     let place = RUNS.take(caller, "agents", LATER)?;
-    let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
-    })?;
-    let fleet = state.join("fleet");
     let plan = AgentPlan {
         agent: id.clone(),
         run: AgentRun {
@@ -77,8 +71,8 @@ async fn run(
     };
     plan.check()?;
     let plan = Plan::AgentRun(Box::new(plan));
-    let shim = front.link.start(new_place(&fleet)?, plan, Terms::holding(place));
-    let told = Watched::new(shim, id, &state).await?.events();
+    let (answer, shim) = front.link.start_run(plan, move |_| drop(place)).await?;
+    let told = events(&answer, shim, id)?;
     let next = |mut told: Receiver<RunEvent>| async move {
         let event = told.recv().await?;
         Some((Ok(event_of(&event)), told))

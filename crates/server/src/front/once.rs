@@ -7,9 +7,8 @@ use super::gate::Asking;
 use super::places::Places;
 use crate::answer::Answer;
 use crate::keeper::one_shot;
-use crate::keeper::protocol::Plan;
-use crate::link::runs::new_place;
-use crate::link::{Terms, Word, run_failed};
+use crate::keeper::protocol::{self, Plan};
+use crate::link::run_failed;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -42,24 +41,24 @@ async fn run_once(
     let place = RUNS.take(&asking.caller, "runs", LATER)?;
     let seat = front.fleet.seat_run(&asking)?;
     asking.caller.may_take(run.timeout_s, run.max_output)?;
-    let fleet = belljar_state::state_directory()
-        .map_err(|error| {
-            SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
-        })?
-        .join("fleet");
     let sandbox = confined(&front, &asking, &run).await?;
     let run = RunOnce { sandbox, ..run };
     one_shot::check(&run)?;
-    let terms = Terms { on_silence: Box::new(move || connection.close()), ..Terms::holding((place, seat)) };
-    let mut shim = front.link.start(new_place(&fleet)?, Plan::OneShot(Box::new(run)), terms);
-    let Word::Length(length) = shim.answer().await? else {
+    let on_end = move |code| {
+        drop((place, seat));
+        if code == Some(protocol::UNREAD.into()) {
+            connection.close();
+        }
+    };
+    let started = front.link.start_run(Plan::OneShot(Box::new(run)), on_end).await?;
+    let (protocol::Answer::Result(length), shim) = started else {
         return Err(run_failed("read the answer of the shim", &"it is no result").into());
     };
     let head = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    Ok((head, axum::body::Body::from_stream(shim.pieces(length))).into_response())
+    Ok((head, axum::body::Body::from_stream(shim.result(length))).into_response())
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one. Where nobody says what may be reached, nothing is,

@@ -74,7 +74,7 @@ pub struct Ready {
 /// Runs a daemon until it is to end. `ready` is told when it listens.
 pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(), SandboxError> {
     let mut ends = Ends::new()?;
-    let link = Arc::new(settings.program.clone().map_or_else(Link::new, Link::starting));
+    let link = Arc::new(Link::new(settings.program.clone(), &settings.directory));
     let fleet_settings = belljar_fleet::Settings::default();
     let starts = fleet_settings.starts;
     let keepers = Arc::clone(&link) as Arc<dyn Keepers>;

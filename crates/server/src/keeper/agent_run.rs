@@ -88,9 +88,7 @@ impl AgentPlan {
 
 /// Runs it to its end, or until the daemon hangs up: its work so far is kept then. Says its id as soon as there is a log.
 pub(super) fn run(plan: &AgentPlan, place: &Place, starter: &mut Starter) -> Result<(), SandboxError> {
-    let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
-    })?;
+    let state = belljar_state::state_directory()?;
     let request = plan.request(place)?;
     let runtime = runtime()?;
     let hung_up = starter.hung_up();

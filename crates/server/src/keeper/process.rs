@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 pub fn run(directory: &Path) -> ExitCode {
     let Ok(mut starter) = Starter::detach() else { return ExitCode::FAILURE };
     match work(&Place::new(directory), &mut starter) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             starter.say(&Answer::Error(ApiError::from(&error)));
             ExitCode::FAILURE
@@ -32,23 +32,20 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
-fn work(place: &Place, starter: &mut Starter) -> Result<(), SandboxError> {
+fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> {
     let plan = starter.plan()?;
     let _held = hold(place)?;
     let result = match plan {
         Plan::Sandbox(plan) => {
             let log = |error: &SandboxError| starter::log(&format!("{}: {error}", error.code));
-            return persistent::keep(place, *plan, starter).inspect_err(log);
+            return persistent::keep(place, *plan, starter).inspect_err(log).map(|()| ExitCode::SUCCESS);
         }
         Plan::OneShot(run) => one_shot::run(&run, place, starter).map(Some),
         Plan::AgentRun(run) => agent_run::run(&run, place, starter).map(|()| None),
     };
     // Also where the daemon is gone. What a killed shim leaves is removed by the next daemon.
     let _ = belljar_sys::remove_tree::remove(place.directory());
-    if let Some(result) = result? {
-        starter.say_result(&result);
-    }
-    Ok(())
+    Ok(result?.map_or(ExitCode::SUCCESS, |result| starter.say_result(&result)))
 }
 
 /// As long as this process lives, no other uses the directory, and no daemon removes it.

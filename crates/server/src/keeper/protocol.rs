@@ -42,3 +42,6 @@ pub(crate) enum Answer {
     /// There is no sandbox, or no run.
     Error(ApiError),
 }
+
+/// The exit code of a shim whose client took nothing of the result for too long.
+pub(crate) const UNREAD: u8 = 3;

@@ -1,14 +1,17 @@
 //! The daemon that started this process, and the log. What a shim writes to standard error goes to `keeper.log` of a sandbox that lives, and
 //! to the daemon's own log for a run.
 
-use super::protocol::{Answer, Plan};
+use super::protocol::{Answer, Plan, UNREAD};
 use belljar_api::RunResult;
 use belljar_spec::SandboxError;
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::fs::{OFlags, fcntl_setfl};
 use belljar_sys::rustix::io::fcntl_dupfd_cloexec;
 use belljar_sys::rustix::process::setsid;
 use belljar_sys::rustix::stdio::{dup2_stdin, dup2_stdout};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
+use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -45,17 +48,22 @@ impl Starter {
         let _ = say(answer, &mut &self.output);
     }
 
-    /// Written as it is made: text with every byte escaped is six times as long, and nobody has to hold that.
-    pub(super) fn say_result(&self, result: &RunResult) {
-        let write = || -> io::Result<()> {
-            let mut length = Length(0);
-            serde_json::to_writer(&mut length, result)?;
-            let mut out = BufWriter::with_capacity(PIECE_BYTES, &self.output);
-            say(&Answer::Result(length.0), &mut out)?;
-            serde_json::to_writer(&mut out, result)?;
-            out.flush()
-        };
-        let _ = write();
+    /// Written as it is made: text with every byte escaped is six times as long, and nobody has to hold that. Gives the exit code.
+    pub(super) fn say_result(&self, result: &RunResult) -> ExitCode {
+        let mut length = Length(0);
+        let mut out = BufWriter::with_capacity(PIECE_BYTES, Patient(&self.output, READ_TIMEOUT));
+        let written = fcntl_setfl(&self.output, OFlags::NONBLOCK)
+            .map_err(io::Error::from)
+            .and_then(|()| Ok(serde_json::to_writer(&mut length, result)?))
+            .and_then(|()| say(&Answer::Result(length.0), &mut out))
+            .and_then(|()| Ok(serde_json::to_writer(&mut out, result)?))
+            .and_then(|()| out.flush());
+        // What is left is not tried again.
+        drop(out.into_parts());
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => ExitCode::from(UNREAD),
+            _ => ExitCode::SUCCESS,
+        }
     }
 
     /// Told when standard input ends: the run is not wanted any more. On a thread of its own, to the end of the process.
@@ -95,5 +103,46 @@ impl Write for Length {
     }
 }
 
+/// A pipe that does not block: waits for its reader, but not for ever.
+struct Patient<'o>(&'o File, Timespec);
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            if poll(&mut [PollFd::new(self.0, PollFlags::OUT)], Some(&self.1))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client that takes nothing of a result for so long does not want it.
+const READ_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// What a pipe holds.
 const PIECE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_not_waited_for() {
+        let (read, write) = belljar_sys::rustix::pipe::pipe().expect("a pipe");
+        fcntl_setfl(&write, OFlags::NONBLOCK).expect("it is ours");
+        let write = File::from(write);
+        let mut patient = Patient(&write, Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        let error = patient.write_all(&[0; 1 << 20]).expect_err("a pipe is shorter");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(read);
+        let error = patient.write_all(&[0]).expect_err("the reader is gone");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

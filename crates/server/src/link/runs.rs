@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A directory for a run that is to be. It is made when the run is.
-pub(crate) fn new_place(fleet: &Path) -> Result<Place, SandboxError> {
+pub(super) fn new_place(fleet: &Path) -> Result<Place, SandboxError> {
     Ok(Place::new(folder(fleet).join(belljar_engine::new_id()?.to_string())))
 }
 

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Some(args::Command::Shim { directory }) => {
             // It goes on for long, and nothing of ours is open yet.
             belljar_sys::Inherited::take().only(0);
-            return belljar_server::keeper::run(&directory);
+            return belljar_server::shim::run(&directory);
         }
     };
     match outcome {

@@ -4,7 +4,7 @@
 //!   client ----> daemon: who are you, may you, which sandbox        (front)
 //!                  |       makes, finds, pauses, deletes            (belljar-fleet, by `link`)
 //!                  |
-//!                  +----> shim of the sandbox: commands, files, ports   (keeper)
+//!                  +----> shim of the sandbox: commands, files, ports   (shim)
 //!                           the request goes through as it is
 //! ```
 //! The daemon can be killed at any moment: sandboxes, commands, their output and their connections are the shims'. Runs end with it.
@@ -13,8 +13,8 @@ mod agents;
 mod answer;
 mod command_request;
 pub mod front;
-pub mod keeper;
 pub mod link;
 mod run_result;
+pub mod shim;
 
 pub use run_result::run_result;

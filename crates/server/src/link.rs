@@ -4,7 +4,7 @@
 //!   start: plan ──> `belljar shim DIR`, in a session of its own ──> answer: a Line, a run, or why not
 //!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
 //! ```
-//! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Keeper`; the front finds it by the id of that
+//! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Shim`; the front finds it by the id of that
 //! life, to pass requests through. Nothing here decides what may be asked.
 
 mod life;
@@ -15,17 +15,17 @@ mod start;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
-pub(crate) use start::{Shim, run_failed};
+pub(crate) use start::{Started, run_failed};
 
-use crate::keeper::Contact;
-use crate::keeper::protocol::{Answer, Plan};
-use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
+use crate::shim::Contact;
+use crate::shim::protocol::{Answer, Plan};
+use belljar_fleet::{Future, Place, Shim, ShimPlan, Shims};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The keepers of one daemon.
+/// The shims of one daemon.
 #[derive(Debug)]
 pub struct Link {
     program: PathBuf,
@@ -40,7 +40,7 @@ impl Link {
         Link { program, fleet: fleet.to_path_buf(), lines: Mutex::default() }
     }
 
-    /// The way to the keeper of this life of a sandbox.
+    /// The way to the shim of this life of a sandbox.
     pub fn line(&self, id: &str) -> Option<Arc<Line>> {
         self.lines().get(id).and_then(Weak::upgrade)
     }
@@ -51,7 +51,7 @@ impl Link {
         &self,
         plan: Plan,
         on_end: impl FnOnce(Option<i32>) + Send + 'static,
-    ) -> Result<(Answer, Shim), SandboxError> {
+    ) -> Result<(Answer, Started), SandboxError> {
         start::start(&self.program, &runs::new_place(&self.fleet)?, &plan, on_end).await
     }
 
@@ -86,12 +86,12 @@ impl Link {
     }
 }
 
-impl Keepers for Link {
+impl Shims for Link {
     fn start<'a>(
         &'a self,
         place: &'a Place,
-        plan: &'a KeptPlan,
-    ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
+        plan: &'a ShimPlan,
+    ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
             let plan = Plan::Sandbox(Box::new(plan.clone()));
             let (Answer::Ready(contact), shim) = start::start(&self.program, place, &plan, drop).await?
@@ -101,11 +101,11 @@ impl Keepers for Link {
             let line = Line::new(*contact);
             line.watch().await?;
             shim.release();
-            Ok(self.keep(line) as Arc<dyn Keeper>)
+            Ok(self.keep(line) as Arc<dyn Shim>)
         })
     }
 
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Keeper>>, SandboxError>> {
-        Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Keeper>)) })
+    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
+        Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Shim>)) })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::story;
 use crate::answer::log;
-use crate::keeper::protocol::Answer;
-use crate::link::{Shim, run_failed};
+use crate::link::{Started, run_failed};
+use crate::shim::protocol::Answer;
 use belljar_agent::read::{self, Found, Reader};
 use belljar_api::{RunEvent, RunInfo};
 use belljar_spec::{SandboxError, SandboxId};
@@ -13,7 +13,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// What happens in a run whose shim answered, from its first line to its result. The run ends when nobody takes them any more; nothing in
 /// it waits for that.
-pub(crate) fn events(answer: &Answer, shim: Shim, agent: String) -> Result<Receiver<RunEvent>, SandboxError> {
+pub(crate) fn events(
+    answer: &Answer,
+    shim: Started,
+    agent: String,
+) -> Result<Receiver<RunEvent>, SandboxError> {
     let id = if let Answer::Run(id) = answer { SandboxId::parse(id) } else { None };
     let id = id.ok_or_else(|| run_failed("read the answer of the shim", &"it named no run"))?;
     let path = read::directory(&belljar_state::state_directory()?, id).join(belljar_agent::log::FILE);

@@ -1,4 +1,4 @@
-//! Agents: which there are, and runs of them. A run is a process of its own ([`crate::keeper::agent_run`]); here it is decided
+//! Agents: which there are, and runs of them. A run is a process of its own ([`crate::shim::agent_run`]); here it is decided
 //! whether it may be, and what of it goes to the caller.
 
 use super::Front;
@@ -7,8 +7,8 @@ use super::gate::Asking;
 use super::places::Places;
 use crate::agents::{event_name, events};
 use crate::answer::Answer;
-use crate::keeper::agent_run::AgentPlan;
-use crate::keeper::protocol::Plan;
+use crate::shim::agent_run::AgentPlan;
+use crate::shim::protocol::Plan;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};

@@ -1,4 +1,4 @@
-//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::keeper::one_shot`]).
+//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::shim::one_shot`]).
 
 use super::Front;
 use super::connection::Connection;
@@ -6,9 +6,9 @@ use super::extract::Body;
 use super::gate::Asking;
 use super::places::Places;
 use crate::answer::Answer;
-use crate::keeper::one_shot;
-use crate::keeper::protocol::{self, Plan};
 use crate::link::run_failed;
+use crate::shim::one_shot;
+use crate::shim::protocol::{self, Plan};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderValue;

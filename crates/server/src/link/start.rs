@@ -11,7 +11,7 @@
 
 use super::runs;
 use crate::answer::heard;
-use crate::keeper::protocol::{Answer, Plan};
+use crate::shim::protocol::{Answer, Plan};
 use axum::body::Bytes;
 use belljar_fleet::Place;
 use belljar_spec::SandboxError;
@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 /// A shim that was started. Dropped, it is told to end.
-pub(crate) struct Shim {
+pub(crate) struct Started {
     stdout: BufReader<ChildStdout>,
     wanted: oneshot::Sender<()>,
     /// Ready when the process has ended and `on_end` was called. Nothing is ever sent.
@@ -44,7 +44,7 @@ pub(super) async fn start(
     place: &Place,
     plan: &Plan,
     on_end: impl FnOnce(Option<i32>) + Send + 'static,
-) -> Result<(Answer, Shim), SandboxError> {
+) -> Result<(Answer, Started), SandboxError> {
     let failed = |what: &str, why: &dyn Display| match plan.is_run() {
         true => run_failed(what, why),
         false => broken(place, what, why),
@@ -60,7 +60,7 @@ pub(super) async fn start(
         on_end(code);
         drop::<oneshot::Sender<()>>(end);
     });
-    let mut shim = Shim { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
+    let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
     let error = match shim.answer().await {
         Ok(Some(Answer::Error(error))) => heard(&error),
         Ok(Some(answer)) => return Ok((answer, shim)),
@@ -68,13 +68,13 @@ pub(super) async fn start(
         Ok(None) => ended(place),
         Err(error) => failed("read the answer of the shim", &error),
     };
-    let Shim { wanted, over, .. } = shim;
+    let Started { wanted, over, .. } = shim;
     drop(wanted);
     let _ = over.await;
     Err(error)
 }
 
-impl Shim {
+impl Started {
     /// It goes on by itself.
     pub(super) fn release(self) {
         let _ = self.wanted.send(());
@@ -201,7 +201,7 @@ pub(crate) fn run_failed(what: &str, why: &dyn Display) -> SandboxError {
 fn ended(place: &Place) -> SandboxError {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    let message = format!("the sandbox's keeper ended before it was ready: {last}");
+    let message = format!("the sandbox's shim ended before it was ready: {last}");
     let error = SandboxError::runtime("keeper_ended", message);
     match is_writable(place) {
         Ok(()) => error.hint("`belljar doctor` says which walls work here"),

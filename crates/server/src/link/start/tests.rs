@@ -24,12 +24,12 @@ impl Fake {
         Fake { home, held: Arc::new(()), code: Arc::default() }
     }
 
-    async fn start(&self) -> Result<(Answer, Shim), SandboxError> {
+    async fn start(&self) -> Result<(Answer, Started), SandboxError> {
         let run = RunOnce { argv: vec!["true".into()], ..RunOnce::default() };
         self.start_plan(&Plan::OneShot(Box::new(run))).await
     }
 
-    async fn start_plan(&self, plan: &Plan) -> Result<(Answer, Shim), SandboxError> {
+    async fn start_plan(&self, plan: &Plan) -> Result<(Answer, Started), SandboxError> {
         let (held, code) = (Arc::clone(&self.held), Arc::clone(&self.code));
         let on_end = move |ended: Option<i32>| {
             code.store(ended.unwrap_or(-1), Ordering::SeqCst);
@@ -39,7 +39,7 @@ impl Fake {
     }
 
     /// A run whose result is on its way: its length.
-    async fn result(&self) -> Result<(u64, Shim), SandboxError> {
+    async fn result(&self) -> Result<(u64, Started), SandboxError> {
         match self.start().await? {
             (Answer::Result(length), shim) => Ok((length, shim)),
             (answer, _) => panic!("{answer:?}"),

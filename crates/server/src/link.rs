@@ -52,7 +52,7 @@ impl Link {
         plan: Plan,
         on_end: impl FnOnce(Option<i32>) + Send + 'static,
     ) -> Result<(Answer, Started), SandboxError> {
-        start::start(&self.program, &runs::new_place(&self.fleet)?, &plan, on_end).await
+        start::start(&self.program, &runs::new_place(&self.fleet)?, plan, on_end).await
     }
 
     async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
@@ -94,8 +94,7 @@ impl Shims for Link {
     ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
             let plan = Plan::Sandbox(Box::new(plan.clone()));
-            let (Answer::Ready(contact), shim) = start::start(&self.program, place, &plan, drop).await?
-            else {
+            let (Answer::Ready(contact), shim) = start::start(&self.program, place, plan, drop).await? else {
                 return Err(start::broken(place, "start a sandbox", &"its shim holds a run"));
             };
             let line = Line::new(*contact);

@@ -42,19 +42,23 @@ pub(crate) struct Started {
 pub(super) async fn start(
     program: &Path,
     place: &Place,
-    plan: &Plan,
+    plan: Plan,
     on_end: impl FnOnce(Option<i32>) + Send + 'static,
 ) -> Result<(Answer, Started), SandboxError> {
-    let failed = |what: &str, why: &dyn Display| match plan.is_run() {
+    let is_run = plan.is_run();
+    let failed = |what: &str, why: &dyn Display| match is_run {
         true => run_failed(what, why),
         false => broken(place, what, why),
     };
-    let line = serde_json::to_string(plan).map_err(|error| failed("write the plan of the shim", &error))?;
-    let mut child = spawn(program, place, plan).map_err(|error| failed("start the shim", &error))?;
+    let mut line = serde_json::to_vec(&plan).map_err(|error| failed("write the plan of the shim", &error))?;
+    line.push(b'\n');
+    let mut child = spawn(program, place, &plan).map_err(|error| failed("start the shim", &error))?;
+    // With the standard input of its command it may be long.
+    drop(plan);
     let (wanted, released) = oneshot::channel();
     let (end, over) = oneshot::channel();
     let stdout = child.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
-    let directory = plan.is_run().then(|| place.clone());
+    let directory = is_run.then(|| place.clone());
     tokio::spawn(async move {
         let code = attend(child, line, released, directory).await;
         on_end(code);
@@ -64,7 +68,7 @@ pub(super) async fn start(
     let error = match shim.answer().await {
         Ok(Some(Answer::Error(error))) => heard(&error),
         Ok(Some(answer)) => return Ok((answer, shim)),
-        Ok(None) if plan.is_run() => failed("read the answer of the shim", &"it ended without one"),
+        Ok(None) if is_run => failed("read the answer of the shim", &"it ended without one"),
         Ok(None) => ended(place),
         Err(error) => failed("read the answer of the shim", &error),
     };
@@ -153,7 +157,7 @@ fn spawn(program: &Path, place: &Place, plan: &Plan) -> io::Result<Child> {
 /// being made looks at nothing, and dies with its shim.
 async fn attend(
     mut child: Child,
-    plan: String,
+    plan: Vec<u8>,
     released: oneshot::Receiver<()>,
     run: Option<Place>,
 ) -> Option<i32> {
@@ -166,8 +170,9 @@ async fn attend(
     let ended = async {
         if let Some(stdin) = &mut stdin {
             // One that ended before it read all of it may have said why.
-            let _ = stdin.write_all(format!("{plan}\n").as_bytes()).await;
+            let _ = stdin.write_all(&plan).await;
         }
+        drop(plan);
         child.wait().await
     };
     let mut status = tokio::select! {

@@ -10,12 +10,12 @@ use belljar_sys::rustix::io::fcntl_dupfd_cloexec;
 use belljar_sys::rustix::process::setsid;
 use belljar_sys::rustix::stdio::{dup2_stdin, dup2_stdout};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write, stdin, stdout};
+use std::io::{self, BufRead, BufReader, BufWriter, Write, stdin, stdout};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Both ends of the connection to the daemon. It may be gone at any time: what cannot be written is lost on nobody.
+/// Both ends of the connection to the daemon. It may be gone at any time: what cannot be written then is dropped.
 pub(super) struct Starter {
     input: Option<BufReader<File>>,
     output: File,
@@ -48,7 +48,7 @@ impl Starter {
         let _ = say(answer, &mut &self.output);
     }
 
-    /// Written as it is made: text with every byte escaped is six times as long, and nobody has to hold that. Gives the exit code.
+    /// Written as it is made: text with every byte escaped is six times as long, and is never held as a whole. Gives the exit code.
     pub(super) fn say_result(&self, result: &RunResult) -> ExitCode {
         let mut length = Length(0);
         let mut out = BufWriter::with_capacity(PIECE_BYTES, Patient(&self.output, READ_TIMEOUT));
@@ -70,9 +70,9 @@ impl Starter {
     pub(super) fn hung_up(&mut self) -> Arc<Notify> {
         let told = Arc::new(Notify::new());
         let tell = Arc::clone(&told);
-        let input = self.input.take();
+        let mut input = self.input.take();
         std::thread::spawn(move || {
-            let _ = input.map(|mut input| io::copy(&mut input.by_ref(), &mut io::sink()));
+            let _ = input.as_mut().map(|input| io::copy(input, &mut io::sink()));
             tell.notify_one();
         });
         told

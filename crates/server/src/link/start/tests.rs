@@ -26,10 +26,10 @@ impl Fake {
 
     async fn start(&self) -> Result<(Answer, Started), SandboxError> {
         let run = RunOnce { argv: vec!["true".into()], ..RunOnce::default() };
-        self.start_plan(&Plan::OneShot(Box::new(run))).await
+        self.start_plan(Plan::OneShot(Box::new(run))).await
     }
 
-    async fn start_plan(&self, plan: &Plan) -> Result<(Answer, Started), SandboxError> {
+    async fn start_plan(&self, plan: Plan) -> Result<(Answer, Started), SandboxError> {
         let (held, code) = (Arc::clone(&self.held), Arc::clone(&self.code));
         let on_end = move |ended: Option<i32>| {
             code.store(ended.unwrap_or(-1), Ordering::SeqCst);
@@ -128,7 +128,7 @@ async fn a_process_that_says_nothing_is_an_error_and_nothing_is_left_of_it() {
 async fn an_agent_runs_until_its_caller_ends_it() {
     let fake = Fake::new(r#"echo '{"run":"0101010101010101"}'; read -r more; touch "${0%/*}/told""#);
     let plan = r#"{"agent_run":{"agent":"pi","run":{"prompt":"x"},"may_choose_model":false}}"#;
-    let (answer, shim) = fake.start_plan(&serde_json::from_str(plan).unwrap()).await.unwrap();
+    let (answer, shim) = fake.start_plan(serde_json::from_str(plan).unwrap()).await.unwrap();
     assert!(matches!(answer, Answer::Run(id) if id == "0101010101010101"));
     assert!(fake.is_held() && !fake.path("told").exists());
     spawn_blocking(|| shim.end_blocking()).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_sandbox_whose_caller_leaves_before_it_is_ready_is_killed() {
         r#"{"sandbox":{"name":"box","key":"box","id":"0101010101010101","sandbox":{},"persistent":false}}"#;
     let plan = serde_json::from_str(plan).unwrap();
     tokio::select! {
-        _ = fake.start_plan(&plan) => panic!("it says nothing"),
+        _ = fake.start_plan(plan) => panic!("it says nothing"),
         () = fake.until(|| fake.path("began").exists()) => {}
     }
     fake.until(|| !fake.is_held()).await;

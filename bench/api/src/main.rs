@@ -1,5 +1,5 @@
 //! Sandboxes behind the HTTP API: a command in a live one beside `docker exec`, many short lives at the same time and what is
-//! left of them, and what a keeper costs.
+//! left of them, and what a shim costs.
 //!
 //! `cargo run --release -p belljar-bench-api [-- RUNS [CYCLES [SANDBOXES]]]`; wants the `belljar` binary in the same target
 //! directory. Docker is taken as it runs; where it does not, and we are root and `dockerd` is installed, one is started for as
@@ -10,7 +10,7 @@
 mod cycles;
 mod docker;
 mod exec;
-mod keepers;
+mod shims;
 
 use belljar_bench_sample::say_how_busy;
 use belljar_tests_daemon::Home;
@@ -28,7 +28,7 @@ fn main() -> Outcome<()> {
     let home = Home::of(belljar()?);
     let daemon = home.start();
     exec::run(&home, runs)?;
-    keepers::run(&home, sandboxes)?;
+    shims::run(&home, sandboxes)?;
     cycles::run(&home, &daemon, cycles)?;
     daemon.stop();
     Ok(())

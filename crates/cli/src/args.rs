@@ -106,13 +106,7 @@ impl Args {
             Some(Command::Policy { command: PolicyCommand::Check(_) }) => false,
             // Whatever it prints is for programs.
             Some(Command::ShowRun(options)) => !options.command_line,
-            Some(
-                Command::Keeper { .. }
-                | Command::OnceJob
-                | Command::Shell(_)
-                | Command::Completions { .. }
-                | Command::Man,
-            )
+            Some(Command::Shim { .. } | Command::Shell(_) | Command::Completions { .. } | Command::Man)
             | None => false,
         }
     }
@@ -311,13 +305,10 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(after_help = "Example:\n  belljar man | man -l -")]
     Man,
-    /// Do one run for the daemon, which says on standard input what it is
+    /// Hold one sandbox or one run for the daemon, which says on standard input what it is
     #[command(hide = true)]
-    OnceJob,
-    /// Keep the sandbox of a directory alive; started by the daemon
-    #[command(hide = true)]
-    Keeper {
-        /// Where the sandbox is kept
+    Shim {
+        /// The directory of the sandbox or the run
         directory: std::path::PathBuf,
     },
 }

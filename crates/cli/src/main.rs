@@ -42,11 +42,10 @@ fn main() -> ExitCode {
         Some(args::Command::Llm { command }) => commands::llm::llm(command),
         Some(args::Command::Completions { shell }) => commands::paper::completions(shell),
         Some(args::Command::Man) => commands::paper::man(),
-        Some(args::Command::OnceJob) => belljar_server::once::run_job(),
-        Some(args::Command::Keeper { directory }) => {
+        Some(args::Command::Shim { directory }) => {
             // It goes on for long, and nothing of ours is open yet.
             belljar_sys::Inherited::take().only(0);
-            return belljar_server::keeper::run(&directory);
+            return belljar_server::shim::run(&directory);
         }
     };
     match outcome {

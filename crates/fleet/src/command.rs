@@ -28,7 +28,7 @@ pub(crate) enum Command {
         answer: Answer<()>,
     },
     Change(Change, Answer<SandboxInfo>),
-    /// Looks whether the keeper lives after all.
+    /// Looks whether the shim lives after all.
     Check {
         dry_run: bool,
         answer: Answer<Option<SweptSandbox>>,

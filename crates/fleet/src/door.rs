@@ -1,8 +1,8 @@
-//! The way to one sandbox for everybody but its task: what is told of it, and its keeper while it may be used. Going through takes
+//! The way to one sandbox for everybody but its task: what is told of it, and its shim while it may be used. Going through takes
 //! no turn of the task, so that a request costs next to nothing; the task shuts the door before it ends what is behind it.
 
-use crate::keeper::Keeper;
 use crate::settings::Clock;
+use crate::shim::Shim;
 use belljar_api::SandboxInfo;
 use belljar_spec::SandboxError;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ pub(crate) struct Door {
 pub(crate) enum Gate {
     /// It is being made or found: wait.
     Wait,
-    Open(Arc<dyn Keeper>),
+    Open(Arc<dyn Shim>),
     Shut(SandboxError),
 }
 
@@ -33,9 +33,9 @@ struct Inside {
     used_ms: i64,
 }
 
-/// A keeper in use. As long as this is there its sandbox is not idle: keep it until the last byte of an answer is sent.
+/// A shim in use. As long as this is there its sandbox is not idle: keep it until the last byte of an answer is sent.
 pub struct InUse {
-    keeper: Arc<dyn Keeper>,
+    shim: Arc<dyn Shim>,
     door: Arc<Door>,
 }
 
@@ -55,12 +55,12 @@ impl Door {
                 match &inside.gate {
                     Gate::Wait => {}
                     Gate::Shut(error) => return Err(error.clone()),
-                    Gate::Open(keeper) => {
-                        let keeper = keeper.clone();
+                    Gate::Open(shim) => {
+                        let shim = shim.clone();
                         inside.uses += 1;
                         inside.entered += 1;
                         inside.used_ms = self.clock.now_ms();
-                        return Ok(InUse { keeper, door: self.clone() });
+                        return Ok(InUse { shim, door: self.clone() });
                     }
                 }
             }
@@ -74,10 +74,10 @@ impl Door {
         self.lock().info.clone()
     }
 
-    /// The keeper, for looking only.
-    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+    /// The shim, for looking only.
+    pub(crate) fn shim(&self) -> Option<Arc<dyn Shim>> {
         match &self.lock().gate {
-            Gate::Open(keeper) => Some(keeper.clone()),
+            Gate::Open(shim) => Some(shim.clone()),
             Gate::Wait | Gate::Shut(_) => None,
         }
     }
@@ -120,16 +120,16 @@ impl Door {
 }
 
 impl InUse {
-    pub fn keeper(&self) -> &Arc<dyn Keeper> {
-        &self.keeper
+    pub fn shim(&self) -> &Arc<dyn Shim> {
+        &self.shim
     }
 }
 
 impl Deref for InUse {
-    type Target = dyn Keeper;
+    type Target = dyn Shim;
 
-    fn deref(&self) -> &(dyn Keeper + 'static) {
-        &*self.keeper
+    fn deref(&self) -> &(dyn Shim + 'static) {
+        &*self.shim
     }
 }
 

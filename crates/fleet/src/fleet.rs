@@ -3,12 +3,12 @@
 use crate::command::{Answer, Change, Command, Hold};
 use crate::door::InUse;
 use crate::identity::{Identity, Parent};
-use crate::keeper::Keepers;
 use crate::permission::{OWNER, Permission};
 use crate::refusal;
 use crate::registry::{Entry, Registry, RunSeat};
 use crate::reserve::Reserve;
 use crate::settings::Settings;
+use crate::shim::Shims;
 use crate::sweep::Ground;
 use crate::task::World;
 use crate::wanted::Wanted;
@@ -46,7 +46,7 @@ impl Fleet {
     /// process has it.
     pub async fn open(
         directory: impl Into<PathBuf>,
-        keepers: Arc<dyn Keepers>,
+        shims: Arc<dyn Shims>,
         settings: Settings,
     ) -> Result<Fleet, SandboxError> {
         let directory = directory.into();
@@ -60,7 +60,7 @@ impl Fleet {
         let reserve = Arc::new(Reserve::at(ground.directory()));
         let registry = Arc::new(Registry::new(ground));
         let world = World {
-            keepers,
+            shims,
             reserve,
             starts: Arc::new(Semaphore::new(settings.starts.max(1))),
             settings,
@@ -217,8 +217,8 @@ impl Fleet {
         self.ask(&entry, |answer| Command::Drop { lease, holder, answer }).await
     }
 
-    /// The keeper of what lives, for a request: waits while it is being started, and prolongs what the caller holds.
-    pub async fn keeper(&self, name: &str, caller: &dyn Permission) -> Result<InUse, SandboxError> {
+    /// The shim of what lives, for a request: waits while it is being started, and prolongs what the caller holds.
+    pub async fn shim(&self, name: &str, caller: &dyn Permission) -> Result<InUse, SandboxError> {
         let entry = self.allowed(name, caller)?;
         let used = entry.door.enter().await?;
         let lease = caller.lease().map(str::to_string);
@@ -314,11 +314,11 @@ pub async fn sweep_alone(directory: &Path, dry_run: bool) -> Result<Sweep, Sandb
     blocking(move || Ok(Ground::take(&directory)?.sweep(dry_run)?.sweep)).await
 }
 
-/// With how many commands run inside, if its keeper says so soon.
+/// With how many commands run inside, if its shim says so soon.
 async fn told(entry: Entry) -> SandboxInfo {
     let mut info = entry.door.info();
-    if let Some(keeper) = entry.door.keeper()
-        && let Ok(Ok(status)) = timeout(GLANCE, keeper.status()).await
+    if let Some(shim) = entry.door.shim()
+        && let Ok(Ok(status)) = timeout(GLANCE, shim.status()).await
     {
         info.commands = status.commands;
     }
@@ -368,7 +368,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 
-/// How long keepers of before may take to be found, before others are served.
+/// How long shims of before may take to be found, before others are served.
 const ADOPTION: Duration = Duration::from_secs(5);
-/// How long a look at a keeper may take: a list is not held up by one that is busy.
+/// How long a look at a shim may take: a list is not held up by one that is busy.
 const GLANCE: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! What is told of a sandbox.
 
-use crate::keeper::Alive;
 use crate::machine::Phase;
 use crate::record::Record;
+use crate::shim::Alive;
 use belljar_api::{SandboxInfo, State};
 use belljar_spec::Assurance;
 use belljar_spec::egress::Mode;
@@ -41,7 +41,7 @@ impl Record {
 }
 
 impl Record {
-    /// The egress mode inside, as the keeper of its present or last life told it; before that, the one that was asked for. Without a
+    /// The egress mode inside, as the shim of its present or last life told it; before that, the one that was asked for. Without a
     /// backend that isolates the network nothing holds it.
     fn egress(&self) -> String {
         if let Some(mode) = self.alive.as_ref().and_then(|alive| alive.egress.clone()) {

@@ -1,7 +1,7 @@
 //! Sandboxes that live: who may have one, which one a key means, who holds it, where it is in its life, and what becomes of it.
 //!
-//! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its keeper, which goes on
-//! when the daemon is killed. How keepers are started and spoken to is behind [`Keepers`].
+//! Knows nothing of HTTP and starts no sandbox itself: a living sandbox is held by a process of its own, its shim, which goes on
+//! when the daemon is killed. How shims are started and spoken to is behind [`Shims`].
 
 mod admit;
 mod caller;
@@ -12,7 +12,6 @@ mod folder;
 mod grants;
 mod identity;
 mod info;
-mod keeper;
 mod lease;
 mod machine;
 mod made;
@@ -26,6 +25,7 @@ mod registry;
 pub mod request;
 mod reserve;
 mod settings;
+mod shim;
 mod sweep;
 mod task;
 mod unknown;
@@ -38,7 +38,6 @@ pub use fleet::{Filter, Fleet, sweep_alone};
 pub use folder::FolderId;
 pub use grants::{GrantStore, LoneGrants, Shown};
 pub use identity::{Identity, Key, Parent, Persistence, Role};
-pub use keeper::{Alive, Future, Keeper, Keepers, KeptPlan, Status, Stop};
 pub use made::{Made, made};
 pub use name::{is_name, name_of};
 pub use permission::{OWNER, Owner, Permission};
@@ -46,4 +45,5 @@ pub use place::Place;
 pub use profiles::{Profile, Profiles};
 pub use registry::RunSeat;
 pub use settings::{Clock, Settings};
+pub use shim::{Alive, Future, Shim, ShimPlan, Shims, Status, Stop};
 pub use wanted::{Idempotency, Wanted};

@@ -7,16 +7,16 @@
 //!     ▲                 │ failed           │        resume           │
 //!     │                 ▼                  ▼                         ▼
 //!     │ files kept   ┌──────────────────────────────────────────────────┐
-//!     └───────────── │ Stopping: stop, delete, idle, the keeper died     │ ──────► Gone
+//!     └───────────── │ Stopping: stop, delete, idle, the shim died       │ ──────► Gone
 //!                    └──────────────────────────────────────────────────┘  wiped
 //! ```
 //!
-//! A sandbox that is new begins as Stopped, with nothing on disk. Its keeper may die in any state; what was held by it ends like a
+//! A sandbox that is new begins as Stopped, with nothing on disk. Its shim may die in any state; what was held by it ends like a
 //! stop that nobody asked for. Files are wiped where the sandbox is ephemeral, was never ready, or is deleted. While it is Starting
 //! or Stopping, whatever needs it to be one or the other waits.
 
 use crate::identity::Role;
-use crate::keeper::Stop;
+use crate::shim::Stop;
 
 /// Where a sandbox is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub(crate) enum Phase {
 pub(crate) enum Event {
     /// Somebody wants to hold it.
     Hold(Role),
-    /// Its keeper is there.
+    /// Its shim is there.
     Ready {
         paused: bool,
     },
-    /// Its keeper did not come up.
+    /// Its shim did not come up.
     Failed,
     Pause,
     Resume,
@@ -49,9 +49,9 @@ pub(crate) enum Event {
     Delete,
     /// Nobody held or used it for long enough.
     Idle,
-    /// Its keeper is dead, and nobody asked for that.
+    /// Its shim is dead, and nobody asked for that.
     Died,
-    /// Its keeper is gone, and its files, if they were to go.
+    /// Its shim is gone, and its files, if they were to go.
     Ended,
 }
 
@@ -60,11 +60,11 @@ pub(crate) enum Event {
 pub(crate) enum Act {
     /// It is as it should be.
     Nothing,
-    /// Start a keeper.
+    /// Start a shim.
     Start,
     Pause,
     Resume,
-    /// End the keeper, and see to the files.
+    /// End the shim, and see to the files.
     End(Stop),
     /// Ask again when it has arrived where it is going.
     Wait,

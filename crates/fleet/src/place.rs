@@ -8,9 +8,8 @@
 //!   volumes/<volume>/     what outlives sandboxes
 //!   sandboxes/<name>/
 //!     record.json         the daemon's: identity, leases, state
-//!     plan.json           for the keeper
-//!     keeper.lock         held by the keeper as long as it lives
-//!     keeper.json         the keeper's: where it listens, what it holds
+//!     keeper.lock         held by the shim as long as it lives
+//!     keeper.json         the shim's: where it listens, what it holds
 //!     keeper.log          what it had to say
 //!     workspace/          the folder that belongs to the sandbox, where no other was named
 //!     home/               its home, if it stays when nobody holds it
@@ -41,11 +40,7 @@ impl Place {
         self.directory.join("record.json")
     }
 
-    pub fn plan(&self) -> PathBuf {
-        self.directory.join("plan.json")
-    }
-
-    pub fn keeper(&self) -> PathBuf {
+    pub fn contact(&self) -> PathBuf {
         self.directory.join("keeper.json")
     }
 
@@ -61,8 +56,8 @@ impl Place {
         self.directory.join("home")
     }
 
-    /// Becomes its keeper; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:
-    /// that, and no process id, says whether a keeper lives.
+    /// Becomes its shim; `None` while somebody else is. The kernel gives the lock back when its holder dies, and to nobody else:
+    /// that, and no process id, says whether a shim lives.
     pub fn hold(&self) -> io::Result<Option<Lock>> {
         Lock::try_now(&self.directory.join("keeper.lock"))
     }

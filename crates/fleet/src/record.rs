@@ -2,8 +2,8 @@
 //! that a daemon that is killed finds everything that it promised.
 
 use crate::Place;
-use crate::keeper::Alive;
 use crate::lease::Leases;
+use crate::shim::Alive;
 use belljar_api::{GrantRules, SandboxRequest};
 use belljar_spec::SandboxError;
 use belljar_state::{Survives, write_atomic};
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(old[0].asked, Some(SandboxRequest::default()));
         assert_eq!(old[0].sandbox.backend, Some(belljar_spec::BackendChoice::Auto));
         assert_eq!(old[1].sandbox.limits.disk, Some(belljar_spec::ByteSize::mebibytes(1)));
-        let plan: crate::KeptPlan =
+        let plan: crate::ShimPlan =
             serde_json::from_str(include_str!("../tests/records/full-plan.json")).expect("a plan");
         assert_eq!(plan.sandbox, old[2].sandbox);
         let limits = &plan.sandbox.limits;

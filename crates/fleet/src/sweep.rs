@@ -1,11 +1,11 @@
-//! Removes what the dead left, and nothing of the living. A keeper is dead when its lock is free, and for no other reason: process
+//! Removes what the dead left, and nothing of the living. A shim is dead when its lock is free, and for no other reason: process
 //! ids are used again, files lie. Volumes are never looked at.
 
-use crate::keeper::Stop;
 use crate::machine::Nature;
 use crate::name::is_name;
 use crate::place::Place;
 use crate::record::{Intent, Record};
+use crate::shim::Stop;
 use belljar_api::{Sweep, SweptSandbox};
 use belljar_engine::{Engine, new_id};
 use belljar_spec::SandboxError;
@@ -27,7 +27,7 @@ pub(crate) struct Ground {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) record: Record,
-    /// A keeper lives, or is about to.
+    /// A shim lives, or is about to.
     pub(crate) kept: bool,
 }
 
@@ -91,7 +91,7 @@ impl Ground {
             }
         }
         if !dry_run && !findings.sweep.swept.is_empty() {
-            // What their keepers could not take away any more. Those of others are held by them.
+            // What their shims could not take away any more. Those of others are held by them.
             belljar_engine::sweep_cgroups();
         }
         Ok(findings)
@@ -138,8 +138,8 @@ fn verdict(record: &Record) -> Option<(Stop, &'static str)> {
     match (record.intent, nature.files()) {
         (Intent::Deleting, _) => Some((Stop::Wipe, "its deletion was cut short")),
         (_, Stop::Wipe) if !record.was_ready() => Some((Stop::Wipe, "its making was cut short")),
-        (_, Stop::Wipe) => Some((Stop::Wipe, "its keeper is dead")),
-        (Intent::Live, Stop::Keep) => Some((Stop::Keep, "its keeper is dead")),
+        (_, Stop::Wipe) => Some((Stop::Wipe, "its shim is dead")),
+        (Intent::Live, Stop::Keep) => Some((Stop::Keep, "its shim is dead")),
         (Intent::Stopped, Stop::Keep) => None,
     }
 }

@@ -2,10 +2,10 @@
 //! nothing is done with them but what a person asks for.
 
 use crate::fleet::{Fleet, may_use};
-use crate::keeper::Stop;
 use crate::permission::{OWNER, Permission};
 use crate::place::Place;
 use crate::registry::Entry;
+use crate::shim::Stop;
 use crate::task::end_of;
 use belljar_api::{SandboxInfo, State};
 use belljar_spec::SandboxError;
@@ -30,7 +30,7 @@ impl Fleet {
             return self.delete(name, caller).await;
         }
         let place = self.registry.ground.place(name);
-        end_of(&*self.world.keepers, place, None, Stop::Wipe, true).await?;
+        end_of(&*self.world.shims, place, None, Stop::Wipe, true).await?;
         self.registry.forget_unknown(name);
         Ok(())
     }

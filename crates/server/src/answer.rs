@@ -1,4 +1,4 @@
-//! What is answered when something is not done: one body, and one table from codes to statuses. The daemon and the keepers both use
+//! What is answered when something is not done: one body, and one table from codes to statuses. The daemon and the shims both use
 //! it, so that the same fault is the same answer wherever it is found.
 
 use axum::Json;
@@ -85,7 +85,7 @@ fn by_kind(error: &SandboxError) -> StatusCode {
     }
 }
 
-/// An error that a keeper told.
+/// An error that a shim told.
 pub(crate) fn heard(error: &ApiError) -> SandboxError {
     let code = known(&error.code);
     let made = match error.kind.as_str() {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_keeper_said_is_said_again() {
+    fn what_a_shim_said_is_said_again() {
         let error = SandboxError::policy("workspace_missing", "there is no folder").hint("make it");
         assert_eq!(heard(&ApiError::from(&error)), error);
         assert!(std::ptr::eq(known("some_code"), known("some_code")));

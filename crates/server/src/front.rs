@@ -1,13 +1,13 @@
-//! The daemon: who asks, may they, which sandbox; what is a sandbox's own goes through to its keeper.
+//! The daemon: who asks, may they, which sandbox; what is a sandbox's own goes through to its shim.
 //!
 //! ```text
 //!   socket, TCP ─> connection ─> gate: host, origin, grant, rate ─┬─> sandboxes, leases, sweep ─> fleet
 //!                                                                ├─> records ─> the log of a sandbox
 //!                                                                ├─> grants, profiles, capabilities
 //!                                                                ├─> agents, once ─> a process for each run
-//!                                                                └─> proxy ─> link ─> keeper
+//!                                                                └─> proxy ─> link ─> shim
 //! ```
-//! It keeps nothing that a restart would lose: sandboxes are on disk and with their keepers, grants in their file.
+//! It keeps nothing that a restart would lose: sandboxes are on disk and with their shims, grants in their file.
 
 mod about;
 mod activity;
@@ -92,10 +92,10 @@ impl Front {
         format!("req_{}{:08x}", self.run, self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The way to the keeper of a sandbox that the caller may use. It is not idle as long as the first of the two is there.
+    /// The way to the shim of a sandbox that the caller may use. It is not idle as long as the first of the two is there.
     async fn line(&self, asking: &Asking, name: &str) -> Answer<(InUse, Arc<Line>)> {
         asking.caller.may_have_sandboxes()?;
-        let in_use = self.fleet.keeper(name, asking).await?;
+        let in_use = self.fleet.shim(name, asking).await?;
         let line = self.link.line(&in_use.alive().id);
         let line = line.ok_or_else(|| LinkError::Gone(io::ErrorKind::NotFound.into()).told())?;
         Ok((in_use, line))

@@ -1,56 +1,68 @@
-//! From the daemon to the keepers: starts them, finds them again, and speaks HTTP with them over their abstract sockets.
+//! From the daemon to the shims: starts them, finds them again, and speaks HTTP with those of living sandboxes over their abstract sockets.
 //!
 //! ```text
-//!   start: plan.json ──> `belljar keeper DIR`, in a session of its own ──"ready"──> keeper.json ──> Line
-//!                                                                       └─ ends ──> failed.json ──> why
+//!   start: plan ──> `belljar shim DIR`, in a session of its own ──> answer: a Line, a run, or why not
 //!   find:  keeper.lock is held ──> keeper.json ──> it answers ──> Line
 //! ```
-//! A [`Line`] is the way to one keeper in one life of its sandbox. Fleets know it as a `Keeper`; the front finds it by the id of that
+//! A [`Line`] is the way to one shim in one life of its sandbox. Fleets know it as a `Shim`; the front finds it by the id of that
 //! life, to pass requests through. Nothing here decides what may be asked.
 
 mod life;
 mod line;
 mod pool;
+pub(crate) mod runs;
 mod start;
 
 pub use line::Line;
 pub use pool::{LinkError, Passing};
+pub(crate) use start::{Started, run_failed};
 
-use belljar_fleet::{Future, Keeper, Keepers, KeptPlan, Place};
+use crate::shim::Contact;
+use crate::shim::protocol::{Answer, Plan};
+use belljar_fleet::{Future, Place, Shim, ShimPlan, Shims};
 use belljar_spec::SandboxError;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The keepers of one daemon.
+/// The shims of one daemon.
 #[derive(Debug)]
 pub struct Link {
     program: PathBuf,
+    fleet: PathBuf,
     lines: Mutex<HashMap<String, Weak<Line>>>,
 }
 
 impl Link {
-    /// Keepers are this very program, whatever has become of its file.
-    pub fn new() -> Link {
-        Link::starting("/proc/self/exe")
+    /// Shims are `program`, or this very program, whatever has become of its file. Runs have their directories below `fleet`.
+    pub fn new(program: Option<PathBuf>, fleet: &Path) -> Link {
+        let program = program.unwrap_or_else(|| "/proc/self/exe".into());
+        Link { program, fleet: fleet.to_path_buf(), lines: Mutex::default() }
     }
 
-    /// Keepers are this program.
-    pub fn starting(program: impl Into<PathBuf>) -> Link {
-        Link { program: program.into(), lines: Mutex::default() }
-    }
-
-    /// The way to the keeper of this life of a sandbox.
+    /// The way to the shim of this life of a sandbox.
     pub fn line(&self, id: &str) -> Option<Arc<Line>> {
         self.lines().get(id).and_then(Weak::upgrade)
     }
 
+    /// Starts the shim of a run in a directory of its own, and waits for its answer. `on_end` gets the exit code when nothing of the run is
+    /// left.
+    pub(crate) async fn start_run(
+        &self,
+        plan: Plan,
+        on_end: impl FnOnce(Option<i32>) + Send + 'static,
+    ) -> Result<(Answer, Started), SandboxError> {
+        start::start(&self.program, &runs::new_place(&self.fleet)?, plan, on_end).await
+    }
+
     async fn find_line(&self, place: &Place) -> Result<Option<Arc<Line>>, SandboxError> {
-        let held = place.hold().map_err(|error| start::broken(place, "look at", &error))?;
+        let held = place.hold().map_err(|error| start::broken(place, "look for a shim", &error))?;
         if held.is_some() {
             return Ok(None);
         }
-        let Some(contact) = start::contact(place)? else { return Ok(None) };
+        let contact =
+            Contact::read(place).map_err(|error| start::broken(place, "read keeper.json", &error))?;
+        let Some(contact) = contact else { return Ok(None) };
         if let Some(known) = self.line(&contact.alive.id) {
             return Ok(Some(known));
         }
@@ -74,25 +86,25 @@ impl Link {
     }
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link::new()
-    }
-}
-
-impl Keepers for Link {
+impl Shims for Link {
     fn start<'a>(
         &'a self,
         place: &'a Place,
-        plan: &'a KeptPlan,
-    ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
+        plan: &'a ShimPlan,
+    ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
-            let line = start::start(&self.program, place, plan).await?;
-            Ok(self.keep(line) as Arc<dyn Keeper>)
+            let plan = Plan::Sandbox(Box::new(plan.clone()));
+            let (Answer::Ready(contact), shim) = start::start(&self.program, place, plan, drop).await? else {
+                return Err(start::broken(place, "start a sandbox", &"its shim holds a run"));
+            };
+            let line = Line::new(*contact);
+            line.watch().await?;
+            shim.release();
+            Ok(self.keep(line) as Arc<dyn Shim>)
         })
     }
 
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Keeper>>, SandboxError>> {
-        Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Keeper>)) })
+    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
+        Box::pin(async move { Ok(self.find_line(place).await?.map(|line| line as Arc<dyn Shim>)) })
     }
 }

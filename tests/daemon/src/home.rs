@@ -177,15 +177,15 @@ impl Home {
         fs::read_to_string(self.path("daemon.log")).unwrap_or_default()
     }
 
-    /// The keeper of a sandbox.
-    pub fn keeper(&self, name: &str) -> Option<u32> {
+    /// The shim of a sandbox.
+    pub fn shim(&self, name: &str) -> Option<u32> {
         let place = self.places().join(name);
-        let is_keeper = |pid: &u32| {
+        let is_shim = |pid: &u32| {
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
-            words.contains(&b"keeper".as_slice()) && words.contains(&place.as_os_str().as_encoded_bytes())
+            words.contains(&b"shim".as_slice()) && words.contains(&place.as_os_str().as_encoded_bytes())
         };
-        numbers_of(&self.mark(), None).into_iter().find(is_keeper)
+        numbers_of(&self.mark(), None).into_iter().find(is_shim)
     }
 
     /// Nothing is left of its sandboxes but what is kept on purpose: these places.
@@ -220,7 +220,7 @@ impl Drop for Home {
                 let said =
                     fs::read_to_string(self.places().join(&name).join("keeper.log")).unwrap_or_default();
                 if !said.is_empty() {
-                    eprintln!("--- the keeper of {name} said:\n{said}");
+                    eprintln!("--- the shim of {name} said:\n{said}");
                 }
             }
         }

@@ -69,9 +69,6 @@ pub(crate) enum AgentCommand {
         belljar agent phases release.toml --branch release\n  \
         belljar agent phases release.toml --overlay --json")]
     Phases(Box<AgentPhasesArgs>),
-    /// Do one run for the daemon, which says on standard input what it is
-    #[command(hide = true)]
-    Job,
 }
 
 impl AgentCommand {
@@ -82,7 +79,7 @@ impl AgentCommand {
             AgentCommand::Runs(options) => options.json,
             AgentCommand::Logs(options) => options.json,
             AgentCommand::Phases(options) => options.json,
-            AgentCommand::Shell(_) | AgentCommand::Job => false,
+            AgentCommand::Shell(_) => false,
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) enum DaemonCommand {
     },
     /// List the profiles that work here: named choices of a sandbox
     Profiles(ListingArgs),
-    /// Take away what sandboxes left whose keeper died; never one that lives, nor files that are to stay
+    /// Take away what sandboxes left whose shim died; never one that lives, nor files that are to stay
     #[command(after_help = "Examples:\n  belljar sweep --dry-run\n  belljar sweep")]
     Sweep(SweepArgs),
 }

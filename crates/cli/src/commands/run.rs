@@ -153,7 +153,7 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         eprintln!("belljar: {warning}");
     }
     let code = run.exit_code();
-    let text = serde_json::to_string_pretty(&belljar_server::once::result(run))
+    let text = serde_json::to_string_pretty(&belljar_server::run_result(run))
         .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
     print(format!("{text}\n").as_bytes())?;
     Ok(code)

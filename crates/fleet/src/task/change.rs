@@ -4,16 +4,15 @@ use super::work::{Done, Finding};
 use super::{Task, time, work};
 use crate::command::{Answer, Change, Command, Hold};
 use crate::door::Gate;
-use crate::keeper::{Keeper, KeptPlan, Stop};
 use crate::machine::{Act, Event, Phase, step};
 use crate::place::Place;
-use crate::record::{Intent, Record, write_record};
+use crate::record::{Intent, Record};
 use crate::refusal;
+use crate::shim::{Shim, ShimPlan, Stop};
 use crate::sweep::{make_place, told};
 use belljar_api::{SandboxInfo, SweptSandbox};
 use belljar_engine::new_id;
 use belljar_spec::SandboxError;
-use belljar_state::Survives;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -25,11 +24,11 @@ impl Task {
             }
             return self.later.push_back(Command::Change(change, answer));
         }
-        match (step(self.phase, change.event(), self.nature()), self.keeper.clone()) {
+        match (step(self.phase, change.event(), self.nature()), self.shim.clone()) {
             ((_, Act::Wait), _) => self.later.push_back(Command::Change(change, answer)),
             ((_, Act::Nothing), _) => drop(answer.send(Ok(self.tell()))),
-            ((next, Act::Pause | Act::Resume), Some(keeper)) => {
-                self.work = Some(work::change(keeper, change, next, answer));
+            ((next, Act::Pause | Act::Resume), Some(shim)) => {
+                self.work = Some(work::change(shim, change, next, answer));
             }
             ((next, Act::End(files)), _) => {
                 // It is answered when it has arrived there.
@@ -47,7 +46,7 @@ impl Task {
         self.cancel_at = None;
         match done {
             Done::Turn(turn) => self.start(turn).await,
-            Done::Started(Ok(keeper)) => self.ready(keeper, false),
+            Done::Started(Ok(shim)) => self.ready(shim, false),
             Done::Started(Err(error)) => self.failed(error).await,
             Done::Found(finding) => self.found(finding).await,
             Done::Changed { change, to, outcome, answer } => {
@@ -109,50 +108,48 @@ impl Task {
         };
         match plan {
             Ok((turn, plan)) => {
-                let (keepers, place) = (self.world.keepers.clone(), self.place.clone());
-                self.work = Some(work::start(keepers, place, plan, turn));
+                let (shims, place) = (self.world.shims.clone(), self.place.clone());
+                self.work = Some(work::start(shims, place, plan, turn));
             }
             Err(error) => self.failed(error).await,
         }
     }
 
-    /// What the keeper of a new life is told. Nothing of the last one is left to be mistaken for it.
-    fn plan(&self) -> Result<KeptPlan, SandboxError> {
-        let plan = KeptPlan {
+    /// What the shim of a new life is told. Nothing of the last one is left to be mistaken for it.
+    fn plan(&self) -> Result<ShimPlan, SandboxError> {
+        clear_life(&self.place);
+        Ok(ShimPlan {
             name: self.record.name.clone(),
             key: self.record.key.clone(),
             id: new_id()?.to_string(),
             sandbox: self.record.sandbox.clone(),
             persistent: self.record.persistent,
             environment: self.record.environment.clone(),
-        };
-        clear_life(&self.place);
-        write_record(&self.place.plan(), &plan, Survives::Kill)?;
-        Ok(plan)
+        })
     }
 
-    fn ready(&mut self, keeper: Arc<dyn Keeper>, paused: bool) {
+    fn ready(&mut self, shim: Arc<dyn Shim>, paused: bool) {
         self.phase = step(self.phase, Event::Ready { paused }, self.nature()).0;
         let now = self.now();
-        self.record.alive = Some(keeper.alive().clone());
+        self.record.alive = Some(shim.alive().clone());
         self.record.fault = None;
         self.write_at = Some(now);
         self.idle_since = now;
-        self.keep(keeper);
+        self.keep(shim);
     }
 
-    /// This is its keeper from now on.
-    fn keep(&mut self, keeper: Arc<dyn Keeper>) {
-        let watched = keeper.clone();
+    /// This is its shim from now on.
+    fn keep(&mut self, shim: Arc<dyn Shim>) {
+        let watched = shim.clone();
         self.death = Some(Box::pin(async move { watched.gone().await }));
-        self.keeper = Some(keeper);
+        self.shim = Some(shim);
         self.open();
     }
 
     fn open(&mut self) {
-        // Also while it is paused: its files and what its commands wrote can be read, and the keeper refuses the rest.
-        if let (Phase::Live | Phase::Paused, Some(keeper)) = (self.phase, &self.keeper) {
-            self.door.set(Gate::Open(keeper.clone()));
+        // Also while it is paused: its files and what its commands wrote can be read, and the shim refuses the rest.
+        if let (Phase::Live | Phase::Paused, Some(shim)) = (self.phase, &self.shim) {
+            self.door.set(Gate::Open(shim.clone()));
         }
     }
 
@@ -167,26 +164,26 @@ impl Task {
         self.act_on(Event::Failed).await;
     }
 
-    /// Ends a start that hangs: a keeper that nobody waits for any more is killed, and all that it started dies with it.
+    /// Ends a start that hangs: a shim that nobody waits for any more is killed, and all that it started dies with it.
     pub(super) async fn cancel_start(&mut self) {
         self.cancel_at = None;
         self.work = None;
         self.failed(refusal::deleted(&self.record.name)).await;
     }
 
-    /// Looks whether its keeper lives. Until that is known everybody waits.
+    /// Looks whether its shim lives. Until that is known everybody waits.
     pub(super) fn search(&mut self) {
         self.searching = true;
         self.door.set(Gate::Wait);
-        self.work = Some(work::find(self.world.keepers.clone(), self.place.clone()));
+        self.work = Some(work::find(self.world.shims.clone(), self.place.clone()));
     }
 
     async fn found(&mut self, finding: Finding) {
         self.searching = false;
         match finding {
-            Finding::Alive { keeper, paused } if self.phase == Phase::Starting => {
+            Finding::Alive { shim, paused } if self.phase == Phase::Starting => {
                 let intent = self.record.intent;
-                self.ready(keeper, paused);
+                self.ready(shim, paused);
                 let event = match intent {
                     Intent::Live => return,
                     Intent::Stopped => Event::Stop,
@@ -194,12 +191,12 @@ impl Task {
                 };
                 self.act_on(event).await;
             }
-            Finding::Alive { keeper, paused } => {
+            Finding::Alive { shim, paused } => {
                 self.phase = if paused { Phase::Paused } else { Phase::Live };
-                self.keep(keeper);
+                self.keep(shim);
             }
             Finding::Dead => {
-                self.record.fault = Some("its keeper died".into());
+                self.record.fault = Some("its shim died".into());
                 if self.phase == Phase::Starting && self.record.was_ready() {
                     // It was found on disk, and has been alive.
                     self.phase = Phase::Live;
@@ -224,20 +221,20 @@ impl Task {
         }
     }
 
-    /// Sweeps it, if its keeper is dead and nobody noticed.
+    /// Sweeps it, if its shim is dead and nobody noticed.
     pub(super) async fn check(&mut self, dry_run: bool) -> Option<SweptSandbox> {
         if self.work.is_some() || !self.is_alive() || !matches!(self.place.hold(), Ok(Some(_))) {
             return None;
         }
-        let swept = told(&self.record, self.nature().files(), "its keeper is dead");
+        let swept = told(&self.record, self.nature().files(), "its shim is dead");
         if !dry_run {
-            self.record.fault = Some("its keeper died".into());
+            self.record.fault = Some("its shim died".into());
             self.act_on(Event::Died).await;
         }
         Some(swept)
     }
 
-    /// Ends its keeper. That it is to end is on disk first: whoever comes after us goes on with it.
+    /// Ends its shim. That it is to end is on disk first: whoever comes after us goes on with it.
     pub(super) async fn end(&mut self, files: Stop) {
         self.door.set(Gate::Shut(refusal::not_alive(&self.record.name)));
         self.death = None;
@@ -250,9 +247,9 @@ impl Task {
             // If not, it is ended all the same; at worst the next daemon finds it dead.
             let _ = self.write().await;
         }
-        let (keepers, place) = (self.world.keepers.clone(), self.place.clone());
+        let (shims, place) = (self.world.shims.clone(), self.place.clone());
         let died = self.record.fault.is_some();
-        self.work = Some(work::end(keepers, place, self.keeper.take(), files, died));
+        self.work = Some(work::end(shims, place, self.shim.take(), files, died));
     }
 
     async fn ended(&mut self, outcome: Result<(), SandboxError>) {
@@ -280,10 +277,11 @@ impl Task {
     }
 }
 
-/// What a keeper left of its life, which says nothing any more.
+/// What a shim left of its life, which says nothing any more.
 fn clear_life(place: &Place) {
-    for file in [place.keeper(), place.directory().join("failed.json")] {
+    // The last two are of builds that wrote plans and failures to files.
+    for file in ["keeper.json", "plan.json", "failed.json"] {
         // Not there, most of the time.
-        let _ = std::fs::remove_file(file);
+        let _ = std::fs::remove_file(place.directory().join(file));
     }
 }

@@ -48,7 +48,7 @@ impl Task {
             Err(error) => return drop(hold.answer.send(Err(error))),
         };
         let Some(lease) = self.record.leases.get(&id).map(Lease::info) else { return };
-        let mut notes = self.keeper.as_ref().map(|keeper| keeper.alive().notes.clone()).unwrap_or_default();
+        let mut notes = self.shim.as_ref().map(|shim| shim.alive().notes.clone()).unwrap_or_default();
         notes.extend(self.wake_note.clone());
         let answer = Created { sandbox: self.tell(), lease, created, notes };
         if hold.answer.send(Ok(answer)).is_err() && new {

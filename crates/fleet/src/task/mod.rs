@@ -1,4 +1,4 @@
-//! The one owner of a sandbox: a task that changes its state, writes its record, and starts and ends its keeper. Everybody else
+//! The one owner of a sandbox: a task that changes its state, writes its record, and starts and ends its shim. Everybody else
 //! sends it a [`Command`] or goes through the [`Door`]. It waits for one thing at a time and goes on listening meanwhile; what has to
 //! wait for that is put aside and looked at again behind it.
 
@@ -9,12 +9,12 @@ mod work;
 
 use crate::command::{Answer, Change, Command};
 use crate::door::{Door, Gate};
-use crate::keeper::{Keeper, Keepers};
 use crate::machine::{Nature, Phase};
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::reserve::Reserve;
 use crate::settings::Settings;
+use crate::shim::{Shim, Shims};
 use crate::{Place, refusal};
 use belljar_api::{Created, SandboxInfo};
 use belljar_spec::SandboxError;
@@ -31,7 +31,7 @@ pub(crate) use work::end_of;
 /// What the tasks of a fleet share.
 #[derive(Clone)]
 pub(crate) struct World {
-    pub(crate) keepers: Arc<dyn Keepers>,
+    pub(crate) shims: Arc<dyn Shims>,
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) settings: Settings,
@@ -58,11 +58,11 @@ pub(crate) struct Task {
     phase: Phase,
     /// Its place is there.
     made: bool,
-    keeper: Option<Arc<dyn Keeper>>,
-    /// Ready when the keeper has died.
+    shim: Option<Arc<dyn Shim>>,
+    /// Ready when the shim has died.
     death: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     work: Option<Work>,
-    /// Whether that is a search for a keeper that seemed dead.
+    /// Whether that is a search for a shim that seemed dead.
     searching: bool,
     /// What waits for it.
     later: VecDeque<Command>,
@@ -98,7 +98,7 @@ impl Task {
         let mut task = Task {
             phase: if birth == Birth::Kept { Phase::Starting } else { Phase::Stopped },
             made: birth != Birth::New,
-            keeper: None,
+            shim: None,
             death: None,
             work: None,
             searching: false,
@@ -257,7 +257,7 @@ impl Task {
             && matches!(self.phase, Phase::Live | Phase::Paused | Phase::Stopped | Phase::Gone)
     }
 
-    /// A keeper is being started, or waits for its turn.
+    /// A shim is being started, or waits for its turn.
     fn is_starting(&self) -> bool {
         self.phase == Phase::Starting && self.work.is_some() && !self.searching
     }

@@ -2,9 +2,9 @@
 
 use super::{Task, work};
 use crate::command::Change;
-use crate::keeper::Status;
 use crate::machine::{Act, Event, Phase, step};
 use crate::refusal;
+use crate::shim::Status;
 use belljar_spec::SandboxError;
 use std::time::Duration;
 
@@ -42,10 +42,10 @@ impl Task {
             }
             return;
         }
-        if let (Some(at), Some(keeper)) = (self.look_at(), &self.keeper)
+        if let (Some(at), Some(shim)) = (self.look_at(), &self.shim)
             && at <= now
         {
-            self.work = Some(work::look(keeper.clone(), self.door.entered()));
+            self.work = Some(work::look(shim.clone(), self.door.entered()));
         }
     }
 

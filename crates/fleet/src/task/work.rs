@@ -1,9 +1,9 @@
 //! What a sandbox's task waits for while it goes on listening: one thing at a time.
 
 use crate::command::{Answer, Change};
-use crate::keeper::{Keeper, Keepers, KeptPlan, Status, Stop};
 use crate::machine::Phase;
 use crate::place::Place;
+use crate::shim::{Shim, ShimPlan, Shims, Status, Stop};
 use crate::sweep::remove_place;
 use belljar_api::SandboxInfo;
 use belljar_spec::SandboxError;
@@ -22,7 +22,7 @@ pub(super) type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 pub(super) enum Done {
     /// It is its turn to be started; nothing if there are no turns any more.
     Turn(Option<OwnedSemaphorePermit>),
-    Started(Result<Arc<dyn Keeper>, SandboxError>),
+    Started(Result<Arc<dyn Shim>, SandboxError>),
     Found(Finding),
     Changed {
         change: Change,
@@ -38,10 +38,10 @@ pub(super) enum Done {
     Ended(Result<(), SandboxError>),
 }
 
-/// Whether a place has a keeper.
+/// Whether a place has a shim.
 pub(super) enum Finding {
     Alive {
-        keeper: Arc<dyn Keeper>,
+        shim: Arc<dyn Shim>,
         paused: bool,
     },
     Dead,
@@ -53,28 +53,23 @@ pub(super) fn turn(starts: Arc<Semaphore>) -> Work {
     Box::pin(async move { Done::Turn(starts.acquire_owned().await.ok()) })
 }
 
-pub(super) fn start(
-    keepers: Arc<dyn Keepers>,
-    place: Place,
-    plan: KeptPlan,
-    turn: OwnedSemaphorePermit,
-) -> Work {
+pub(super) fn start(shims: Arc<dyn Shims>, place: Place, plan: ShimPlan, turn: OwnedSemaphorePermit) -> Work {
     Box::pin(async move {
-        let started = timeout(START, keepers.start(&place, &plan)).await.unwrap_or_else(|_| Err(mute()));
+        let started = timeout(START, shims.start(&place, &plan)).await.unwrap_or_else(|_| Err(mute()));
         drop(turn);
         Done::Started(started)
     })
 }
 
-/// Finds the keeper of a place, which may be about to come up, or to die.
-pub(super) fn find(keepers: Arc<dyn Keepers>, place: Place) -> Work {
+/// Finds the shim of a place, which may be about to come up, or to die.
+pub(super) fn find(shims: Arc<dyn Shims>, place: Place) -> Work {
     Box::pin(async move {
         let deadline = Instant::now() + MUTE;
         loop {
-            if let Ok(Ok(Some(keeper))) = timeout(PATIENCE, keepers.find(&place)).await
-                && let Ok(Ok(status)) = timeout(PATIENCE, keeper.status()).await
+            if let Ok(Ok(Some(shim))) = timeout(PATIENCE, shims.find(&place)).await
+                && let Ok(Ok(status)) = timeout(PATIENCE, shim.status()).await
             {
-                return Done::Found(Finding::Alive { keeper, paused: status.paused });
+                return Done::Found(Finding::Alive { shim, paused: status.paused });
             }
             if let Free::Yes(_) | Free::NoPlace = is_free(&place) {
                 return Done::Found(Finding::Dead);
@@ -87,17 +82,12 @@ pub(super) fn find(keepers: Arc<dyn Keepers>, place: Place) -> Work {
     })
 }
 
-pub(super) fn change(
-    keeper: Arc<dyn Keeper>,
-    change: Change,
-    to: Phase,
-    answer: Answer<SandboxInfo>,
-) -> Work {
+pub(super) fn change(shim: Arc<dyn Shim>, change: Change, to: Phase, answer: Answer<SandboxInfo>) -> Work {
     Box::pin(async move {
         let asked = async {
             match change {
-                Change::Pause => keeper.pause().await,
-                Change::Resume => keeper.resume().await,
+                Change::Pause => shim.pause().await,
+                Change::Resume => shim.resume().await,
                 Change::Stop | Change::Delete => Ok(()),
             }
         };
@@ -106,38 +96,38 @@ pub(super) fn change(
     })
 }
 
-pub(super) fn look(keeper: Arc<dyn Keeper>, entered: u64) -> Work {
+pub(super) fn look(shim: Arc<dyn Shim>, entered: u64) -> Work {
     Box::pin(async move {
-        let status = timeout(PATIENCE, keeper.status()).await.unwrap_or_else(|_| Err(mute()));
+        let status = timeout(PATIENCE, shim.status()).await.unwrap_or_else(|_| Err(mute()));
         Done::Looked { status, entered }
     })
 }
 
-/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the keeper. What
+/// Ends whoever keeps a place, and removes it if its files are to go. The lock says whether that came about, not the shim. What
 /// `died` could not tidy up behind itself.
 pub(super) fn end(
-    keepers: Arc<dyn Keepers>,
+    shims: Arc<dyn Shims>,
     place: Place,
-    keeper: Option<Arc<dyn Keeper>>,
+    shim: Option<Arc<dyn Shim>>,
     files: Stop,
     died: bool,
 ) -> Work {
-    Box::pin(async move { Done::Ended(end_of(&*keepers, place, keeper, files, died).await) })
+    Box::pin(async move { Done::Ended(end_of(&*shims, place, shim, files, died).await) })
 }
 
 pub(crate) async fn end_of(
-    keepers: &dyn Keepers,
+    shims: &dyn Shims,
     place: Place,
-    keeper: Option<Arc<dyn Keeper>>,
+    shim: Option<Arc<dyn Shim>>,
     files: Stop,
     died: bool,
 ) -> Result<(), SandboxError> {
-    let keeper = match keeper {
-        Some(keeper) => Some(keeper),
-        None => timeout(PATIENCE, keepers.find(&place)).await.ok().and_then(Result::ok).flatten(),
+    let shim = match shim {
+        Some(shim) => Some(shim),
+        None => timeout(PATIENCE, shims.find(&place)).await.ok().and_then(Result::ok).flatten(),
     };
-    let asked = match keeper {
-        Some(keeper) => timeout(END, keeper.stop(files)).await.unwrap_or_else(|_| Err(mute())),
+    let asked = match shim {
+        Some(shim) => timeout(END, shim.stop(files)).await.unwrap_or_else(|_| Err(mute())),
         None => Ok(()),
     };
     let deadline = Instant::now() + PATIENCE;
@@ -178,11 +168,11 @@ fn is_free(place: &Place) -> Free {
 }
 
 pub(super) fn mute() -> SandboxError {
-    SandboxError::unavailable("keeper_mute", "the keeper of the sandbox does not answer")
+    SandboxError::unavailable("keeper_mute", "the shim of the sandbox does not answer")
         .hint("try again; `keeper.log` in its directory may say why")
 }
 
-/// How long a keeper may take to answer something that is done at once.
+/// How long a shim may take to answer something that is done at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one may take to come up: a large repository may have to be cloned first.
 const START: Duration = Duration::from_secs(600);

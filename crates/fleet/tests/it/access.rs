@@ -20,7 +20,7 @@ fn a_key_of_somebody_else_needs_a_grant() {
         let name = name_of("own");
         for code in [
             refused(fleet.get(&name, &b).await),
-            refused(fleet.keeper(&name, &b).await),
+            refused(fleet.shim(&name, &b).await),
             refused(fleet.delete(&name, &b).await),
             refused(fleet.pause(&name, &b).await),
             refused(fleet.drop_lease(&name, "x", &b).await),
@@ -69,7 +69,7 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
         asked.idle_s = Some(0);
         let held = create_as(&fleet, asked, None, &b).await.unwrap();
         assert!(!held.lease.owner && held.sandbox.persistent);
-        fleet.keeper(name, &b).await.unwrap();
+        fleet.shim(name, &b).await.unwrap();
         for code in [
             refused(fleet.delete(name, &b).await),
             refused(fleet.stop(name, &b).await),

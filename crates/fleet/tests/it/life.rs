@@ -71,11 +71,11 @@ fn leases_end_unless_they_are_renewed_or_used() {
         }
         for _ in 0..3 {
             seconds(90).await;
-            drop(fleet.keeper(name, &owner()).await.unwrap());
+            drop(fleet.shim(name, &owner()).await.unwrap());
         }
         for _ in 0..3 {
             seconds(90).await;
-            drop(fleet.keeper(name, &Owner { lease: Some(lease.clone()) }).await.unwrap());
+            drop(fleet.shim(name, &Owner { lease: Some(lease.clone()) }).await.unwrap());
         }
         seconds(99).await;
         assert_eq!(fleet.get(name, &owner()).await.unwrap().leases.len(), 1);
@@ -101,7 +101,7 @@ fn a_command_or_a_request_keeps_it_alive_without_a_lease() {
         seconds(5000).await;
         let info = fleet.get(name, &owner()).await.unwrap();
         assert_eq!((info.commands, info.leases.len(), info.state), (1, 0, State::Live));
-        let in_use = fleet.keeper(name, &owner()).await.unwrap();
+        let in_use = fleet.shim(name, &owner()).await.unwrap();
         world.process("k").unwrap().run_commands(0);
         seconds(5000).await;
         assert!(world.process("k").is_some(), "somebody is in the middle of a request");
@@ -124,7 +124,7 @@ fn a_request_between_the_look_and_the_end_counts() {
         seconds(9).await;
         tokio::time::sleep(std::time::Duration::from_millis(1000)).await;
         // Just now, whatever the task is at.
-        if let Ok(used) = fleet.keeper(name, &owner()).await {
+        if let Ok(used) = fleet.shim(name, &owner()).await {
             world.process("k").expect("who is in use lives");
             seconds(100).await;
             world.process("k").expect("who is in use lives");
@@ -145,7 +145,7 @@ fn a_stopped_one_is_woken_into_a_new_life() {
         assert_eq!((stopped.state, stopped.leases.len(), stopped.started_ms), (State::Stopped, 0, None));
         assert_eq!((stopped.fault, world.living()), (None, 0));
         assert_eq!(fleet.stop(name, &owner()).await.unwrap().state, State::Stopped);
-        assert_eq!(refused(fleet.keeper(name, &owner()).await), "sandbox_not_alive");
+        assert_eq!(refused(fleet.shim(name, &owner()).await), "sandbox_not_alive");
         assert_eq!(refused(fleet.pause(name, &owner()).await), "sandbox_not_alive");
         assert_eq!(refused(create(&fleet, guest("k")).await), "sandbox_not_alive");
         let woken = create(&fleet, keyed("k")).await.unwrap();
@@ -176,7 +176,7 @@ fn what_is_deleted_is_gone_and_stays_so() {
             for code in [
                 refused(fleet.get(name, &owner()).await),
                 refused(fleet.delete(name, &owner()).await),
-                refused(fleet.keeper(name, &owner()).await),
+                refused(fleet.shim(name, &owner()).await),
                 refused(fleet.pause(name, &owner()).await),
                 refused(fleet.stop(name, &owner()).await),
                 refused(fleet.renew(name, &made.lease.id, None, &owner()).await),
@@ -200,13 +200,13 @@ fn pausing_stands_still_and_is_no_mistake_twice() {
             assert_eq!(fleet.pause(name, &owner()).await.unwrap().state, State::Paused);
         }
         assert!(world.process("k").unwrap().is_paused());
-        fleet.keeper(name, &owner()).await.expect("what it wrote can be read");
+        fleet.shim(name, &owner()).await.expect("what it wrote can be read");
         assert_eq!(create(&fleet, ephemeral("k")).await.unwrap().sandbox.state, State::Paused);
         for _ in 0..2 {
             assert_eq!(fleet.resume(name, &owner()).await.unwrap().state, State::Live);
         }
         assert!(!world.process("k").unwrap().is_paused());
-        fleet.keeper(name, &owner()).await.unwrap();
+        fleet.shim(name, &owner()).await.unwrap();
         fleet.pause(name, &owner()).await.unwrap();
         fleet.delete(name, &owner()).await.unwrap();
         assert_eq!((world.living(), world.on_disk().len()), (0, 0));
@@ -215,7 +215,7 @@ fn pausing_stands_still_and_is_no_mistake_twice() {
 }
 
 #[test]
-fn a_keeper_that_dies_is_noticed() {
+fn a_shim_that_dies_is_noticed() {
     for (request, left) in [(ephemeral("k"), None), (keyed("k"), Some(State::Stopped))] {
         let world = World::new();
         world.run(async |fleet| {
@@ -242,7 +242,7 @@ fn a_connection_that_breaks_is_no_death() {
         let process = world.process("k").unwrap();
         for _ in 0..5 {
             process.lose();
-            assert_eq!(fleet.keeper(&made.sandbox.name, &owner()).await.unwrap().alive().id, process.id());
+            assert_eq!(fleet.shim(&made.sandbox.name, &owner()).await.unwrap().alive().id, process.id());
             seconds(1).await;
             assert_eq!(fleet.get(&made.sandbox.name, &owner()).await.unwrap().leases.len(), 1);
         }
@@ -254,7 +254,7 @@ fn a_connection_that_breaks_is_no_death() {
 }
 
 #[test]
-fn a_keeper_that_does_not_answer_is_left_alone_and_nobody_hangs() {
+fn a_shim_that_does_not_answer_is_left_alone_and_nobody_hangs() {
     let world = World::new();
     world.run(async |fleet| {
         let made = create(&fleet, ephemeral("k")).await.unwrap();
@@ -353,7 +353,7 @@ fn on_a_disk_that_takes_no_record_what_lives_is_used_and_ended() {
         let draft = world.place("k").directory().join("record.json.new");
         std::fs::create_dir(&draft).unwrap();
         let joined = create(&fleet, keyed("k")).await.expect("who frees space has to get in");
-        fleet.keeper(name, &owner()).await.unwrap();
+        fleet.shim(name, &owner()).await.unwrap();
         fleet.renew(name, &joined.lease.id, Some(60), &owner()).await.unwrap();
         fleet.drop_lease(name, &made.lease.id, &owner()).await.unwrap();
         std::fs::remove_dir(&draft).unwrap();

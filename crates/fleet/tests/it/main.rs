@@ -1,4 +1,4 @@
-//! A fleet against keepers that are not there: everything that happens to sandboxes, in stopped time.
+//! A fleet against shims that are not there: everything that happens to sandboxes, in stopped time.
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 

@@ -27,7 +27,7 @@ enum Deed {
     Resume(usize),
     Stop(usize),
     Delete(usize),
-    /// The keeper is killed.
+    /// The shim is killed.
     Kill(usize),
     FailStart,
     Sweep,
@@ -159,13 +159,13 @@ async fn act(world: &World, fleet: &Fleet, deed: &Deed) -> Option<(String, usize
             return Some((made.lease.id, *key, made.lease.until_ms));
         }
         Deed::Use(key) => {
-            if let Ok(used) = fleet.keeper(&name(key), &owner()).await {
+            if let Ok(used) = fleet.shim(&name(key), &owner()).await {
                 used.status().await.ok();
             }
         }
         Deed::Command { key, runs } => {
             // As a request does: it goes through the door, and is in use until the command runs.
-            if let Ok(_used) = fleet.keeper(&name(key), &owner()).await
+            if let Ok(_used) = fleet.shim(&name(key), &owner()).await
                 && let Some(process) = world.process(KEYS[*key].0)
             {
                 process.run_commands(u32::from(*runs));

@@ -1,4 +1,4 @@
-//! A keeper that is no process but behaves as one: it holds the lock of its place, goes on when the daemon is killed, and dies when it
+//! A shim that is no process but behaves as one: it holds the lock of its place, goes on when the daemon is killed, and dies when it
 //! is told to or by itself.
 
 use crate::world::World;
@@ -29,9 +29,7 @@ struct State {
 }
 
 impl Process {
-    pub(crate) fn new(world: &World, place: &Place, plan: &KeptPlan, held: Lock) -> Process {
-        let read: KeptPlan = serde_json::from_slice(&std::fs::read(place.plan()).unwrap()).unwrap();
-        assert_eq!(&read, plan, "the plan is on disk before its keeper");
+    pub(crate) fn new(world: &World, plan: &ShimPlan, held: Lock) -> Process {
         let now_ms = world.now_ms();
         let inside = plan.sandbox.env.iter().find_map(|(name, value)| match value {
             EnvValue::Text(mode) if name.as_str() == "EGRESS_INSIDE" => mode.clone().into_string().ok(),
@@ -126,7 +124,7 @@ impl Process {
     }
 }
 
-impl Keeper for Process {
+impl Shim for Process {
     fn alive(&self) -> &Alive {
         &self.alive
     }

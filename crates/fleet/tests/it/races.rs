@@ -84,7 +84,7 @@ fn who_goes_away_while_it_is_made_leaves_nothing_behind() {
             let _ = timeout(Duration::from_millis(after_ms), asked).await.map(drop);
             seconds(4000).await;
             assert_eq!((world.living(), world.on_disk().len()), (0, 0), "after {after_ms} ms");
-            assert_eq!(refused(fleet.keeper(&name_of("k"), &owner()).await), "sandbox_not_found");
+            assert_eq!(refused(fleet.shim(&name_of("k"), &owner()).await), "sandbox_not_found");
         });
         world.must_be_right();
     }
@@ -115,24 +115,24 @@ fn requests_wait_for_a_start_and_hear_of_its_failure() {
     let world = World::new();
     world.run(async |fleet| {
         let name = name_of("k");
-        let (made, keeper) = tokio::join!(create(&fleet, keyed("k")), async {
+        let (made, shim) = tokio::join!(create(&fleet, keyed("k")), async {
             tokio::task::yield_now().await;
             assert_eq!(fleet.get(&name, &owner()).await.unwrap().state, State::Starting);
-            fleet.keeper(&name, &owner()).await
+            fleet.shim(&name, &owner()).await
         });
-        assert_eq!(made.unwrap().sandbox.id.as_deref(), Some(keeper.unwrap().alive().id.as_str()));
+        assert_eq!(made.unwrap().sandbox.id.as_deref(), Some(shim.unwrap().alive().id.as_str()));
         fleet.stop(&name, &owner()).await.unwrap();
         world.set(|world| *world.fail_starts = 1);
-        let (made, keeper, other) = tokio::join!(
+        let (made, shim, other) = tokio::join!(
             create(&fleet, keyed("k")),
             async {
                 tokio::time::sleep(Duration::from_millis(10)).await;
-                fleet.keeper(&name, &owner()).await
+                fleet.shim(&name, &owner()).await
             },
             create(&fleet, keyed("k")),
         );
         assert_eq!(
-            (refused(made), refused(keeper), refused(other)),
+            (refused(made), refused(shim), refused(other)),
             ("start_failed", "sandbox_not_alive", "start_failed")
         );
     });
@@ -185,7 +185,7 @@ fn an_ended_daemon_leaves_what_is_held_and_ends_what_is_not() {
         let kept = create(&fleet, keyed("kept")).await.unwrap();
         fleet.drop_lease(&kept.sandbox.name, &kept.lease.id, &owner()).await.unwrap();
         seconds(60).await;
-        drop(fleet.keeper(&held.sandbox.name, &owner()).await.unwrap());
+        drop(fleet.shim(&held.sandbox.name, &owner()).await.unwrap());
         let (made, closed) = tokio::join!(create(&fleet, ephemeral("late")), async {
             tokio::time::sleep(Duration::from_millis(10)).await;
             fleet.shutdown().await

@@ -1,4 +1,4 @@
-//! A machine: a disk, what runs on it, and daemons one after the other. Keepers are no processes but behave as such.
+//! A machine: a disk, what runs on it, and daemons one after the other. Shims are no processes but behave as such.
 
 pub(crate) use crate::asking::*;
 pub(crate) use crate::process::Process;
@@ -26,7 +26,7 @@ struct Inside {
     fail_starts: u32,
     starting: usize,
     most_starting: usize,
-    started: Vec<KeptPlan>,
+    started: Vec<ShimPlan>,
     /// Keys of what somebody wants to end, whatever runs in it.
     to_end: Vec<String>,
     /// What must never happen, and did.
@@ -78,7 +78,7 @@ impl World {
         });
     }
 
-    pub(crate) fn started(&self) -> Vec<KeptPlan> {
+    pub(crate) fn started(&self) -> Vec<ShimPlan> {
         self.lock().started.clone()
     }
 
@@ -170,12 +170,12 @@ pub(crate) struct Settable<'a> {
     pub(crate) fail_starts: &'a mut u32,
 }
 
-impl Keepers for World {
+impl Shims for World {
     fn start<'a>(
         &'a self,
         place: &'a Place,
-        plan: &'a KeptPlan,
-    ) -> Future<'a, Result<Arc<dyn Keeper>, SandboxError>> {
+        plan: &'a ShimPlan,
+    ) -> Future<'a, Result<Arc<dyn Shim>, SandboxError>> {
         Box::pin(async move {
             let (takes, fails) = {
                 let mut inside = self.lock();
@@ -190,12 +190,12 @@ impl Keepers for World {
             sleep(takes / 2).await;
             let process = match place.hold() {
                 Ok(Some(held)) => {
-                    let process = Arc::new(Process::new(self, place, plan, held));
+                    let process = Arc::new(Process::new(self, plan, held));
                     self.lock().processes.insert(place.directory().into(), process.clone());
                     process
                 }
                 other => {
-                    self.wrong(format!("a second keeper for {}: {other:?}", plan.key));
+                    self.wrong(format!("a second shim for {}: {other:?}", plan.key));
                     return Err(SandboxError::runtime("held", "it is held"));
                 }
             };
@@ -207,11 +207,11 @@ impl Keepers for World {
                 return Err(SandboxError::runtime("start_failed", "it was told to fail"));
             }
             process.come_up();
-            Ok(process as Arc<dyn Keeper>)
+            Ok(process as Arc<dyn Shim>)
         })
     }
 
-    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Keeper>>, SandboxError>> {
+    fn find<'a>(&'a self, place: &'a Place) -> Future<'a, Result<Option<Arc<dyn Shim>>, SandboxError>> {
         Box::pin(async move {
             let process =
                 self.lock().processes.get(place.directory()).cloned().filter(|process| process.lives());
@@ -220,7 +220,7 @@ impl Keepers for World {
             if !process.come_up() {
                 return Ok(None);
             }
-            Ok(Some(process as Arc<dyn Keeper>))
+            Ok(Some(process as Arc<dyn Shim>))
         })
     }
 }

@@ -1,13 +1,14 @@
-//! Agents: which there are, and runs of them. A run is a process of its own ([`crates::agents`](crate::agents)); here it is decided
+//! Agents: which there are, and runs of them. A run is a process of its own ([`crate::shim::agent_run`]); here it is decided
 //! whether it may be, and what of it goes to the caller.
 
 use super::Front;
 use super::extract::{Asked, Body, Named, Part};
 use super::gate::Asking;
-use super::places::{Place, Places};
-use crate::agents::{Job, Watched, event_name};
+use super::places::Places;
+use crate::agents::{event_name, events};
 use crate::answer::Answer;
-use crate::job::{PROGRAM, new_directory};
+use crate::shim::agent_run::AgentPlan;
+use crate::shim::protocol::Plan;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
@@ -17,9 +18,9 @@ use belljar_fleet::Caller;
 use belljar_spec::SandboxError;
 use futures_util::{Stream, stream};
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -60,28 +61,23 @@ async fn run(
     let caller = &asking.caller;
     caller.may_run_agents()?;
     let place = RUNS.take(caller, "agents", LATER)?;
-    let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
-    })?;
-    let fleet = state.join("fleet");
-    let job = Job {
-        agent: id,
+    let plan = AgentPlan {
+        agent: id.clone(),
         run: AgentRun {
             sandbox: confined(&front, caller, run.profile.as_deref(), run.sandbox.clone()).await?,
             ..run
         },
-        directory: new_directory(&fleet)?,
-        volumes: fleet.join("volumes"),
         may_choose_model: chooses_model(caller),
     };
-    job.check()?;
-    let watched = apart(move || Watched::start(Path::new(PROGRAM), &state, &job)).await?;
-    let following = Following { told: watched.events(), _place: place };
-    let next = |mut following: Following| async move {
-        let event = following.told.recv().await?;
-        Some((Ok(event_of(&event)), following))
+    plan.check()?;
+    let plan = Plan::AgentRun(Box::new(plan));
+    let (answer, shim) = front.link.start_run(plan, move |_| drop(place)).await?;
+    let told = events(&answer, shim, id)?;
+    let next = |mut told: Receiver<RunEvent>| async move {
+        let event = told.recv().await?;
+        Some((Ok(event_of(&event)), told))
     };
-    Ok(Sse::new(stream::unfold(following, next)).keep_alive(KeepAlive::new().interval(QUIET)))
+    Ok(Sse::new(stream::unfold(told, next)).keep_alive(KeepAlive::new().interval(QUIET)))
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one.
@@ -96,12 +92,6 @@ async fn confined(
     let profile = profiles.choose(profile)?;
     caller.may_use_profile(&profile.name, profiles.is_default(profile), profile.has_wall())?;
     caller.confine(profile.apply(asked)?, profile.has_wall())
-}
-
-/// A run that somebody listens to. Dropped, it ends.
-struct Following {
-    told: tokio::sync::mpsc::Receiver<RunEvent>,
-    _place: Place,
 }
 
 fn event_of(event: &RunEvent) -> Event {

@@ -1,4 +1,4 @@
-//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::once`]).
+//! One call, one run. Here it is decided whether it may be; what it is, is a process of its own ([`crate::shim::one_shot`]).
 
 use super::Front;
 use super::connection::Connection;
@@ -6,8 +6,9 @@ use super::extract::Body;
 use super::gate::Asking;
 use super::places::Places;
 use crate::answer::Answer;
-use crate::job::{PROGRAM, new_directory};
-use crate::once::{Job, Terms, ask};
+use crate::link::run_failed;
+use crate::shim::one_shot;
+use crate::shim::protocol::{self, Plan};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -16,9 +17,7 @@ use axum::response::{IntoResponse, Response};
 use belljar_api::{EgressRequest, RunOnce, RunResult, SandboxRequest};
 use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -42,26 +41,24 @@ async fn run_once(
     let place = RUNS.take(&asking.caller, "runs", LATER)?;
     let seat = front.fleet.seat_run(&asking)?;
     asking.caller.may_take(run.timeout_s, run.max_output)?;
-    let fleet = belljar_state::state_directory()
-        .map_err(|error| {
-            SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
-        })?
-        .join("fleet");
     let sandbox = confined(&front, &asking, &run).await?;
-    let job = Job {
-        run: RunOnce { sandbox, ..run },
-        directory: new_directory(&fleet)?,
-        volumes: fleet.join("volumes"),
+    let run = RunOnce { sandbox, ..run };
+    one_shot::check(&run)?;
+    let on_end = move |code| {
+        drop((place, seat));
+        if code == Some(protocol::UNREAD.into()) {
+            connection.close();
+        }
     };
-    job.check()?;
-    let terms =
-        Terms { held: (place, seat), patience: TO_READ, on_silence: Box::new(move || connection.close()) };
-    let telling = ask(Path::new(PROGRAM), job, terms).result().await?;
+    let started = front.link.start_run(Plan::OneShot(Box::new(run)), on_end).await?;
+    let (protocol::Answer::Result(length), shim) = started else {
+        return Err(run_failed("read the answer of the shim", &"it is no result").into());
+    };
     let head = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (CONTENT_LENGTH, HeaderValue::from(telling.length)),
+        (CONTENT_LENGTH, HeaderValue::from(length)),
     ];
-    Ok((head, axum::body::Body::from_stream(telling.pieces())).into_response())
+    Ok((head, axum::body::Body::from_stream(shim.result(length))).into_response())
 }
 
 /// What is asked, what the profile says, and what the grant allows, in one. Where nobody says what may be reached, nothing is,
@@ -82,5 +79,3 @@ async fn confined(front: &Front, asking: &Asking, run: &RunOnce) -> Result<Sandb
 /// Each is a process with a sandbox, counted until it has ended.
 static RUNS: Places = Places::new(64);
 const LATER: u64 = 2;
-/// Whoever takes nothing of a result for so long does not want it.
-const TO_READ: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
-//! How the daemon is spoken to, for programs: made from the handlers themselves, the keeper's included.
+//! How the daemon is spoken to, for programs: made from the handlers themselves, the shim's included.
 
 use super::{Front, about, agents, grants, once, records, sandboxes, sweeping};
-use crate::keeper;
+use crate::shim;
 use belljar_api::ErrorBody;
 use std::sync::Arc;
 use utoipa::openapi::path::{Operation, PathItem};
@@ -25,7 +25,7 @@ pub(super) fn api() -> OpenApiRouter<Arc<Front>> {
 /// The whole API.
 pub fn description() -> OpenApi {
     let mut whole = api().into_openapi();
-    whole.merge(keeper::openapi());
+    whole.merge(shim::openapi());
     whole.info = Info::new("belljar", env!("CARGO_PKG_VERSION"));
     whole.info.description = Some(ABOUT.into());
     let components = whole.components.get_or_insert_default();

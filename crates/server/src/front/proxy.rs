@@ -1,12 +1,12 @@
-//! What goes through to a sandbox's keeper: the request as it came, but for what is between two neighbours alone, and for what is
+//! What goes through to a sandbox's shim: the request as it came, but for what is between two neighbours alone, and for what is
 //! nobody's business inside. Bodies pass as they come, both ways; an upgraded connection passes as bytes.
 
 use super::Front;
 use super::connection::Connection;
 use super::gate::Asking;
 use crate::answer::{Answer, REQUEST};
-use crate::keeper::{COMMAND_HEADER, OWN_ERROR};
 use crate::link::{Line, Passing};
+use crate::shim::{COMMAND_HEADER, OWN_ERROR};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Passes a request on to the keeper of the sandbox that its path names.
+/// Passes a request on to the shim of the sandbox that its path names.
 pub(super) async fn pass(
     State(front): State<Arc<Front>>,
     Extension(asking): Extension<Asking>,
@@ -196,7 +196,7 @@ fn join(
     Response::from_parts(parts, Body::empty())
 }
 
-/// A keeper's error with the id of the request, which it does not know.
+/// A shim's error with the id of the request, which it does not know.
 async fn signed(response: Response<Body>) -> Response<Body> {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     let is_error = response.status().is_client_error() || response.status().is_server_error();
@@ -238,7 +238,7 @@ fn no_longer_than(request: Request, most: u64) -> Answer<Request> {
     Ok(request.map(|body| Body::new(Limited::new(body, most))))
 }
 
-/// Path and query alone: a keeper has no other name.
+/// Path and query alone: a shim has no other name.
 fn origin_form(uri: &http::Uri) -> http::Uri {
     uri.path_and_query().cloned().map(http::Uri::from).unwrap_or_default()
 }
@@ -255,7 +255,7 @@ const BETWEEN_NEIGHBOURS: [HeaderName; 8] = [
 ];
 /// What becomes of a command when its caller hangs up.
 const ON_HANGUP: &str = "x-belljar-on-hangup";
-/// Who asks, for the keeper.
+/// Who asks, for the shim.
 const CALLER: &str = "x-belljar-caller";
 /// Longer than any error of ours.
 const MOST_ERROR: usize = 64 * 1024;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_a_keeper_has_the_id_of_the_request() {
+    async fn an_error_of_a_shim_has_the_id_of_the_request() {
         let body =
             r#"{"error":{"code":"port_closed","kind":"unavailable","message":"nobody listens there"}}"#;
         for (status, kind, is_signed) in [

@@ -19,7 +19,7 @@ use axum::Router;
 use axum::body::Body;
 use belljar_api::State;
 use belljar_engine::new_id;
-use belljar_fleet::{Filter, Fleet, GrantStore, Keepers, Owner};
+use belljar_fleet::{Filter, Fleet, GrantStore, Owner, Shims};
 use belljar_spec::SandboxError;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -53,7 +53,7 @@ pub struct Settings {
     pub idle_exit: Option<Duration>,
     /// The longest file that may be sent, in bytes.
     pub max_upload: Option<u64>,
-    /// The program that keepers are; left out, this one.
+    /// The program that shims are; left out, this one.
     pub program: Option<PathBuf>,
     /// How long the head of a request may take to come.
     pub patience: Option<Duration>,
@@ -74,11 +74,11 @@ pub struct Ready {
 /// Runs a daemon until it is to end. `ready` is told when it listens.
 pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(), SandboxError> {
     let mut ends = Ends::new()?;
-    let link = Arc::new(settings.program.clone().map_or_else(Link::new, Link::starting));
+    let link = Arc::new(Link::new(settings.program.clone(), &settings.directory));
     let fleet_settings = belljar_fleet::Settings::default();
     let starts = fleet_settings.starts;
-    let keepers = Arc::clone(&link) as Arc<dyn Keepers>;
-    let fleet = Fleet::open(&settings.directory, keepers, fleet_settings).await?;
+    let shims = Arc::clone(&link) as Arc<dyn Shims>;
+    let fleet = Fleet::open(&settings.directory, shims, fleet_settings).await?;
     for (name, error) in fleet.unknown() {
         log(&format!("`{name}` is not understood, and left as it is: {error}"));
     }
@@ -86,7 +86,7 @@ pub async fn serve(settings: Settings, ready: impl FnOnce(&Ready)) -> Result<(),
     if let Some(damage) = grants.damage() {
         log(&format!("no grant counts: {damage}"));
     }
-    crate::job::clear(&settings.directory);
+    crate::link::runs::clear(&settings.directory);
     let front = Arc::new(Front {
         grants,
         link,

@@ -1,4 +1,4 @@
-//! Whether a keeper lives: told by the kernel, not guessed.
+//! Whether a shim lives: told by the kernel, not guessed.
 
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{Pid, PidfdFlags, pidfd_open};

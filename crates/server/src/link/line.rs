@@ -1,10 +1,10 @@
-//! The way to one keeper.
+//! The way to one shim.
 
 use super::life::{self, Ending, Life};
 use super::pool::{LinkError, Passing, Pool};
-use crate::keeper::{Contact, TOKEN_HEADER};
+use crate::shim::{Contact, TOKEN_HEADER};
 use axum::body::Body;
-use belljar_fleet::{Alive, Future, Keeper, Status, Stop};
+use belljar_fleet::{Alive, Future, Shim, Status, Stop};
 use belljar_spec::SandboxError;
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
@@ -13,7 +13,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The way to one keeper, in one life of its sandbox.
+/// The way to one shim, in one life of its sandbox.
 #[derive(Debug)]
 pub struct Line {
     contact: Contact,
@@ -75,7 +75,7 @@ impl Line {
     async fn ask(&self, method: Method, path: &str, body: Body) -> Result<Response<Passing>, SandboxError> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.uri_mut() = path.parse().expect("paths of a keeper are written in this file");
+        *request.uri_mut() = path.parse().expect("paths of a shim are written in this file");
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let answer = self.pass(request).await.map_err(|error| error.told())?;
         match answer.status().is_success() {
@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-impl Keeper for Line {
+impl Shim for Line {
     fn alive(&self) -> &Alive {
         &self.contact.alive
     }
@@ -107,7 +107,7 @@ impl Keeper for Line {
             serde_json::from_slice(&body.to_bytes()).map_err(|error| {
                 SandboxError::runtime(
                     "keeper_unclear",
-                    format!("the sandbox's keeper was not understood: {error}"),
+                    format!("the sandbox's shim was not understood: {error}"),
                 )
             })
         }))
@@ -149,21 +149,21 @@ async fn within<T>(
 }
 
 fn silent(what: &str) -> SandboxError {
-    SandboxError::unavailable("keeper_silent", format!("the sandbox's keeper {what}"))
+    SandboxError::unavailable("keeper_silent", format!("the sandbox's shim {what}"))
         .hint("`keeper.log` in the sandbox's directory may say why")
 }
 
-/// What a keeper said instead.
+/// What a shim said instead.
 async fn refused(answer: Response<Passing>) -> SandboxError {
     let status = answer.status();
     let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     match serde_json::from_slice::<belljar_api::ErrorBody>(&body) {
         Ok(body) => crate::answer::heard(&body.error),
-        Err(_) => SandboxError::runtime("keeper_unclear", format!("the sandbox's keeper answered {status}")),
+        Err(_) => SandboxError::runtime("keeper_unclear", format!("the sandbox's shim answered {status}")),
     }
 }
 
-/// A keeper answers these in a millisecond. One that is stopped by a debugger must not stop the daemon.
+/// A shim answers these in a millisecond. One that is stopped by a debugger must not stop the daemon.
 const TO_ANSWER: Duration = Duration::from_secs(10);
 /// Containers and layers may take a while to go.
 const TO_END: Duration = Duration::from_secs(60);

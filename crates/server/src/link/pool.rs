@@ -1,4 +1,4 @@
-//! Connections to one keeper. Each carries one request at a time; one that has carried its answer to the end is used again.
+//! Connections to one shim. Each carries one request at a time; one that has carried its answer to the end is used again.
 
 use axum::body::Body;
 use belljar_spec::SandboxError;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// The connections of one keeper.
+/// The connections of one shim.
 #[derive(Debug)]
 pub(super) struct Pool {
     address: String,
@@ -24,10 +24,10 @@ pub(super) struct Pool {
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// Nobody listens there: it has ended.
-    #[error("the sandbox's keeper is gone")]
+    #[error("the sandbox's shim is gone")]
     Gone(#[source] io::Error),
     /// It listened, and did not answer.
-    #[error("the sandbox's keeper ended while it was asked")]
+    #[error("the sandbox's shim ended while it was asked")]
     Broken(#[source] hyper::Error),
 }
 
@@ -44,7 +44,7 @@ impl Pool {
         Pool { address, idle: Mutex::default() }
     }
 
-    /// A new stream to the keeper.
+    /// A new stream to the shim.
     pub(super) async fn dial(&self) -> io::Result<UnixStream> {
         let mut tries = TRIES;
         loop {
@@ -147,7 +147,7 @@ impl Drop for Passing {
     fn drop(&mut self) {
         let Some((mut sender, pool)) = self.connection.take() else { return };
         if !self.body.is_end_stream() && self.body.size_hint().exact() != Some(0) {
-            // Not read to its end: nobody will, and the keeper sees that by the connection.
+            // Not read to its end: nobody will, and the shim sees that by the connection.
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -164,6 +164,6 @@ impl Drop for Passing {
 
 /// More than people and programs ask of one sandbox in the same moment; others are closed after use.
 const MOST_IDLE: usize = 16;
-/// A queue that is full for longer than this belongs to a keeper that does not take anybody.
+/// A queue that is full for longer than this belongs to a shim that does not take anybody.
 const TRIES: u32 = 200;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);

@@ -1,106 +1,213 @@
-//! The start of a keeper: a process of its own session, which says one word when its sandbox is ready.
+//! A shim as the daemon that starts it sees it:
+//!
+//! ```text
+//!   `belljar shim DIR` <── plan, a line; standard input stays open as long as the shim is wanted
+//!     ├─ ready ──> the shim of a living sandbox, which is released: it goes on by itself
+//!     ├─ run ────> the id of a log
+//!     ├─ result ─> its length, and the result, as the client takes it
+//!     └─ error, or ended without an answer
+//! ```
+//! One task for each waits for its end, whatever becomes of the request that it was started for, and then removes the directory of a run.
 
-use super::Line;
-use crate::keeper::{Contact, failed};
-use belljar_fleet::{KeptPlan, Place};
+use super::runs;
+use crate::answer::heard;
+use crate::shim::protocol::{Answer, Plan};
+use axum::body::Bytes;
+use belljar_fleet::Place;
 use belljar_spec::SandboxError;
 use belljar_state::{Survives, write_atomic};
-use serde::de::DeserializeOwned;
+use futures_util::{Stream, stream};
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
+use std::future::pending;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 
-/// Starts one, and waits until its sandbox is ready or will never be.
-pub(super) async fn start(program: &Path, place: &Place, plan: &KeptPlan) -> Result<Line, SandboxError> {
-    let mut child =
-        prepare(program, place, plan).map_err(|error| broken(place, "start a keeper in", &error))?;
-    let said = child.stdout.take();
-    let attended = attend(child);
-    let outcome = match word(said).await {
-        true => ready(place).await,
-        false => Err(why_not(place)),
+/// A shim that was started. Dropped, it is told to end.
+pub(crate) struct Started {
+    stdout: BufReader<ChildStdout>,
+    wanted: oneshot::Sender<()>,
+    /// Ready when the process has ended and `on_end` was called. Nothing is ever sent.
+    over: oneshot::Receiver<()>,
+}
+
+/// Starts a shim with this directory and waits for its answer, which is not an error. `on_end` gets its exit code when the process has
+/// ended and nothing of a run is left, and before the client can know that the run is over: it may at once ask for the next.
+pub(super) async fn start(
+    program: &Path,
+    place: &Place,
+    plan: Plan,
+    on_end: impl FnOnce(Option<i32>) + Send + 'static,
+) -> Result<(Answer, Started), SandboxError> {
+    let is_run = plan.is_run();
+    let failed = |what: &str, why: &dyn Display| match is_run {
+        true => run_failed(what, why),
+        false => broken(place, what, why),
     };
-    if outcome.is_ok() {
-        attended.leave();
+    let mut line = serde_json::to_vec(&plan).map_err(|error| failed("write the plan of the shim", &error))?;
+    line.push(b'\n');
+    let mut child = spawn(program, place, &plan).map_err(|error| failed("start the shim", &error))?;
+    // With the standard input of its command it may be long.
+    drop(plan);
+    let (wanted, released) = oneshot::channel();
+    let (end, over) = oneshot::channel();
+    let stdout = child.stdout.take().ok_or_else(|| failed("start the shim", &"it has no standard output"))?;
+    let directory = is_run.then(|| place.clone());
+    tokio::spawn(async move {
+        let code = attend(child, line, released, directory).await;
+        on_end(code);
+        drop::<oneshot::Sender<()>>(end);
+    });
+    let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
+    let error = match shim.answer().await {
+        Ok(Some(Answer::Error(error))) => heard(&error),
+        Ok(Some(answer)) => return Ok((answer, shim)),
+        Ok(None) if is_run => failed("read the answer of the shim", &"it ended without one"),
+        Ok(None) => ended(place),
+        Err(error) => failed("read the answer of the shim", &error),
+    };
+    let Started { wanted, over, .. } = shim;
+    drop(wanted);
+    let _ = over.await;
+    Err(error)
+}
+
+impl Started {
+    /// It goes on by itself.
+    pub(super) fn release(self) {
+        let _ = self.wanted.send(());
     }
-    outcome
-}
 
-/// How the keeper of this place is reached.
-pub(super) fn contact(place: &Place) -> Result<Option<Contact>, SandboxError> {
-    Contact::read(place).map_err(|error| broken(place, "read keeper.json in", &error))
-}
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn end_blocking(self) {
+        drop(self.wanted);
+        let _ = self.over.blocking_recv();
+    }
 
-pub(super) fn broken(place: &Place, what: &str, error: &io::Error) -> SandboxError {
-    let directory = place.directory().display();
-    SandboxError::runtime("keeper_unreachable", format!("cannot {what} {directory}: {error}"))
-}
+    /// The result of this many bytes as it comes, to its last byte or an error. The rest waits in the shim.
+    pub(crate) fn result(self, length: u64) -> impl Stream<Item = io::Result<Bytes>> + Send {
+        stream::try_unfold((self, length), |(mut shim, left)| async move {
+            if left == 0 {
+                return Ok(None);
+            }
+            let bytes = shim.stdout.fill_buf().await?;
+            let piece = Bytes::copy_from_slice(
+                &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))],
+            );
+            if piece.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            shim.stdout.consume(piece.len());
+            let left = left - piece.len() as u64;
+            if left == 0 {
+                let _ = (&mut shim.over).await;
+            }
+            Ok(Some((piece, (shim, left))))
+        })
+    }
 
-fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> {
-    for left in [place.keeper(), failed(place)] {
-        match fs::remove_file(left) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+    /// Its answer. Lines that are none are of a program around the shim.
+    async fn answer(&mut self) -> io::Result<Option<Answer>> {
+        let mut lines = (&mut self.stdout).take(MAX_ANSWER_BYTES);
+        loop {
+            let mut line = Vec::new();
+            if lines.read_until(b'\n', &mut line).await? == 0 {
+                return Ok(None);
+            }
+            if let Ok(answer) = serde_json::from_slice(&line) {
+                return Ok(Some(answer));
+            }
         }
     }
-    write_atomic(&place.plan(), &serde_json::to_vec_pretty(plan)?, Survives::Kill)?;
-    let log = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(place.log())?;
+}
+
+fn spawn(program: &Path, place: &Place, plan: &Plan) -> io::Result<Child> {
     let mut command = Command::new(program);
-    // What ends with the daemon, or belongs to it alone, is not for a keeper.
+    // What ends with the daemon, or belongs to it alone, is not for a shim.
     for own in
         ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"]
     {
         command.env_remove(own);
     }
-    command
-        // Whose programs the sandbox sees, and which shell it has, is what the owner who starts it has, and not what whoever started the
-        // daemon had.
-        .envs(&plan.environment)
-        .arg0("belljar")
-        .arg("keeper")
-        .arg(place.directory())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-}
-
-/// Whether the keeper said its word: a line of its own. A pipe that closes without it is a keeper that ended.
-async fn word(said: Option<ChildStdout>) -> bool {
-    let Some(said) = said else { return false };
-    let mut lines = BufReader::new(said).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        if line == "ready" {
-            return true;
+    match plan {
+        Plan::Sandbox(plan) => {
+            let mut log = OpenOptions::new();
+            command.stderr(log.create(true).truncate(true).write(true).mode(0o600).open(place.log())?);
+            // Whose programs the sandbox sees, and which shell it has, is what the owner who starts it has, and not the environment that
+            // the daemon was started with.
+            command.envs(&plan.environment);
         }
+        Plan::OneShot(_) | Plan::AgentRun(_) => fs::create_dir_all(place.directory())?,
     }
-    false
+    command.arg0("belljar").arg("shim").arg(place.directory()).current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().inspect_err(|_| {
+        if plan.is_run() {
+            runs::remove(place);
+        }
+    })
 }
 
-async fn ready(place: &Place) -> Result<Line, SandboxError> {
-    let contact = contact(place)?.ok_or_else(|| why_not(place))?;
-    let line = Line::new(contact);
-    line.watch().await?;
-    Ok(line)
+/// Gives the process its plan, and waits for its end. A run that is not wanted any more ends with its standard input; a sandbox that is
+/// being made looks at nothing, and dies with its shim.
+async fn attend(
+    mut child: Child,
+    plan: Vec<u8>,
+    released: oneshot::Receiver<()>,
+    run: Option<Place>,
+) -> Option<i32> {
+    let mut stdin = child.stdin.take();
+    let unwanted = async {
+        if released.await.is_ok() {
+            pending().await
+        }
+    };
+    let ended = async {
+        if let Some(stdin) = &mut stdin {
+            // One that ended before it read all of it may have said why.
+            let _ = stdin.write_all(&plan).await;
+        }
+        drop(plan);
+        child.wait().await
+    };
+    let mut status = tokio::select! {
+        biased;
+        () = unwanted => None,
+        status = ended => Some(status),
+    };
+    drop(stdin);
+    if status.is_none() {
+        if run.is_none() {
+            let _ = child.start_kill();
+        }
+        status = Some(child.wait().await);
+    }
+    if let Some(place) = run {
+        let _ = spawn_blocking(move || runs::remove(&place)).await;
+    }
+    status?.ok()?.code()
 }
 
-/// What the keeper left instead of a sandbox.
-fn why_not(place: &Place) -> SandboxError {
-    if let Ok(Some(error)) = read::<belljar_api::ApiError>(&failed(place)) {
-        return crate::answer::heard(&error);
-    }
+pub(super) fn broken(place: &Place, what: &str, why: &dyn Display) -> SandboxError {
+    let directory = place.directory().display();
+    SandboxError::runtime("keeper_unreachable", format!("cannot {what} in {directory}: {why}"))
+}
+
+pub(crate) fn run_failed(what: &str, why: &dyn Display) -> SandboxError {
+    SandboxError::runtime("run_failed", format!("cannot {what}: {why}"))
+}
+
+/// Why a sandbox's shim ended without an answer.
+fn ended(place: &Place) -> SandboxError {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    let error = SandboxError::runtime(
-        "keeper_ended",
-        format!("the sandbox's keeper ended before it was ready: {last}"),
-    );
+    let message = format!("the sandbox's shim ended before it was ready: {last}");
+    let error = SandboxError::runtime("keeper_ended", message);
     match is_writable(place) {
         Ok(()) => error.hint("`belljar doctor` says which walls work here"),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
@@ -114,34 +221,10 @@ fn is_writable(place: &Place) -> io::Result<()> {
     fs::remove_file(probe)
 }
 
-/// A keeper that is being started: if nobody waits for it any more, it ends.
-struct Attended(Option<oneshot::Sender<()>>);
+/// Of a result, at a time: what a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+/// A contact, a length, or an error with its hint.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-impl Attended {
-    /// It goes on by itself.
-    fn leave(mut self) {
-        if let Some(sender) = self.0.take() {
-            let _ = sender.send(());
-        }
-    }
-}
-
-/// Waits for the process in any case: one that nobody waits for stays a zombie.
-fn attend(mut child: Child) -> Attended {
-    let (leave, left) = oneshot::channel();
-    tokio::spawn(async move {
-        if left.await.is_err() {
-            let _ = child.start_kill();
-        }
-        let _ = child.wait().await;
-    });
-    Attended(Some(leave))
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
+#[cfg(test)]
+mod tests;

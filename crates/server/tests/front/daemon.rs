@@ -1,4 +1,4 @@
-//! A daemon in this process, its keepers beside it, and how to speak with it.
+//! A daemon in this process, its shims beside it, and how to speak with it.
 
 use axum::body::Body;
 use belljar_api::{ErrorBody, NewToken};
@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Says to the process of a test that it is to be a keeper.
+/// Says to the process of a test that it is to be a shim.
 pub(crate) const DIRECTORY: &str = "BELLJAR_TEST_KEEPER";
 
 pub(crate) struct Daemon {
@@ -43,7 +43,7 @@ impl Daemon {
             directory: root.path().join("state/belljar/fleet"),
             socket: socket.clone(),
             listen: Some("127.0.0.1:0".parse().unwrap()),
-            program: Some(keeper_program(root.path())),
+            program: Some(shim_program(root.path())),
             ..Settings::default()
         };
         change(&mut settings);
@@ -153,13 +153,13 @@ pub(crate) fn code((status, body): &(u16, Value)) -> (u16, &str) {
     (*status, body["error"]["code"].as_str().unwrap_or_default())
 }
 
-/// A program that is a keeper when it is called as one: this one, told so by a variable.
-fn keeper_program(root: &std::path::Path) -> PathBuf {
-    let program = root.join("keeper");
+/// A program that is a shim when it is called as one: this one, told so by a variable.
+fn shim_program(root: &std::path::Path) -> PathBuf {
+    let program = root.join("shim");
     let own = std::env::current_exe().unwrap();
     let state = root.join("state");
     let script = format!(
-        "#!/bin/sh\nexport {DIRECTORY}=\"$2\" XDG_STATE_HOME='{}'\nexec '{}' --exact keeper_process --nocapture\n",
+        "#!/bin/sh\nexport {DIRECTORY}=\"$2\" XDG_STATE_HOME='{}'\nexec '{}' --exact shim_process --nocapture\n",
         state.display(),
         own.display(),
     );

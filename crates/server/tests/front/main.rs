@@ -9,11 +9,11 @@ mod refusals;
 mod sockets;
 mod through;
 
-/// Not a test of its own: the process that the daemon starts as a keeper.
+/// Not a test of its own: the process that the daemon starts as a shim.
 #[test]
-fn keeper_process() {
+fn shim_process() {
     if let Some(directory) = std::env::var_os(daemon::DIRECTORY) {
-        let code = belljar_server::keeper::run(std::path::Path::new(&directory));
+        let code = belljar_server::shim::run(std::path::Path::new(&directory));
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
     }
 }

@@ -122,7 +122,7 @@ async fn who_hangs_up_may_take_the_command_along() {
 }
 
 #[tokio::test]
-async fn a_keeper_that_dies_is_told_and_nothing_hangs() {
+async fn a_shim_that_dies_is_told_and_nothing_hangs() {
     let daemon = Daemon::start().await;
     let name = daemon.sandbox(json!({})).await;
     let commands = format!("/v1/sandboxes/{name}/commands");

@@ -1,4 +1,4 @@
-//! Several daemons on one machine, and keepers that die: what lives is never touched, and what is dead is taken away or kept.
+//! Several daemons on one machine, and shims that die: what lives is never touched, and what is dead is taken away or kept.
 
 use belljar_tests_daemon::{Home, Sandbox, eventually, kill};
 use serde_json::json;
@@ -47,12 +47,12 @@ fn a_state_directory_has_one_daemon() {
 }
 
 #[test]
-fn a_keeper_that_dies_takes_an_ephemeral_sandbox_with_it() {
+fn a_shim_that_dies_takes_an_ephemeral_sandbox_with_it() {
     let home = Home::new();
     let daemon = home.start();
     let sandbox = Sandbox::create(&home.client(), &json!({}));
     let command = sandbox.start("sleep 1000");
-    kill(home.keeper(&sandbox.name).unwrap());
+    kill(home.shim(&sandbox.name).unwrap());
     let gone = || sandbox.client.get(&sandbox.path("")).status == 404;
     assert!(eventually(gone), "{:#}", sandbox.info());
     let late = sandbox.client.post(&sandbox.path("/commands"), &json!({ "shell": "true" }));
@@ -68,7 +68,7 @@ fn a_persistent_one_is_stopped_then_and_wakes_with_its_files() {
     let request = json!({ "key": "kept" });
     let sandbox = Sandbox::create(&home.client(), &request);
     sandbox.run("echo kept > file");
-    kill(home.keeper(&sandbox.name).unwrap());
+    kill(home.shim(&sandbox.name).unwrap());
     assert!(eventually(|| sandbox.info()["state"] == "stopped"), "{:#}", sandbox.info());
     home.is_clean(&[&sandbox.name], &[sandbox.id()], Some(&daemon));
     let joined = home.client().post("/v1/sandboxes", &json!({ "key": "kept", "owner": false }));
@@ -81,7 +81,7 @@ fn a_persistent_one_is_stopped_then_and_wakes_with_its_files() {
     home.is_clean(&[], &[woken.id()], Some(&daemon));
 }
 
-/// Both at once: nobody saw the keepers die.
+/// Both at once: nobody saw the shims die.
 #[test]
 fn what_died_with_the_daemon_is_swept_by_the_next_one() {
     let home = Home::new();
@@ -92,7 +92,7 @@ fn what_died_with_the_daemon_is_swept_by_the_next_one() {
     kept.run("echo kept > file");
     daemon.kill();
     for dead in [&kept, &gone] {
-        kill(home.keeper(&dead.name).unwrap());
+        kill(home.shim(&dead.name).unwrap());
     }
     let daemon = home.start();
     assert!(eventually(|| client.get(&gone.path("")).status == 404));
@@ -113,7 +113,7 @@ fn a_sweep_can_be_asked_what_it_would_do() {
     let swept = home.client().post("/v1/sweep?dry_run=true", &json!({})).ok();
     assert_eq!((&swept["dry_run"], &swept["swept"]), (&json!(true), &json!([])));
     daemon.kill();
-    kill(home.keeper(&sandbox.name).unwrap());
+    kill(home.shim(&sandbox.name).unwrap());
     // Without a daemon, by itself.
     let told = home.belljar().args(["sweep", "--dry-run"]).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&told.stdout);

@@ -299,7 +299,7 @@ fn jobs(daemon: &Started) -> Vec<u32> {
         let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
         // The dead that nobody has reaped have no words.
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        parent == Some(daemon.pid()) && words.split(|byte| *byte == 0).any(|word| word == b"once-job")
+        parent == Some(daemon.pid()) && words.split(|byte| *byte == 0).any(|word| word == b"shim")
     })
     .collect()
 }

@@ -32,7 +32,6 @@ pub(crate) fn agent(command: AgentCommand) -> Result<u8, SandboxError> {
         AgentCommand::List(options) => list::list(&options),
         AgentCommand::Runs(options) => runs::runs(&options),
         AgentCommand::Logs(options) => logs::logs(&options),
-        AgentCommand::Job => belljar_server::agents::run_job(),
     }
 }
 

@@ -53,7 +53,7 @@ fn say_ready(ready: &Ready) {
         eprintln!("belljar: found {} sandboxes alive", ready.living);
     }
     if ready.swept > 0 {
-        eprintln!("belljar: swept {} whose keeper was dead", ready.swept);
+        eprintln!("belljar: swept {} whose shim was dead", ready.swept);
     }
 }
 

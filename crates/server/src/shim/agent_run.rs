@@ -1,0 +1,120 @@
+//! A run of an agent. Its log tells what happens, to whoever reads it.
+
+use super::process::{runtime, surroundings};
+use super::protocol::Answer;
+use super::starter::Starter;
+use belljar_agent::adapter::{self, ModelName};
+use belljar_agent::budget::RunBudget;
+use belljar_agent::log::Watcher;
+use belljar_agent::run::{Agent, RunRequest};
+use belljar_agent::{input, provider, run as agent};
+use belljar_api::AgentRun;
+use belljar_engine::Engine;
+use belljar_engine::request::resolve_with;
+use belljar_fleet::Place;
+use belljar_fleet::request;
+use belljar_spec::SandboxError;
+use belljar_spec::request::LlmRequest;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A run to make, when everything was allowed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AgentPlan {
+    pub(crate) agent: String,
+    /// With what the profile and the grant say of its sandbox.
+    pub(crate) run: AgentRun,
+    /// Whether the provider's key may be taken from the vault where no route to a model is configured.
+    pub(crate) may_choose_model: bool,
+}
+
+impl AgentPlan {
+    /// That it makes sense, before a process is started for it.
+    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+        adapter::named(&self.agent)?;
+        let run = &self.run;
+        input::prompt(run.prompt.clone().into_bytes(), "`prompt`")?;
+        optional::<ModelName>("model", &run.model)?;
+        optional::<adapter::Effort>("effort", &run.effort)?;
+        self.budget()?;
+        if run.timeout_s == Some(0) {
+            return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
+        }
+        request::check(&run.sandbox)
+    }
+
+    fn request(&self, place: &Place) -> Result<RunRequest, SandboxError> {
+        let AgentPlan { agent, run, may_choose_model } = self;
+        let agent = Agent::Known(adapter::named(agent)?);
+        let model: Option<ModelName> = optional("model", &run.model)?;
+        let budget = self.budget()?;
+        let web_search = run.sandbox.web_search.is_some();
+        let asked = provider::for_agent(run.sandbox.clone(), budget.model);
+        let (sandbox, _) = resolve_with(asked, surroundings(place), |flags, layers| {
+            let is_configured = layers.route(&LlmRequest::default())?.is_some();
+            if !is_configured && flags.url.is_none() && !may_choose_model {
+                let message = "no model is configured on this machine, and this grant does not choose one";
+                return Err(SandboxError::policy("llm_not_granted", message)
+                    .hint("the owner of this machine can configure `[llm]`, or grant `allow_llm`"));
+            }
+            provider::server(flags, is_configured, model.as_ref(), &agent)
+        })?;
+        Ok(RunRequest {
+            agent,
+            prompt: input::prompt(run.prompt.clone().into_bytes(), "`prompt`")?,
+            model,
+            effort: optional("effort", &run.effort)?,
+            web_search,
+            context: Vec::new(),
+            time: [budget.time, run.timeout_s.map(Duration::from_secs), sandbox.limits.timeout]
+                .into_iter()
+                .flatten()
+                .min(),
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            sandbox,
+        })
+    }
+
+    fn budget(&self) -> Result<RunBudget, SandboxError> {
+        let mut all = RunBudget::default();
+        for text in &self.run.budget {
+            all = all.strictest(word("budget", text)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Runs it to its end, or until the daemon hangs up: its work so far is kept then. Says its id as soon as there is a log.
+pub(super) fn run(plan: &AgentPlan, place: &Place, starter: &mut Starter) -> Result<(), SandboxError> {
+    let state = belljar_state::state_directory()?;
+    let request = plan.request(place)?;
+    let runtime = runtime()?;
+    let hung_up = starter.hung_up();
+    let mut is_told = false;
+    let watcher: Watcher<'_> = Box::new(|line, _| {
+        if !std::mem::replace(&mut is_told, true) {
+            starter.say(&Answer::Run(line.session_id.clone()));
+        }
+    });
+    runtime.block_on(agent::run(&Engine::new(), request, &state, Some(watcher), hung_up.notified()))?;
+    Ok(())
+}
+
+fn optional<T: FromStr>(field: &str, text: &Option<String>) -> Result<Option<T>, SandboxError>
+where
+    T::Err: Display,
+{
+    text.as_deref().map(|text| word(field, text)).transpose()
+}
+
+fn word<T: FromStr>(field: &str, text: &str) -> Result<T, SandboxError>
+where
+    T::Err: Display,
+{
+    text.parse().map_err(|error| {
+        SandboxError::policy("request_value", format!("`{field}`: {error}"))
+            .hint(format!("correct `{field}`"))
+    })
+}

@@ -1,0 +1,24 @@
+//! The command that a path names.
+
+use super::command::Command;
+use crate::shim::Kept;
+use crate::shim::failure::Failure;
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use belljar_spec::SandboxError;
+use std::sync::Arc;
+
+/// It.
+pub(super) struct Named(pub(super) Arc<Command>);
+
+impl FromRequestParts<Arc<Kept>> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, kept: &Arc<Kept>) -> Result<Named, Failure> {
+        let params = RawPathParams::from_request_parts(parts, kept).await;
+        let params =
+            params.map_err(|_| SandboxError::policy("command_not_found", "this path names no command"))?;
+        let id = params.iter().find(|(name, _)| *name == "command").map_or("", |(_, id)| id);
+        Ok(Named(kept.commands.find(id)?))
+    }
+}

@@ -1,0 +1,164 @@
+//! What is said to a command that runs: input, signals, sizes, and that it shall end.
+
+use super::attach;
+use super::named::Named;
+use super::signal::signal;
+use crate::shim::extract::{Asked, Body, invalid};
+use crate::shim::failure::{Answer, Failure};
+use axum::Json;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{Request, WebSocketUpgrade};
+use axum::http::StatusCode;
+use axum::response::Response;
+use belljar_api::{CommandInfo, ErrorBody, Resize, SendSignal};
+use belljar_engine::Input;
+use belljar_spec::{SandboxError, WindowSize};
+use futures_util::StreamExt;
+use serde::Deserialize;
+
+/// Kill a command and everything that descends from it.
+///
+/// Answers when it has ended. One that had ended already is not forgotten by this.
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{name}/commands/{command}", tag = "commands", operation_id = "kill_command",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("command" = String, Path, description = "The command: `cmd_1`."),
+    ),
+    responses(
+        (status = 200, description = "How it ended.", body = CommandInfo),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn kill(Named(command): Named) -> Json<CommandInfo> {
+    command.kill();
+    command.ended().await;
+    Json(command.info())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StdinAsked {
+    end: Option<bool>,
+}
+
+/// Write to a command's standard input.
+///
+/// The body is taken as fast as the command reads it. With `end` the input ends behind it.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/commands/{command}/stdin", tag = "commands", operation_id = "write_stdin",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("command" = String, Path, description = "The command: `cmd_1`."),
+        ("end" = Option<bool>, Query, description = "Nothing comes after this."),
+    ),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 204, description = "It was written."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn stdin(
+    Named(command): Named,
+    Asked(asked): Asked<StdinAsked>,
+    request: Request,
+) -> Answer<StatusCode> {
+    let mut body = request.into_body().into_data_stream();
+    let mut is_written = false;
+    while let Some(piece) = body.next().await {
+        let piece = piece.map_err(|_| invalid("the body did not come whole"))?;
+        command.send(Input::Bytes(piece.into())).await?;
+        is_written = true;
+    }
+    let finished = async {
+        if asked.end == Some(true) {
+            command.send(Input::End).await?;
+        }
+        command.flush_stdin().await
+    };
+    match finished.await {
+        // A command may end as soon as it has read the last byte.
+        Err(_) if is_written && command.has_sent_all() => {}
+        finished => finished?,
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Send a signal to a command's process group.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/commands/{command}/signal", tag = "commands", operation_id = "signal_command",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("command" = String, Path, description = "The command: `cmd_1`."),
+    ),
+    request_body = SendSignal,
+    responses(
+        (status = 204, description = "It was sent."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn send_signal(Named(command): Named, Body(asked): Body<SendSignal>) -> Answer<StatusCode> {
+    command.send(Input::Signal(signal(&asked.signal)?)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Give a command's terminal another size.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/commands/{command}/resize", tag = "commands", operation_id = "resize_command",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("command" = String, Path, description = "The command: `cmd_1`."),
+    ),
+    request_body = Resize,
+    responses(
+        (status = 204, description = "It has it."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn resize(Named(command): Named, Body(size): Body<Resize>) -> Answer<StatusCode> {
+    if !command.info().terminal {
+        return Err(SandboxError::runtime("no_terminal", format!("{} has no terminal", command.id()))
+            .hint("start the command with `terminal`")
+            .into());
+    }
+    if size.rows == 0 || size.cols == 0 {
+        let message = "a terminal has one row and one column at least";
+        return Err(SandboxError::policy("command_invalid", message).into());
+    }
+    command.send(Input::Resize(WindowSize { rows: size.rows, cols: size.cols })).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AttachAsked {
+    from: Option<u64>,
+}
+
+/// Speak with a command over a WebSocket.
+///
+/// Binary messages are its standard input; text messages from the client are a `Control`. From here come binary messages, one byte for
+/// the stream (1 or 2) and what was written to it, and text messages, each an `Attached`. Whoever hangs up leaves it running.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/commands/{command}/attach", tag = "commands", operation_id = "attach_command",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("command" = String, Path, description = "The command: `cmd_1`."),
+        ("from" = Option<u64>, Query, description = "The cursor to begin with."),
+    ),
+    responses(
+        (status = 101, description = "A WebSocket."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn attach(
+    Named(command): Named,
+    Asked(asked): Asked<AttachAsked>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Answer<Response> {
+    let upgrade = upgrade.map_err(|error| Failure(invalid(format!("this is no WebSocket: {error}"))))?;
+    let from = asked.from.unwrap_or(0);
+    Ok(upgrade.max_message_size(MOST_MESSAGE).on_upgrade(move |socket| attach::attend(socket, command, from)))
+}
+
+const MOST_MESSAGE: usize = 1 << 20;

@@ -1,0 +1,79 @@
+//! `POST commands`: a command begins, and whoever wants to know how it ends waits for it.
+
+use super::COMMAND_HEADER;
+use super::command::Command;
+use super::events::{Which, events};
+use super::understand::understand;
+use crate::shim::Kept;
+use crate::shim::extract::Body;
+use crate::shim::failure::Answer;
+use axum::Json;
+use axum::body::Body as Bytes;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use belljar_api::{CommandEvent, CommandInfo, ErrorBody, StartCommand};
+use belljar_spec::SandboxError;
+use futures_util::{StreamExt, stream};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// Run a command.
+///
+/// Waits for its end and answers with what it wrote. With `Accept: text/event-stream` it tells what happens as it happens. With
+/// `background` it answers at once. Whoever hangs up leaves the command running: it is found in the list of commands, with all its
+/// output. The header `x-belljar-command` of the answer has its name before it ends.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{name}/commands", tag = "commands", operation_id = "start_command",
+    params(("name" = String, Path, description = "The sandbox.")),
+    request_body = StartCommand,
+    responses(
+        (status = 200, description = "It ended; or, as events, what happens.", content(
+            (CommandInfo = "application/json"), (CommandEvent = "text/event-stream"))),
+        (status = 201, description = "It runs in the background.", body = CommandInfo),
+        (status = "4XX", description = "It was not started.", body = ErrorBody),
+    )
+)]
+pub(super) async fn start(
+    State(kept): State<Arc<Kept>>,
+    headers: HeaderMap,
+    Body(asked): Body<StartCommand>,
+) -> Answer<Response> {
+    let _using = kept.using()?;
+    if kept.is_paused() {
+        return Err(SandboxError::runtime(
+            "sandbox_paused",
+            "the sandbox is paused, and no command starts in it",
+        )
+        .hint("resume it first")
+        .into());
+    }
+    let background = asked.background;
+    let (terms, start) = understand(asked, kept.sandbox.limits())?;
+    let command = kept.commands.start(&kept, terms, start)?;
+    let named = [(COMMAND_HEADER, command.id())];
+    if background {
+        return Ok((StatusCode::CREATED, named, Json(command.info())).into_response());
+    }
+    if wants_events(&headers) {
+        return Ok((named, events(command, Which::All)).into_response());
+    }
+    Ok((named, [(CONTENT_TYPE, "application/json")], told_at_its_end(command)).into_response())
+}
+
+/// The answer's head goes out at once, so that whoever waits knows which command it waits for.
+fn told_at_its_end(command: Arc<Command>) -> Bytes {
+    let told = async move {
+        command.ended().await;
+        let text = serde_json::to_vec(&command.told()).expect("a result is words and numbers");
+        Ok::<_, Infallible>(text)
+    };
+    // An empty piece first: it is no byte of the body, and makes it begin.
+    Bytes::from_stream(stream::iter([Ok(Vec::new())]).chain(stream::once(told)))
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.into_iter().any(|value| value.contains("text/event-stream"))
+}

@@ -1,0 +1,119 @@
+//! A file's content, piece by piece in both directions: no whole file is ever in memory.
+
+use super::PathAsked;
+use crate::shim::Kept;
+use crate::shim::extract::{Asked, invalid};
+use crate::shim::failure::Answer;
+use crate::shim::kept::Using;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use belljar_api::ErrorBody;
+use belljar_engine::{EntryKind, FileReader};
+use belljar_spec::SandboxError;
+use futures_util::{StreamExt, stream};
+use std::sync::Arc;
+
+/// Read a file.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "read_file",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+    ),
+    responses(
+        (status = 200, description = "Its content.", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn read(State(kept): State<Arc<Kept>>, Asked(asked): Asked<PathAsked>) -> Answer<Response> {
+    let using = kept.using()?;
+    let path = asked.path()?;
+    let reader = kept.sandbox.open_file(path).await?;
+    let length = match kept.sandbox.stat(path).await {
+        // A file of the kernel has no size, and yet a content.
+        Ok(found) if found.kind == EntryKind::File && found.size > 0 => Some(found.size),
+        _ => None,
+    };
+    let reading = Reading { reader, left: length, _using: using };
+    let next = |mut reading: Reading| async move { reading.next().await.map(|piece| (piece, reading)) };
+    let mut response = Body::from_stream(stream::unfold(reading, next)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(response)
+}
+
+/// Write a file.
+///
+/// Made, or its content replaced, when all of the body has come; a request that ends before that changes nothing. The folder must be there.
+#[utoipa::path(
+    put, path = "/v1/sandboxes/{name}/files", tag = "files", operation_id = "write_file",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+    ),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 201, description = "It is new."),
+        (status = 204, description = "It has new content."),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn write(
+    State(kept): State<Arc<Kept>>,
+    Asked(asked): Asked<PathAsked>,
+    request: Request,
+) -> Answer<StatusCode> {
+    let _using = kept.using()?;
+    let path = asked.path()?;
+    let was_there = kept.sandbox.exists(path).await?;
+    let mut writer = kept.sandbox.create_file(path).await?;
+    let mut body = request.into_body().into_data_stream();
+    while let Some(piece) = body.next().await {
+        let piece = piece.map_err(|_| invalid("the body did not come whole"))?;
+        writer.write(&piece).await?;
+    }
+    writer.finish().await?;
+    Ok(if was_there { StatusCode::NO_CONTENT } else { StatusCode::CREATED })
+}
+
+/// A file on its way out.
+struct Reading {
+    reader: FileReader,
+    /// How many bytes were promised and not sent yet, if any were promised.
+    left: Option<u64>,
+    _using: Using,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Result<Vec<u8>, SandboxError>> {
+        if self.left == Some(0) {
+            return None;
+        }
+        match self.reader.next().await {
+            Ok(Some(mut piece)) => {
+                if let Some(left) = &mut self.left {
+                    // It grew meanwhile.
+                    piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= piece.len() as u64;
+                }
+                Some(Ok(piece))
+            }
+            // It became shorter: whoever reads must not think that this was all.
+            Ok(None) if self.left.is_some() => {
+                self.left = Some(0);
+                Some(Err(SandboxError::runtime("file_changed", "the file became shorter while it was read")))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.left = Some(0);
+                Some(Err(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What changes in a folder, as server-sent events.
+
+use super::PathAsked;
+use crate::shim::Kept;
+use crate::shim::extract::Asked;
+use crate::shim::failure::Answer;
+use axum::extract::State;
+use axum::response::Sse;
+use axum::response::sse::{Event, KeepAlive};
+use belljar_api::{ErrorBody, WatchEvent, WatchKind};
+use belljar_engine::{ChangeKind, FileChange};
+use futures_util::{Stream, stream};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Watch a folder.
+///
+/// Whatever happens after the answer has begun is told. It ends when the folder is gone.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/files/watch", tag = "files", operation_id = "watch_files",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("path" = String, Query, description = "Relative to the workspace, or absolute, inside."),
+        ("recursive" = Option<bool>, Query, description = "Also all below it."),
+    ),
+    responses(
+        (status = 200, description = "What happens.", body = WatchEvent, content_type = "text/event-stream"),
+        (status = "4XX", description = "Why not.", body = ErrorBody),
+    )
+)]
+pub(super) async fn watch(
+    State(kept): State<Arc<Kept>>,
+    Asked(asked): Asked<PathAsked>,
+) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
+    let _using = kept.using()?;
+    let watch = kept.sandbox.watch(asked.path()?, asked.recursive()).await?;
+    let events = stream::unfold(watch, |mut watch| async move {
+        // An error is the end of the sandbox.
+        let change = watch.next().await.ok().flatten()?;
+        Some((Ok(event(change)), watch))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(QUIET)))
+}
+
+fn event(change: FileChange) -> Event {
+    let kind = match change.kind {
+        ChangeKind::Created => WatchKind::Created,
+        ChangeKind::Modified => WatchKind::Modified,
+        ChangeKind::Removed => WatchKind::Removed,
+        ChangeKind::Overflow => WatchKind::Overflow,
+    };
+    let told = WatchEvent { kind, path: change.path.to_string_lossy().into_owned() };
+    Event::default().data(serde_json::to_string(&told).expect("an event is words"))
+}
+
+/// After so long without a word something is said, so that nobody between us thinks that we are gone.
+const QUIET: Duration = Duration::from_secs(15);

@@ -1,0 +1,156 @@
+//! What a shim keeps: the sandbox, its commands, and what is known of both.
+
+use super::commands::Registry;
+use belljar_engine::{GUEST_GONE, GUEST_UNRESPONSIVE, Sandbox};
+use belljar_fleet::{ShimPlan, Status, Stop};
+use belljar_spec::SandboxError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+/// The sandbox of this process, and all that belongs to it.
+pub struct Kept {
+    pub(super) plan: ShimPlan,
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) commands: Arc<Registry>,
+    token: String,
+    used_ms: AtomicI64,
+    leaving: watch::Sender<Option<Ending>>,
+    doubted: Notify,
+}
+
+/// Something that is done in a sandbox: its beginning and its end count as use.
+pub(super) struct Using(Arc<Kept>);
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.0.used();
+    }
+}
+
+/// Why a shim ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Somebody said so.
+    Asked(Stop),
+    /// Its sandbox has gone.
+    Alone,
+}
+
+impl Kept {
+    /// A sandbox, as it was planned. Whoever has the token may use it.
+    pub(super) fn new(
+        plan: ShimPlan,
+        sandbox: Arc<Sandbox>,
+        commands: Arc<Registry>,
+        token: String,
+    ) -> Arc<Kept> {
+        Arc::new(Kept {
+            plan,
+            sandbox,
+            commands,
+            token,
+            used_ms: AtomicI64::new(super::now_ms()),
+            leaving: watch::Sender::new(None),
+            doubted: Notify::new(),
+        })
+    }
+
+    /// Whether this is the token. Takes as long for every wrong one.
+    pub(super) fn knows(&self, token: &[u8]) -> bool {
+        let ours = self.token.as_bytes();
+        let different =
+            ours.iter().zip(token).fold(0, |different, (ours, theirs)| different | (ours ^ theirs));
+        std::hint::black_box(different) == 0 && ours.len() == token.len()
+    }
+
+    pub(super) fn status(&self) -> Status {
+        Status {
+            commands: self.commands.running(),
+            paused: self.is_paused(),
+            used_ms: self.used_ms.load(Ordering::Relaxed).max(self.commands.changed_ms()),
+        }
+    }
+
+    /// Somebody uses it now.
+    pub(super) fn used(&self) {
+        self.used_ms.store(super::now_ms(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.sandbox.is_paused()
+    }
+
+    /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends.
+    pub(super) fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
+        if self.leaving.borrow().is_some() {
+            return Err(SandboxError::unavailable("sandbox_not_alive", "the sandbox is being stopped"));
+        }
+        self.used();
+        Ok(Using(Arc::clone(self)))
+    }
+
+    /// Its first process may have gone. Whoever watches over it looks.
+    pub(super) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// Ready when its first process has gone.
+    async fn deserted(&self) {
+        loop {
+            self.doubted.notified().await;
+            if self.is_deserted().await {
+                return;
+            }
+        }
+    }
+
+    /// Whether its first process has gone. That a request found nobody is no proof: one that has no room for it is silent as well.
+    async fn is_deserted(&self) -> bool {
+        while !self.sandbox.is_gone() {
+            match self.sandbox.stat("/").await {
+                // Its streams end before it does.
+                Err(error) if error.code == GUEST_GONE => sleep(A_MOMENT).await,
+                Err(error) if error.code == GUEST_UNRESPONSIVE => return true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Ends the sandbox; the shim follows. What is said first counts.
+    pub(super) fn leave(&self, ending: Ending) {
+        self.leaving.send_if_modified(|leaving| {
+            let first = leaving.is_none();
+            leaving.get_or_insert(ending);
+            first
+        });
+    }
+
+    /// Ready when it is to end.
+    pub(super) async fn left(&self) -> Ending {
+        let mut leaving = self.leaving.subscribe();
+        tokio::select! {
+            said = leaving.wait_for(Option::is_some) => said.ok().and_then(|said| *said).unwrap_or(Ending::Alone),
+            () = self.deserted() => {
+                self.leave(Ending::Alone);
+                Ending::Alone
+            }
+        }
+    }
+
+    /// Everything inside stands still.
+    pub(super) async fn pause(&self) -> Result<(), SandboxError> {
+        self.sandbox.pause().await
+    }
+
+    pub(super) async fn resume(&self) -> Result<(), SandboxError> {
+        self.used();
+        self.sandbox.resume().await
+    }
+}
+
+/// Between two looks at one that seems to be gone.
+const A_MOMENT: Duration = Duration::from_millis(50);

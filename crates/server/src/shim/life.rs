@@ -1,0 +1,58 @@
+//! A shim's own paths, below `/keeper`: how it is, and its end. For the daemon alone; no part of the API.
+
+use super::Kept;
+use super::extract::Body;
+use super::failure::Answer;
+use super::kept::Ending;
+use axum::Json;
+use axum::Router;
+use axum::body::Body as Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use belljar_fleet::{Status, Stop};
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The body of `POST /keeper/stop`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    pub how: Stop,
+}
+
+pub(super) fn routes() -> Router<Arc<Kept>> {
+    Router::new()
+        .route("/keeper/status", get(status))
+        .route("/keeper/life", get(life))
+        .route("/keeper/pause", post(pause))
+        .route("/keeper/resume", post(resume))
+        .route("/keeper/stop", post(stop))
+}
+
+async fn status(State(kept): State<Arc<Kept>>) -> Json<Status> {
+    Json(kept.status())
+}
+
+/// Does not end while the shim lives.
+async fn life(State(_kept): State<Arc<Kept>>) -> Bytes {
+    let first = stream::iter([Ok::<_, Infallible>("alive\n")]);
+    Bytes::from_stream(first.chain(stream::pending()))
+}
+
+async fn pause(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {
+    kept.pause().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn resume(State(kept): State<Arc<Kept>>) -> Answer<StatusCode> {
+    kept.resume().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Answers at once; the end of `/keeper/life`, and the lock of the place, say when it is done.
+async fn stop(State(kept): State<Arc<Kept>>, Body(request): Body<StopRequest>) -> StatusCode {
+    kept.leave(Ending::Asked(request.how));
+    StatusCode::ACCEPTED
+}

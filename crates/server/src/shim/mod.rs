@@ -1,0 +1,68 @@
+//! The shim: the process that holds one sandbox. It makes the sandbox and ends with it. A one-shot run or a run of an agent ends with its
+//! caller. A sandbox that lives is served over a socket: its commands, files and ports; its shim knows nothing of daemons, outlives the one
+//! that started it, and the next one finds it again by its place.
+//!
+//! ```text
+//!   daemon --a plan in, an answer out (protocol)--> process --> persistent | one_shot | agent_run
+//!   daemon --HTTP over an abstract socket, token--> door --> commands | files | ports
+//!                                                     \----> /keeper: status, life, pause, resume, stop
+//! ```
+
+pub(crate) mod agent_run;
+mod commands;
+mod contact;
+mod door;
+mod extract;
+mod failure;
+mod files;
+mod kept;
+mod life;
+pub(crate) mod one_shot;
+mod persistent;
+mod ports;
+mod process;
+pub(crate) mod protocol;
+mod serve;
+mod starter;
+mod wipe;
+
+pub use commands::COMMAND_HEADER;
+pub use contact::Contact;
+pub use door::TOKEN_HEADER;
+pub(crate) use failure::OWN_ERROR;
+pub use kept::Kept;
+pub use life::StopRequest;
+pub use process::run;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use utoipa_axum::router::OpenApiRouter;
+
+/// All that a shim serves.
+pub fn routes(kept: Arc<Kept>) -> Router {
+    let (api, _) = api().split_for_parts();
+    api.route_layer(from_fn_with_state(Arc::clone(&kept), door::ours))
+        .merge(life::routes())
+        .fallback(door::nowhere)
+        .method_not_allowed_fallback(door::not_that)
+        .layer(DefaultBodyLimit::max(extract::MOST_BODY))
+        .layer(from_fn_with_state(Arc::clone(&kept), door::check))
+        .with_state(kept)
+}
+
+/// What of the API is a shim's.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    api().into_openapi()
+}
+
+fn api() -> OpenApiRouter<Arc<Kept>> {
+    OpenApiRouter::new().merge(commands::routes()).merge(files::routes()).merge(ports::routes())
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,88 @@
+//! A run of one command: the sandbox is made for it and gone with it.
+
+use super::process::{runtime, surroundings};
+use super::starter::Starter;
+use crate::command_request;
+use belljar_api::{RunOnce, RunResult};
+use belljar_engine::Engine;
+use belljar_engine::request::resolve;
+use belljar_fleet::{Place, request};
+use belljar_spec::{ByteSize, Command, LimitsRequest, SandboxError, Stdin};
+use std::time::Duration;
+
+/// That it makes sense, before a process is started for it.
+pub(crate) fn check(run: &RunOnce) -> Result<(), SandboxError> {
+    command(run)?;
+    request::check(&run.sandbox)
+}
+
+/// Makes the sandbox, runs the command and removes the sandbox, also where the daemon hangs up.
+pub(super) fn run(run: &RunOnce, place: &Place, starter: &mut Starter) -> Result<RunResult, SandboxError> {
+    let mut command = command(run)?;
+    let (spec, _) = resolve(run.sandbox.clone(), surroundings(place))?;
+    hold_to(&mut command, &spec.limits);
+    let runtime = runtime()?;
+    let hung_up = starter.hung_up();
+    let run = runtime.block_on(Engine::new().run_once_until(spec, &command, hung_up.notified()));
+    // A sandbox that was being made when nobody wanted it any more is taken away by whoever made it. What hangs there ends with us.
+    runtime.shutdown_timeout(TO_CLEAR_UP);
+    Ok(crate::run_result(run?))
+}
+
+/// No command has more than its sandbox was made with: what the grant, the profile or the request itself says of that is a ceiling.
+fn hold_to(command: &mut Command, limits: &LimitsRequest) {
+    command.timeout = command.timeout.into_iter().chain(limits.timeout).min();
+    command.max_output = command.max_output.into_iter().chain(limits.output).min();
+}
+
+/// The command that a request means.
+fn command(run: &RunOnce) -> Result<Command, SandboxError> {
+    let (mut command, stdin) = command_request::command(run.command())?;
+    command.stdin = stdin.map_or(Stdin::Empty, Stdin::Bytes);
+    match run.max_output {
+        Some(more) if more > MOST_OUTPUT => Err(command_request::invalid(format!(
+            "`max_output` is {MOST_OUTPUT} at most: an answer is one piece"
+        ))),
+        asked => {
+            command.max_output = Some(ByteSize::bytes(asked.unwrap_or(USUAL_OUTPUT)));
+            Ok(command)
+        }
+    }
+}
+
+/// Of each stream, unless somebody says otherwise.
+const USUAL_OUTPUT: u64 = 2 << 20;
+/// A result is one piece, which its process holds as bytes, as text and as base64. Whoever wants more follows a command.
+const MOST_OUTPUT: u64 = 4 << 20;
+/// How long a sandbox that nobody wants may take to be gone, before its process ends all the same.
+const TO_CLEAR_UP: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use belljar_spec::ByteSize;
+
+    #[test]
+    fn no_command_has_more_than_its_sandbox() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let bytes = |bytes| Some(ByteSize::bytes(bytes));
+        for (asked, limit, held) in [
+            ((Some(60), Some(100)), (None, None), (seconds(60), bytes(100))),
+            ((Some(60), Some(100)), (seconds(30), bytes(10)), (seconds(30), bytes(10))),
+            ((Some(20), Some(5)), (seconds(30), bytes(10)), (seconds(20), bytes(5))),
+            ((None, None), (seconds(30), bytes(10)), (seconds(30), bytes(10))),
+            ((None, None), (None, bytes(1 << 30)), (None, bytes(USUAL_OUTPUT))),
+        ] {
+            let run = RunOnce {
+                argv: vec!["true".into()],
+                timeout_s: asked.0,
+                max_output: asked.1,
+                ..RunOnce::default()
+            };
+            let mut command = command(&run).expect("a command");
+            let limits = LimitsRequest { timeout: limit.0, output: limit.1, ..LimitsRequest::default() };
+            hold_to(&mut command, &limits);
+            assert_eq!((command.timeout, command.max_output), held, "{asked:?} {limit:?}");
+        }
+    }
+}

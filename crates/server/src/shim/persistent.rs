@@ -1,0 +1,150 @@
+//! A sandbox that lives: made, served over its socket, and ended.
+//!
+//! ```text
+//! read the plan -> make the sandbox -> listen -> keeper.json, `ready` -> serve
+//!                                                                          |
+//!                                                       stop, SIGTERM, or nobody left inside
+//!                                                                          |
+//!                                           the sandbox ends, then the process, then the lock
+//! ```
+//! The sandbox is made on the first thread, which lives as long as the process.
+
+use super::commands::Registry;
+use super::contact::{self, Contact};
+use super::kept::Ending;
+use super::process::{runtime, volumes};
+use super::protocol::Answer;
+use super::starter::Starter;
+use super::wipe::wipe;
+use super::{Kept, routes, serve};
+use belljar_engine::{Engine, Sandbox};
+use belljar_fleet::request::{self, Surroundings, Understood};
+use belljar_fleet::{Alive, FolderId, Place, ShimPlan, Stop};
+use belljar_spec::egress::Mode;
+use belljar_spec::{Assurance, SandboxError, SandboxId, SandboxSpec};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
+
+/// Keeps the sandbox of this place until it is to end.
+pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &Starter) -> Result<(), SandboxError> {
+    let understood = understand(&plan, place)?;
+    // Before it is opened: what comes in its place later is another one.
+    let folder = plan.sandbox.workspace.folder.as_deref().and_then(FolderId::of);
+    let runtime = runtime()?;
+    let made = Engine::new().create_blocking(&understood.spec)?;
+    let mut notes: Vec<String> = understood.notes.iter().map(|note| note.message.clone()).collect();
+    notes.extend(made.warning());
+    let inside = Inside { ports: understood.ports, egress: egress(&understood.spec, &made) };
+    let made = Arc::new(made);
+    let outcome = runtime.block_on(keep_sandbox(place, plan, folder, inside, notes, &made, starter));
+    // Also where it could not be served.
+    made.dispose_blocking();
+    runtime.shutdown_timeout(GRACE);
+    outcome
+}
+
+/// The sandbox that a plan means.
+fn understand(plan: &ShimPlan, place: &Place) -> Result<Understood, SandboxError> {
+    let id = SandboxId::parse(&plan.id).ok_or_else(|| {
+        SandboxError::runtime("keeper_plan", format!("`{}` is not the name of a sandbox's life", plan.id))
+    })?;
+    let surroundings = Surroundings {
+        name: plan.name.clone(),
+        key: plan.key.clone(),
+        id: Some(id),
+        persistent: plan.persistent,
+        place: place.clone(),
+        volumes: volumes(place),
+    };
+    request::understand(&plan.sandbox, &surroundings)
+}
+
+/// What files had a say in, as it came out.
+struct Inside {
+    ports: Vec<u16>,
+    egress: String,
+}
+
+/// The egress mode that is held inside. A backend that does not isolate the network holds none.
+fn egress(spec: &SandboxSpec, sandbox: &Sandbox) -> String {
+    let mode = match &spec.egress {
+        _ if sandbox.assurance() < Assurance::Namespace => Mode::Open,
+        Some(policy) => policy.mode,
+        None => Mode::default(),
+    };
+    mode.as_str().into()
+}
+
+async fn keep_sandbox(
+    place: &Place,
+    mut plan: ShimPlan,
+    folder: Option<FolderId>,
+    inside: Inside,
+    notes: Vec<String>,
+    sandbox: &Arc<Sandbox>,
+    starter: &Starter,
+) -> Result<(), SandboxError> {
+    let failed = |error: std::io::Error| {
+        SandboxError::runtime("keeper_socket", format!("a shim cannot listen: {error}"))
+    };
+    // Before anybody can know us.
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    let (address, listener) = contact::listen().map_err(failed)?;
+    let token = contact::random_hex().map_err(failed)?;
+    plan.sandbox.ports = inside.ports.clone();
+    let usual = if plan.persistent { Stop::Keep } else { Stop::Wipe };
+    let alive = Alive {
+        id: plan.id.clone(),
+        backend: sandbox.backend().to_string(),
+        assurance: sandbox.assurance().to_string(),
+        workspace: sandbox.workspace().to_string(),
+        started_ms: super::now_ms(),
+        notes,
+        folder,
+        egress: Some(inside.egress),
+        ports: inside.ports,
+    };
+    let commands = Registry::new(place.directory());
+    let kept = Kept::new(plan, Arc::clone(sandbox), commands, token.clone());
+    let serving = tokio::spawn(serve::serve(listener, routes(Arc::clone(&kept))));
+    let version = env!("CARGO_PKG_VERSION").to_string();
+    let contact = Contact { address, token, pid: std::process::id(), version, alive };
+    contact.write(place).map_err(failed)?;
+    starter.say(&Answer::Ready(Box::new(contact)));
+    let ending = tokio::select! {
+        ending = kept.left() => ending,
+        _ = terminate.recv() => {
+            kept.leave(Ending::Asked(usual));
+            Ending::Asked(usual)
+        }
+    };
+    let how = match ending {
+        Ending::Asked(how) => {
+            kept.commands.close();
+            how
+        }
+        Ending::Alone => usual,
+    };
+    leave(place, &kept, how).await;
+    serving.abort();
+    Ok(())
+}
+
+/// Ends the sandbox, and tells whoever listens to its commands.
+async fn leave(place: &Place, kept: &Kept, how: Stop) {
+    let _ = std::fs::remove_file(place.contact());
+    kept.sandbox.dispose().await;
+    if how == Stop::Wipe {
+        wipe(&kept.sandbox);
+    }
+    let _ = timeout(GRACE, kept.commands.all_ended()).await;
+    // The last words go out.
+    sleep(BREATH).await;
+}
+
+/// How long followers may take to hear the end.
+const GRACE: Duration = Duration::from_secs(2);
+const BREATH: Duration = Duration::from_millis(30);

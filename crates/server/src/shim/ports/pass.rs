@@ -1,0 +1,66 @@
+//! HTTP to a port inside: the request goes there, the answer comes back, both as they come; a WebSocket or another protocol that the
+//! two agree on goes on in both directions.
+
+use super::{Port, head};
+use crate::shim::failure::Answer;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{StatusCode, Uri, Version};
+use axum::response::Response;
+use belljar_api::ErrorBody;
+use belljar_spec::SandboxError;
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+/// Ask a server that listens inside, with any method.
+///
+/// The rest of the path, the query and the body are passed on, and so is a change to WebSocket. `Authorization`, cookies and headers of
+/// belljar are not.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/ports/{port}/{path}", tag = "ports", operation_id = "ask_port",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("port" = u16, Path, description = "One of the `ports` that the sandbox was made with."),
+        ("path" = String, Path, description = "What is asked for inside."),
+    ),
+    responses(
+        (status = "default", description = "What the server inside answers.", body = Vec<u8>, content_type = "*/*"),
+        (status = "4XX", description = "Why nobody was asked; or what the server answers.", body = ErrorBody),
+    )
+)]
+pub(super) async fn pass(port: Port, mut request: Request) -> Answer<Response> {
+    let stream = port.connect().await?;
+    let caller = hyper::upgrade::on(&mut request);
+    let upgrade = head::inward(request.headers_mut(), port.number);
+    let at = head::place(request.uri());
+    *request.uri_mut() = Uri::from(head::target(request.uri()));
+    *request.version_mut() = Version::HTTP_11;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_answered)?;
+    tokio::spawn(connection.with_upgrades());
+    let mut response = sender.send_request(request).await.map_err(not_answered)?;
+    let changed = upgrade.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS);
+    if changed.is_some() {
+        tokio::spawn(join(caller, hyper::upgrade::on(&mut response)));
+    }
+    *response.version_mut() = Version::HTTP_11;
+    head::outward(response.headers_mut(), changed.as_ref(), &at);
+    Ok(response.map(Body::new))
+}
+
+/// Both sides agreed on something else than HTTP.
+async fn join(caller: OnUpgrade, inside: OnUpgrade) {
+    if let (Ok(caller), Ok(inside)) = (caller.await, inside.await) {
+        // Whoever hangs up ends it for both.
+        let _ = copy_bidirectional(&mut TokioIo::new(caller), &mut TokioIo::new(inside)).await;
+    }
+}
+
+fn not_answered(error: hyper::Error) -> SandboxError {
+    SandboxError::runtime(
+        "port_no_http",
+        format!("what listens inside did not answer as a web server does: {error}"),
+    )
+    .hint("for other protocols use `Upgrade: tcp`")
+}

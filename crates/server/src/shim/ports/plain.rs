@@ -1,0 +1,43 @@
+//! Plain bytes to a port inside.
+
+use super::{Port, pass};
+use crate::shim::failure::Answer;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{CONNECTION, UPGRADE};
+use axum::response::{IntoResponse, Response};
+use belljar_api::ErrorBody;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+
+/// Connect to a port inside.
+///
+/// With `Connection: upgrade` and `Upgrade: tcp`, what follows in both directions are the bytes of the connection. Without them it asks
+/// the server inside for `/`.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{name}/ports/{port}", tag = "ports", operation_id = "connect_port",
+    params(
+        ("name" = String, Path, description = "The sandbox."),
+        ("port" = u16, Path, description = "One of the `ports` that the sandbox was made with."),
+    ),
+    responses(
+        (status = 101, description = "Bytes follow."),
+        (status = "default", description = "What the server inside answers.", body = Vec<u8>, content_type = "*/*"),
+        (status = "4XX", description = "Why nobody was asked; or what the server answers.", body = ErrorBody),
+    )
+)]
+pub(super) async fn open(port: Port, mut request: Request) -> Answer<Response> {
+    let wanted = request.headers().get(UPGRADE);
+    if !wanted.is_some_and(|wanted| wanted.as_bytes().eq_ignore_ascii_case(b"tcp")) {
+        return pass::pass(port, request).await;
+    }
+    let mut stream = port.connect().await?;
+    let caller = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        if let Ok(caller) = caller.await {
+            // Whoever hangs up ends it for both.
+            let _ = copy_bidirectional(&mut TokioIo::new(caller), &mut stream).await;
+        }
+    });
+    Ok((StatusCode::SWITCHING_PROTOCOLS, [(CONNECTION, "upgrade"), (UPGRADE, "tcp")]).into_response())
+}

@@ -1,0 +1,85 @@
+//! The process of a shim, from its start to its end. One kind of process for all: a sandbox that lives, a run of one command, a run of an
+//! agent. The daemon says on standard input which, in one line, and hears of it on standard output ([`super::protocol`]).
+//!
+//! ```text
+//! read the plan -> hold the directory -> sandbox: make it, say `ready`, serve until it is to end
+//!                                     -> run: wanted as long as standard input is open; its directory goes with it
+//!       \________________ say `error`, exit 1 _________________/
+//! ```
+
+use super::protocol::{Answer, Plan};
+use super::starter::{self, Starter};
+use super::{agent_run, one_shot, persistent};
+use belljar_api::ApiError;
+use belljar_engine::request::Surroundings;
+use belljar_fleet::Place;
+use belljar_spec::SandboxError;
+use belljar_state::Lock;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// Does what the daemon says on standard input, with this directory.
+pub fn run(directory: &Path) -> ExitCode {
+    let Ok(mut starter) = Starter::detach() else { return ExitCode::FAILURE };
+    match work(&Place::new(directory), &mut starter) {
+        Ok(code) => code,
+        Err(error) => {
+            starter.say(&Answer::Error(ApiError::from(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> {
+    let plan = starter.plan()?;
+    let _held = hold(place)?;
+    let result = match plan {
+        Plan::Sandbox(plan) => {
+            let log = |error: &SandboxError| starter::log(&format!("{}: {error}", error.code));
+            return persistent::keep(place, *plan, starter).inspect_err(log).map(|()| ExitCode::SUCCESS);
+        }
+        Plan::OneShot(run) => one_shot::run(&run, place, starter).map(Some),
+        Plan::AgentRun(run) => agent_run::run(&run, place, starter).map(|()| None),
+    };
+    // Also where the daemon is gone. What a killed shim leaves is removed by the next daemon.
+    let _ = belljar_sys::remove_tree::remove(place.directory());
+    Ok(result?.map_or(ExitCode::SUCCESS, |result| starter.say_result(&result)))
+}
+
+/// As long as this process lives, no other uses the directory, and no daemon removes it.
+fn hold(place: &Place) -> Result<Lock, SandboxError> {
+    match place.hold() {
+        Ok(Some(held)) => Ok(held),
+        Ok(None) => Err(SandboxError::policy("keeper_there", "this sandbox has a shim already")),
+        Err(error) => {
+            let message = format!("cannot keep a sandbox in `{}`: {error}", place.directory().display());
+            Err(SandboxError::runtime("keeper_place", message))
+        }
+    }
+}
+
+/// One thread does, and a few more for the moments in which the kernel takes its time.
+pub(super) fn runtime() -> Result<Runtime, SandboxError> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
+        .build()
+        .map_err(|error| SandboxError::runtime("keeper_runtime", format!("a shim cannot begin: {error}")))
+}
+
+/// Of a sandbox that lives as long as its run, and has no key to be found by.
+pub(super) fn surroundings(place: &Place) -> Surroundings {
+    Surroundings { workspace: place.workspace(), volumes: volumes(place), ..Surroundings::default() }
+}
+
+/// The directories of sandboxes and runs are in `sandboxes` and `runs`, beside `volumes`.
+pub(super) fn volumes(place: &Place) -> PathBuf {
+    let fleet = place.directory().parent().and_then(Path::parent);
+    fleet.unwrap_or(place.directory()).join("volumes")
+}
+
+const MAX_BLOCKING_THREADS: usize = 4;
+const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(2);

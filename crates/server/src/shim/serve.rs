@@ -1,0 +1,43 @@
+//! Connections to a shim: HTTP/1.1 over its socket, from processes of its own user alone.
+
+use axum::Router;
+use belljar_sys::rustix::process::geteuid;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+
+/// Serves until it is dropped.
+pub(super) async fn serve(listener: StdListener, routes: Router) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if is_ours(&stream) => {
+                tokio::spawn(attend(stream, routes.clone()));
+            }
+            // An abstract socket has no mode: anybody on the machine may knock.
+            Ok(_) => {}
+            // Too many open files, for the moment.
+            Err(_) => tokio::time::sleep(BREATH).await,
+        }
+    }
+}
+
+async fn attend(stream: UnixStream, routes: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .with_upgrades();
+    // Whoever hung up does not want to know.
+    let _ = connection.await;
+}
+
+fn is_ours(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == geteuid().as_raw() || peer.uid() == 0)
+}
+
+const BREATH: Duration = Duration::from_millis(50);

@@ -1,0 +1,148 @@
+//! The daemon that started this process, and the log. What a shim writes to standard error goes to `keeper.log` of a sandbox that lives, and
+//! to the daemon's own log for a run.
+
+use super::protocol::{Answer, Plan, UNREAD};
+use belljar_api::RunResult;
+use belljar_spec::SandboxError;
+use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
+use belljar_sys::rustix::fs::{OFlags, fcntl_setfl};
+use belljar_sys::rustix::io::fcntl_dupfd_cloexec;
+use belljar_sys::rustix::process::setsid;
+use belljar_sys::rustix::stdio::{dup2_stdin, dup2_stdout};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Both ends of the connection to the daemon. It may be gone at any time: what cannot be written then is dropped.
+pub(super) struct Starter {
+    input: Option<BufReader<File>>,
+    output: File,
+}
+
+impl Starter {
+    /// Takes standard input and output out of the reach of all that is started from here.
+    pub(super) fn detach() -> io::Result<Starter> {
+        let input = File::from(fcntl_dupfd_cloexec(stdin(), 3)?);
+        let output = File::from(fcntl_dupfd_cloexec(stdout(), 3)?);
+        // A session of our own: what ends a terminal or a daemon does not end us. We may have one already.
+        let _ = setsid();
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        dup2_stdin(&null)?;
+        dup2_stdout(&null)?;
+        Ok(Starter { input: Some(BufReader::new(input)), output })
+    }
+
+    /// The first line.
+    pub(super) fn plan(&mut self) -> Result<Plan, SandboxError> {
+        let mut line = String::new();
+        let read = self.input.as_mut().map_or(Ok(0), |input| input.read_line(&mut line));
+        read.map_err(serde_json::Error::io).and_then(|_| serde_json::from_str(&line)).map_err(|error| {
+            SandboxError::runtime("keeper_plan", format!("there is no plan on standard input: {error}"))
+                .hint("shims are started by `belljar serve`")
+        })
+    }
+
+    pub(super) fn say(&self, answer: &Answer) {
+        let _ = say(answer, &mut &self.output);
+    }
+
+    /// Written as it is made: text with every byte escaped is six times as long, and is never held as a whole. Gives the exit code.
+    pub(super) fn say_result(&self, result: &RunResult) -> ExitCode {
+        let mut length = Length(0);
+        let mut out = BufWriter::with_capacity(PIECE_BYTES, Patient(&self.output, READ_TIMEOUT));
+        let written = fcntl_setfl(&self.output, OFlags::NONBLOCK)
+            .map_err(io::Error::from)
+            .and_then(|()| Ok(serde_json::to_writer(&mut length, result)?))
+            .and_then(|()| say(&Answer::Result(length.0), &mut out))
+            .and_then(|()| Ok(serde_json::to_writer(&mut out, result)?))
+            .and_then(|()| out.flush());
+        // What is left is not tried again.
+        drop(out.into_parts());
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => ExitCode::from(UNREAD),
+            _ => ExitCode::SUCCESS,
+        }
+    }
+
+    /// Told when standard input ends: the run is not wanted any more. On a thread of its own, to the end of the process.
+    pub(super) fn hung_up(&mut self) -> Arc<Notify> {
+        let told = Arc::new(Notify::new());
+        let tell = Arc::clone(&told);
+        let mut input = self.input.take();
+        std::thread::spawn(move || {
+            let _ = input.as_mut().map(|input| io::copy(input, &mut io::sink()));
+            tell.notify_one();
+        });
+        told
+    }
+}
+
+/// Writes to the log.
+pub(super) fn log(text: &str) {
+    let _ = writeln!(io::stderr(), "{} {}", belljar_audit::Stamp::now(), text);
+}
+
+fn say(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    // In one piece: a reader never sees half a line.
+    out.write_all(format!("{}\n", serde_json::to_string(answer)?).as_bytes())
+}
+
+/// Counts what is written.
+struct Length(u64);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A pipe that does not block: waits for its reader, but not for ever.
+struct Patient<'o>(&'o File, Timespec);
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+            if poll(&mut [PollFd::new(self.0, PollFlags::OUT)], Some(&self.1))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client that takes nothing of a result for so long does not want it.
+const READ_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+/// What a pipe holds.
+const PIECE_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_not_waited_for() {
+        let (read, write) = belljar_sys::rustix::pipe::pipe().expect("a pipe");
+        fcntl_setfl(&write, OFlags::NONBLOCK).expect("it is ours");
+        let write = File::from(write);
+        let mut patient = Patient(&write, Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        let error = patient.write_all(&[0; 1 << 20]).expect_err("a pipe is shorter");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(read);
+        let error = patient.write_all(&[0]).expect_err("the reader is gone");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

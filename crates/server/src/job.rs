@@ -4,7 +4,7 @@
 use crate::answer::log;
 use belljar_engine::request::Surroundings;
 use belljar_fleet::Place;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// The job that stands on standard input. `instead` is what a person would call.
 pub(crate) fn read<J: DeserializeOwned>(instead: &str) -> Result<J, SandboxError> {
     let unclear = |error: &dyn std::fmt::Display| {
-        SandboxError::policy("job_unclear", format!("there is no job on standard input: {error}"))
+        SandboxError::new(ErrorCode::RequestValue, format!("there is no job on standard input: {error}"))
             .hint(format!("{instead}; this is for the daemon"))
     };
     let mut line = String::new();
@@ -35,7 +35,10 @@ pub(crate) fn say(said: &impl Serialize, out: &mut dyn Write) -> io::Result<()> 
 /// As long as we live, nobody clears our directory away.
 pub(crate) fn hold(place: &Place) -> Result<Lock, SandboxError> {
     let failed = |why: String| {
-        SandboxError::runtime("run_unheld", format!("{} cannot be used: {why}", place.directory().display()))
+        SandboxError::new(
+            ErrorCode::StateFailed,
+            format!("{} cannot be used: {why}", place.directory().display()),
+        )
     };
     let held = place.hold().map_err(|error| failed(error.to_string()))?;
     held.ok_or_else(|| failed("somebody else does".into()))
@@ -55,10 +58,9 @@ pub(crate) fn hung_up() -> Arc<Notify> {
 
 /// What drives a run.
 pub(crate) fn runtime() -> Result<Runtime, SandboxError> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| SandboxError::runtime("no_runtime", format!("the run cannot be driven: {error}")))
+    Builder::new_current_thread().enable_all().build().map_err(|error| {
+        SandboxError::new(ErrorCode::Internal, format!("the run cannot be driven: {error}")).caused_by(error)
+    })
 }
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.
@@ -88,7 +90,7 @@ pub(crate) fn remove_directory(directory: &Path) {
 
 /// What could not be done for a run.
 pub(crate) fn failed(what: &str, why: &dyn std::fmt::Display) -> SandboxError {
-    SandboxError::runtime("run_failed", format!("cannot {what}: {why}"))
+    SandboxError::new(ErrorCode::Internal, format!("cannot {what}: {why}"))
 }
 
 /// Where jobs are, below the daemon's own directory.

@@ -2,11 +2,11 @@
 
 use super::job::{Job, Said};
 use super::story;
-use crate::answer::{heard, log};
+use crate::answer::log;
 use crate::job::{failed, remove_directory};
 use belljar_agent::read::{self, Found, Reader};
 use belljar_api::{RunEvent, RunInfo};
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Watched {
         let stdout = child.stdout.take();
         let mut process = Process { child, stdin, directory: job.directory.clone() };
         let (Some(stdin), Some(stdout)) = (&mut process.stdin, stdout) else {
-            return Err(SandboxError::runtime("run_failed", "the run's process has no pipes"));
+            return Err(SandboxError::new(ErrorCode::Internal, "the run's process has no pipes"));
         };
         let mut text = serde_json::to_vec(job).map_err(|error| failed("describe it", &error))?;
         text.push(b'\n');
@@ -54,7 +54,7 @@ impl Watched {
                 let log = read::directory(state, known).join(belljar_agent::log::FILE);
                 Ok(Watched { info: RunInfo { id, agent: job.agent.clone() }, log, _process: process })
             }
-            Ok(Said::Error(error)) => Err(heard(&error)),
+            Ok(Said::Error(error)) => Err(error.into()),
             Err(_) => Err(failed("hear of it", &"its process ended without a word")),
         }
     }

@@ -14,7 +14,7 @@ use axum::{Extension, Json};
 use belljar_agent::adapter::catalog::{Listed, catalog};
 use belljar_api::{AgentInfo, AgentRun, Page, RunEvent, SandboxRequest};
 use belljar_fleet::Caller;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use futures_util::{Stream, stream};
 use std::convert::Infallible;
 use std::path::Path;
@@ -61,7 +61,9 @@ async fn run(
     caller.may_run_agents()?;
     let place = RUNS.take(caller, "agents", LATER)?;
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+        SandboxError::new(ErrorCode::StateFailed, format!("runs cannot be kept: {error}"))
+            .hint(error.hint())
+            .caused_by(error)
     })?;
     let fleet = state.join("fleet");
     let job = Job {
@@ -135,7 +137,7 @@ async fn apart<T: Send + 'static>(
 ) -> Result<T, SandboxError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
-        Err(SandboxError::runtime("run_failed", format!("a thread ended early: {error}")))
+        Err(SandboxError::new(ErrorCode::Internal, format!("a thread ended early: {error}")))
     })
 }
 

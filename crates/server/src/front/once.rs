@@ -14,8 +14,8 @@ use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use belljar_api::{EgressRequest, RunOnce, RunResult, SandboxRequest};
-use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,9 @@ async fn run_once(
     asking.caller.may_take(run.timeout_s, run.max_output)?;
     let fleet = belljar_state::state_directory()
         .map_err(|error| {
-            SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+            SandboxError::new(ErrorCode::StateFailed, format!("runs cannot be kept: {error}"))
+                .hint(error.hint())
+                .caused_by(error)
         })?
         .join("fleet");
     let sandbox = confined(&front, &asking, &run).await?;

@@ -2,14 +2,17 @@
 
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{KeptPlan, Place};
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use std::path::Path;
 
 /// What the place says that is to be kept there.
 pub(super) fn read(place: &Place) -> Result<KeptPlan, SandboxError> {
     let broken = |error: &dyn std::fmt::Display| {
-        SandboxError::runtime("keeper_plan", format!("cannot read `{}`: {error}", place.plan().display()))
-            .hint("keepers are started by `belljar serve`")
+        SandboxError::new(
+            ErrorCode::StateFailed,
+            format!("cannot read `{}`: {error}", place.plan().display()),
+        )
+        .hint("keepers are started by `belljar serve`")
     };
     let text = std::fs::read(place.plan()).map_err(|error| broken(&error))?;
     serde_json::from_slice(&text).map_err(|error| broken(&error))
@@ -18,7 +21,10 @@ pub(super) fn read(place: &Place) -> Result<KeptPlan, SandboxError> {
 /// The sandbox that a plan means.
 pub(super) fn understand(plan: &KeptPlan, place: &Place) -> Result<Understood, SandboxError> {
     let id = SandboxId::parse(&plan.id).ok_or_else(|| {
-        SandboxError::runtime("keeper_plan", format!("`{}` is not the name of a sandbox's life", plan.id))
+        SandboxError::new(
+            ErrorCode::StateFailed,
+            format!("`{}` is not the name of a sandbox's life", plan.id),
+        )
     })?;
     // The places of sandboxes are in `sandboxes`, beside `volumes`.
     let fleet = place.directory().parent().and_then(Path::parent).unwrap_or(place.directory());

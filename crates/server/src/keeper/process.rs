@@ -18,7 +18,7 @@ use super::{Kept, noise, plan, routes, serve};
 use belljar_engine::{Engine, Sandbox};
 use belljar_fleet::{Alive, FolderId, KeptPlan, Place, Stop};
 use belljar_spec::egress::Mode;
-use belljar_spec::{Assurance, SandboxError, SandboxSpec};
+use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxSpec};
 use belljar_state::Lock;
 use std::path::Path;
 use std::process::ExitCode;
@@ -92,7 +92,7 @@ async fn keep_sandbox(
     starter: &Starter,
 ) -> Result<(), SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("keeper_socket", format!("a keeper cannot listen: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("a keeper cannot listen: {error}")).caused_by(error)
     };
     // Before anybody can know us.
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -152,10 +152,10 @@ async fn leave(place: &Place, kept: &Kept, how: Stop) {
 fn hold(place: &Place) -> Result<Lock, SandboxError> {
     match place.hold() {
         Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(SandboxError::policy("keeper_there", "this sandbox has a keeper already")),
+        Ok(None) => Err(SandboxError::new(ErrorCode::InUse, "this sandbox has a keeper already")),
         Err(error) => {
             let message = format!("cannot keep a sandbox in `{}`: {error}", place.directory().display());
-            Err(SandboxError::runtime("keeper_place", message))
+            Err(SandboxError::new(ErrorCode::StateFailed, message))
         }
     }
 }
@@ -167,7 +167,9 @@ fn runtime() -> Result<Runtime, SandboxError> {
         .max_blocking_threads(BLOCKING)
         .thread_keep_alive(GRACE)
         .build()
-        .map_err(|error| SandboxError::runtime("keeper_runtime", format!("a keeper cannot begin: {error}")))
+        .map_err(|error| {
+            SandboxError::new(ErrorCode::Internal, format!("a keeper cannot begin: {error}")).caused_by(error)
+        })
 }
 
 const BLOCKING: usize = 4;

@@ -3,7 +3,7 @@
 use super::Line;
 use crate::keeper::{Contact, failed};
 use belljar_fleet::{KeptPlan, Place};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use serde::de::DeserializeOwned;
 use std::fs::{self, OpenOptions};
@@ -38,7 +38,7 @@ pub(super) fn contact(place: &Place) -> Result<Option<Contact>, SandboxError> {
 
 pub(super) fn broken(place: &Place, what: &str, error: &io::Error) -> SandboxError {
     let directory = place.directory().display();
-    SandboxError::runtime("keeper_unreachable", format!("cannot {what} {directory}: {error}"))
+    SandboxError::new(ErrorCode::Internal, format!("cannot {what} {directory}: {error}"))
 }
 
 fn prepare(program: &Path, place: &Place, plan: &KeptPlan) -> io::Result<Child> {
@@ -93,16 +93,16 @@ async fn ready(place: &Place) -> Result<Line, SandboxError> {
 /// What the keeper left instead of a sandbox.
 fn why_not(place: &Place) -> SandboxError {
     if let Ok(Some(error)) = read::<belljar_api::ApiError>(&failed(place)) {
-        return crate::answer::heard(&error);
+        return error.into();
     }
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    let error = SandboxError::runtime(
-        "keeper_ended",
+    let error = SandboxError::new(
+        ErrorCode::StartFailed,
         format!("the sandbox's keeper ended before it was ready: {last}"),
     );
     match is_writable(place) {
-        Ok(()) => error.hint("`belljar doctor` says which walls work here"),
+        Ok(()) => error.hint("`GET /v1/capabilities` says which walls work here"),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
     }
 }

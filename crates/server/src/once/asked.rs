@@ -2,7 +2,6 @@
 //! however long it is: the rest waits in the process, which is counted until it has ended.
 
 use super::job::{Job, Said};
-use crate::answer::heard;
 use crate::job::{failed, remove_directory};
 use axum::body::Bytes;
 use belljar_spec::SandboxError;
@@ -173,7 +172,7 @@ async fn said(stdout: &mut BufReader<ChildStdout>) -> Result<u64, SandboxError> 
     read.map_err(|error| failed("hear of it", &error))?;
     match serde_json::from_slice(&line) {
         Ok(Said::Result(length)) => Ok(length),
-        Ok(Said::Error(error)) => Err(heard(&error)),
+        Ok(Said::Error(error)) => Err(error.into()),
         Err(_) => Err(without_a_word()),
     }
 }
@@ -228,6 +227,7 @@ const LONGEST_WORD: u64 = 1 << 20;
 mod tests {
     use super::*;
     use belljar_api::RunOnce;
+    use belljar_spec::ErrorCode;
     use futures_util::StreamExt;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
@@ -337,10 +337,10 @@ mod tests {
     async fn a_process_that_says_nothing_or_too_little_is_an_error() {
         let code =
             async |script: &str| Fake::new(script).ask(LONG).result().await.err().map(|error| error.code);
-        assert_eq!(code("exit 0").await, Some("run_failed"));
-        assert_eq!(code("echo what").await, Some("run_failed"));
-        let told = r#"echo '{"error":{"kind":"policy","code":"no_such","message":"no"}}'; exit 1"#;
-        assert_eq!(code(told).await, Some("no_such"));
+        assert_eq!(code("exit 0").await, Some(ErrorCode::Internal));
+        assert_eq!(code("echo what").await, Some(ErrorCode::Internal));
+        let told = r#"echo '{"error":{"kind":"policy","code":"path_refused","message":"no"}}'; exit 1"#;
+        assert_eq!(code(told).await, Some(ErrorCode::PathRefused));
         let telling = Fake::new(r#"echo '{"result":10}'; printf 12345"#).ask(LONG).result().await.unwrap();
         let pieces: Vec<_> = telling.pieces().collect().await;
         assert!(pieces.last().unwrap().is_err());

@@ -13,7 +13,7 @@ use crate::entry::{Entry, Line, System};
 use crate::heard::Heard;
 use crate::transcript::Transcript;
 use belljar_audit::Stamp;
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::{create_private, lock_open_file};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -243,7 +243,7 @@ impl LogError {
 
 impl From<LogError> for SandboxError {
     fn from(error: LogError) -> SandboxError {
-        SandboxError::runtime("run_log_unwritable", error.to_string()).hint(error.hint())
+        SandboxError::new(ErrorCode::StateFailed, error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

@@ -3,7 +3,7 @@
 //! host gets into a prompt that nobody put there. Nothing is waited for: a pipe in the place of a file is refused.
 
 use belljar_overlay::quote;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, statat,
 };
@@ -58,8 +58,8 @@ fn start(named: Named<'_>, path: &Path) -> Result<OwnedFd, SandboxError> {
         Named::ByFileOf(folder) => beneath(folder, path)?,
     };
     opened.map_err(|errno| match errno {
-        Errno::LOOP if matches!(named, Named::ByFileOf(_)) => SandboxError::policy(
-            "input_link",
+        Errno::LOOP if matches!(named, Named::ByFileOf(_)) => SandboxError::new(
+            ErrorCode::RequestValue,
             format!("`{}` leads over a link, which is not followed here", shown(path)),
         )
         .hint("write the path of the file itself"),
@@ -71,7 +71,7 @@ fn beneath(folder: &Path, path: &Path) -> Result<Result<OwnedFd, Errno>, Sandbox
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !path.components().all(is_plain) {
         let message = format!("`{}` may lie outside of the folder of the file that names it", shown(path));
-        return Err(SandboxError::policy("input_outside", message).hint(
+        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
             "write a path below that folder, without `..`; what lies elsewhere is for flags of a run: `--context`, `--prompt-file`",
         ));
     }
@@ -126,13 +126,13 @@ fn kind(open: &OwnedFd, path: &Path) -> Result<FileType, SandboxError> {
 
 fn link(path: &Path) -> SandboxError {
     let message = format!("`{}` is a link, and links in a folder of context are not followed", shown(path));
-    SandboxError::policy("input_link", message)
+    SandboxError::new(ErrorCode::RequestValue, message)
         .hint("name the file itself with `--context FILE`, or take the link away")
 }
 
 fn not_regular(path: &Path) -> SandboxError {
     let message = format!("`{}` cannot be read: it is not a regular file", shown(path));
-    SandboxError::policy("input_unreadable", message)
+    SandboxError::new(ErrorCode::RequestValue, message)
         .hint("name a regular file; a prompt out of a pipe comes over standard input")
 }
 
@@ -142,7 +142,7 @@ fn unreadable(path: &Path, errno: Errno) -> SandboxError {
         Errno::NXIO | Errno::NODEV => not_regular(path),
         errno => {
             let error = std::io::Error::from(errno);
-            SandboxError::policy("input_unreadable", format!("`{}` cannot be read: {error}", shown(path)))
+            SandboxError::new(ErrorCode::RequestValue, format!("`{}` cannot be read: {error}", shown(path)))
                 .hint("name a file that is there and that you may read")
         }
     }

@@ -5,7 +5,7 @@ use crate::run::Agent;
 use belljar_spec::llm::{Budget, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl, WebSearch};
 use belljar_spec::secret::SecretRef;
-use belljar_spec::{SandboxError, SandboxRequest};
+use belljar_spec::{ErrorCode, SandboxError, SandboxRequest};
 
 /// A maker of models.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn unknown(model: Option<&ModelName>, agent: &Agent) -> SandboxError {
         ),
         None => format!("nobody says which model `{}` should use, or where it is", agent.name()),
     };
-    SandboxError::policy("agent_without_model", message).hint(format!(
+    SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
         "name a model of {known} with `--model PROVIDER/MODEL`, or a server with `--llm URL --llm-key REF`, \
          or `url` in `[llm]` of your belljar.toml"
     ))

@@ -5,7 +5,7 @@
 use crate::entry::{Entry, Line, System};
 use crate::log::FILE;
 use crate::stop::StopReason;
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::is_written_to;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -282,11 +282,11 @@ impl ReadError {
 
 impl From<ReadError> for SandboxError {
     fn from(error: ReadError) -> SandboxError {
-        let code = match error {
-            ReadError::Directory { .. } | ReadError::Read { .. } => "run_log_unreadable",
-            ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) | ReadError::NoRuns(_) => "no_such_run",
+        let code = match &error {
+            ReadError::Directory { .. } | ReadError::Read { .. } => ErrorCode::StateFailed,
+            ReadError::NoSuchRun(_) | ReadError::Ambiguous(_) | ReadError::NoRuns(_) => ErrorCode::NotFound,
         };
-        SandboxError::runtime(code, error.to_string()).hint(error.hint())
+        SandboxError::new(code, error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

@@ -28,7 +28,7 @@ pub use command::{
     Attached, CommandEvent, CommandInfo, CommandResult, CommandState, Control, Resize, SendSignal,
     StartCommand, StreamName, Terminal,
 };
-pub use error::{ApiError, ErrorBody};
+pub use error::{ApiCode, ApiError, ErrorBody};
 pub use file::{FileEntry, FileKind, FileStat, MakeFolder, MoveFile, WatchEvent, WatchKind};
 pub use grant::{GrantInfo, NewGrant, NewToken};
 pub use once::{RunOnce, RunResult};

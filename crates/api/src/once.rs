@@ -115,7 +115,7 @@ impl RunResult {
     ) -> RunResult {
         let exit_code = match &outcome {
             Ok((ended, _)) => ended.exit_code(),
-            Err(error) => error.kind.exit_code(),
+            Err(error) => error.kind().exit_code(),
         };
         let (ended, output, error) = match outcome {
             Ok((ended, output)) => (ended, output, None),

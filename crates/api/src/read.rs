@@ -1,6 +1,6 @@
 //! A request's body, read. What is wrong with it is told with the name of its field.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::de::DeserializeOwned;
 
 /// The object that a body is. Whatever is no object is refused here: a list would otherwise be taken for one, field by field.
@@ -24,11 +24,11 @@ fn wrong(field: &str, error: &serde_json::Error) -> SandboxError {
         return unexpected(error);
     }
     if field == "." {
-        return SandboxError::policy("request_value", why);
+        return SandboxError::new(ErrorCode::RequestValue, why);
     }
     // What is said of a sandbox is named as it is in the sandbox itself.
     let short = field.strip_prefix("sandbox.").unwrap_or(field);
-    SandboxError::policy("request_value", format!("`{}`: {why}", short.escape_debug()))
+    SandboxError::new(ErrorCode::RequestValue, format!("`{}`: {why}", short.escape_debug()))
         .hint(format!("correct `{}`", field.escape_debug()))
 }
 
@@ -37,7 +37,7 @@ fn unexpected(error: &serde_json::Error) -> SandboxError {
 }
 
 fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::policy("request_invalid", message)
+    SandboxError::new(ErrorCode::RequestInvalid, message)
 }
 
 /// The name of a list, where the path leads into it.
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let body = format!(r#"{{"sandbox": {json}}}"#);
             let error = read::<CreateSandbox>(body.as_bytes()).expect_err(json);
-            assert_eq!(error.code, "request_value", "{json}: {error}");
+            assert_eq!(error.code, ErrorCode::RequestValue, "{json}: {error}");
             assert!(error.message.starts_with(&format!("`{field}`: ")), "{field}: {error}");
             assert!(!error.message.contains(" at line"), "{error}");
             assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`")), "{json}");
@@ -123,7 +123,7 @@ mod tests {
             (r#"{"key": "#, "EOF"),
         ] {
             let error = read::<CreateSandbox>(body.as_bytes()).expect_err(body);
-            assert_eq!(error.code, "request_invalid", "{body}: {error}");
+            assert_eq!(error.code, ErrorCode::RequestInvalid, "{body}: {error}");
             assert!(error.message.contains(part), "{error}");
         }
     }
@@ -131,17 +131,17 @@ mod tests {
     #[test]
     fn rules_of_a_grant_are_read_the_same_way() {
         for (body, code, field) in [
-            (r#"{"name": "g", "egress": ["wide"]}"#, "request_value", "`egress`: "),
-            (r#"{"name": "g", "hosts": ["*.com"]}"#, "request_value", "`hosts`: "),
-            (r#"{"name": "g", "folders": ["here"]}"#, "request_value", "`folders`: "),
-            (r#"{"name": "g", "limits": {"memory": "lots"}}"#, "request_value", "`limits.memory`: "),
-            (r#"{"name": "g", "unknown": 1}"#, "request_invalid", ""),
-            (r#"{"name": 1}"#, "request_invalid", ""),
-            (r#"{"name": "g", "limits": {"memory": 5}}"#, "request_invalid", ""),
+            (r#"{"name": "g", "egress": ["wide"]}"#, ErrorCode::RequestValue, "`egress`: "),
+            (r#"{"name": "g", "hosts": ["*.com"]}"#, ErrorCode::RequestValue, "`hosts`: "),
+            (r#"{"name": "g", "folders": ["here"]}"#, ErrorCode::RequestValue, "`folders`: "),
+            (r#"{"name": "g", "limits": {"memory": "lots"}}"#, ErrorCode::RequestValue, "`limits.memory`: "),
+            (r#"{"name": "g", "unknown": 1}"#, ErrorCode::RequestInvalid, ""),
+            (r#"{"name": 1}"#, ErrorCode::RequestInvalid, ""),
+            (r#"{"name": "g", "limits": {"memory": 5}}"#, ErrorCode::RequestInvalid, ""),
         ] {
             let error = read::<NewGrant>(body.as_bytes()).expect_err(body);
             assert_eq!(error.code, code, "{body}: {error}");
-            assert!(code != "request_value" || error.message.starts_with(field), "{error}");
+            assert!(code != ErrorCode::RequestValue || error.message.starts_with(field), "{error}");
         }
     }
 }

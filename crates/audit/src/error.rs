@@ -1,6 +1,6 @@
 //! What can go wrong with a log, by the step that failed.
 
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use std::io;
 use std::path::PathBuf;
 
@@ -100,18 +100,14 @@ impl AuditError {
 
 impl From<AuditError> for SandboxError {
     fn from(error: AuditError) -> SandboxError {
-        let code = match error {
+        let code = match &error {
             AuditError::NoSuchLog(_)
             | AuditError::Pruned(_)
             | AuditError::Ambiguous(_)
-            | AuditError::NoLogs(_) => "audit_no_log",
-            AuditError::Taken(_) => {
-                return SandboxError::policy("id_taken", error.to_string()).hint(error.hint());
-            }
-            AuditError::Read { .. } | AuditError::LedgerDamaged { .. } => "audit_unreadable",
-            AuditError::LedgerDoubtful { .. } => "audit_changed",
-            _ => "audit_unwritable",
+            | AuditError::NoLogs(_) => ErrorCode::NotFound,
+            AuditError::Taken(_) => ErrorCode::NameTaken,
+            _ => ErrorCode::StateFailed,
         };
-        SandboxError::runtime(code, error.to_string()).hint(error.hint())
+        SandboxError::new(code, error.to_string()).hint(error.hint()).caused_by(error)
     }
 }

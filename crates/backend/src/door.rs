@@ -1,7 +1,7 @@
 //! Our end of the door: how streams to a guest are opened, and how its way out comes back.
 
 use crate::guest::{Deadline, PendingSetup, guest_gone, write_by};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -31,7 +31,10 @@ impl Door {
     pub(crate) fn new() -> Result<(Door, OwnedFd), SandboxError> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(
-                |errno| SandboxError::runtime("door", format!("cannot make a socket pair: {errno}")),
+                |errno| {
+                    SandboxError::new(ErrorCode::StartFailed, format!("cannot make a socket pair: {errno}"))
+                        .caused_by(errno)
+                },
             )?;
         Ok((Door::Passing(ours), theirs))
     }
@@ -125,7 +128,7 @@ impl Door {
 /// Why there is no stream, as a person is told. That there are too many does not mean that the guest is gone.
 pub(crate) fn not_opened(errno: Errno) -> SandboxError {
     let failed = |why: String| {
-        SandboxError::runtime("guest_stream", format!("cannot open a stream to the guest: {why}"))
+        SandboxError::new(ErrorCode::GuestStream, format!("cannot open a stream to the guest: {why}"))
     };
     match errno {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => guest_gone(),
@@ -208,7 +211,7 @@ mod tests {
         ];
         for one in too_many {
             let error = not_opened(one.expect_err("there is none"));
-            assert_eq!(error.code, "guest_stream", "{error}");
+            assert_eq!(error.code, ErrorCode::GuestStream, "{error}");
             assert!(error.hint.is_some(), "{error}");
         }
         assert!(!door.is_closed());

@@ -5,7 +5,7 @@
 //! found a gap: what stands before it is then executed on the host, outside of everything. What needs the program as a file
 //! inside of a sandbox gets it from the guest, which copies itself (`Source::OwnProgram`).
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     CWD, MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create, openat,
@@ -22,7 +22,7 @@ pub(crate) fn program() -> Result<BorrowedFd<'static>, SandboxError> {
         Ok(program) => Ok(program.as_fd()),
         Err(errno) => {
             let message = format!("cannot hold the guest's program in memory: {errno}");
-            Err(SandboxError::runtime("guest_program", message)
+            Err(SandboxError::new(ErrorCode::Internal, message)
                 .hint("the kernel may forbid it: `sysctl vm.memfd_noexec` must not be 2, unless /tmp or /dev/shm allows execution"))
         }
     }

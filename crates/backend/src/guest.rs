@@ -6,7 +6,7 @@ pub(crate) use crate::door::Door;
 use crate::door::not_opened;
 use crate::layout::Layout;
 use crate::stubs::{Stubs, Turn};
-use belljar_spec::{Limits, SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, Limits, SandboxError, SandboxId};
 use belljar_sys::before_exec::CgroupEntry;
 use belljar_sys::launch::{LaunchFailure, Started};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -133,7 +133,7 @@ impl Guest {
             let stream = self.open_stream()?;
             let deadline = Deadline { at: self.started + self.patience, patience: self.patience };
             write_by(&stream, &request, &deadline).inspect_err(|error| {
-                if error.code == NOT_READY {
+                if error.code == ErrorCode::NotReady {
                     // Who hangs does not notice that the door closes.
                     self.process.end = End::Killed;
                 }
@@ -337,8 +337,8 @@ impl Process {
         let failure = self.launch_failure()?;
         let message = format!("the guest could not {}: {}", failure.step, failure.errno);
         Some(
-            SandboxError::runtime("launch_failed", message)
-                .hint("`belljar doctor` tries each wall by itself"),
+            SandboxError::new(ErrorCode::StartFailed, message)
+                .hint("`GET /v1/capabilities` tries each wall by itself"),
         )
     }
 
@@ -455,11 +455,9 @@ pub(crate) enum SetupFailure {
 
 /// What a person is told of a guest that hangs. What hangs is mostly a filesystem that it has to look at.
 pub(crate) fn not_ready(patience: Duration) -> SandboxError {
-    SandboxError::runtime(NOT_READY, format!("the sandbox was not ready within {patience:?}, and was taken away"))
-        .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `--ready-timeout`")
+    SandboxError::new(ErrorCode::NotReady, format!("the sandbox was not ready within {patience:?}, and was taken away"))
+        .hint("a folder it shows may be on a disk or network that does not answer; on a busy machine allow more with `limits.ready`")
 }
-
-pub(crate) const NOT_READY: &str = "not_ready";
 
 impl PendingSetup {
     /// Waits for the guest to be sealed.
@@ -501,12 +499,12 @@ impl PendingSetup {
 
 /// Nobody inside answers, or what comes from there makes no sense.
 pub fn guest_gone() -> SandboxError {
-    SandboxError::runtime(GUEST_GONE, "the sandbox's first process is gone, and all its commands with it")
-        .hint("make a new sandbox; if this happens again, run `belljar doctor`")
+    SandboxError::new(
+        ErrorCode::GuestGone,
+        "the sandbox's first process is gone, and all its commands with it",
+    )
+    .hint("make a new sandbox; if this happens again, run `GET /v1/capabilities`")
 }
-
-/// The code of that error.
-pub const GUEST_GONE: &str = "guest_gone";
 
 #[cfg(test)]
 mod tests {
@@ -556,7 +554,7 @@ mod tests {
         let patience = Duration::from_millis(50);
         let deadline = Deadline { at: Instant::now() + patience, patience };
         let written = write_by(&ours, &vec![0; 4 << 20], &deadline);
-        assert_eq!(written.expect_err("nobody read it").code, NOT_READY);
+        assert_eq!(written.expect_err("nobody read it").code, ErrorCode::NotReady);
     }
 
     #[test]

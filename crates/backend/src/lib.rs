@@ -33,7 +33,7 @@ pub use container::{around_us as container_around_us, landlock_is_filtered};
 pub use contract::{Backend, Meanwhile, backend};
 pub use docker::{fetch_image, image_root};
 pub use drawing::{Drawing, LimitsHeld};
-pub use guest::{GUEST_GONE, Guest, guest_gone};
+pub use guest::{Guest, guest_gone};
 pub use layout::{
     DaemonImage, GitInside, RootTree, WORKSPACE, context_git_config, home_files, root_directory, shell,
 };

@@ -4,7 +4,7 @@
 use crate::cgroup::Cgroup;
 use crate::guest::{Door, Process, SetupFailure, not_ready};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
-use belljar_spec::{Origin, SandboxError};
+use belljar_spec::{ErrorCode, Origin, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::AsFd;
 use belljar_sys::rustix::process::geteuid;
@@ -14,7 +14,7 @@ pub(crate) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let (cgroup, _) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
-        |what: String| SandboxError::runtime("launch_failed", format!("cannot start the guest: {what}"));
+        |what: String| SandboxError::new(ErrorCode::StartFailed, format!("cannot start the guest: {what}"));
     let tasks_files = cgroup.as_ref().map(Cgroup::tasks_files).transpose()?.unwrap_or_default();
     let tasks_files: Vec<_> = tasks_files.iter().map(AsFd::as_fd).collect();
     let (started, ()) = start(

@@ -5,8 +5,8 @@ use crate::drawing::LimitsHeld;
 use crate::layout::{Bind, BindKind, DaemonImage, GitInside, Layout, Marker, RootTree, Wanted};
 use belljar_spec::workspace::View;
 use belljar_spec::{
-    Admin, AgentContext, BackendName, ByteSize, Limits, LimitsRequest, Machine, Nesting, Origin, Runtime,
-    SandboxError, SandboxId, SandboxSpec,
+    Admin, AgentContext, BackendName, ByteSize, ErrorCode, Limits, LimitsRequest, Machine, Nesting, Origin,
+    Runtime, SandboxError, SandboxId, SandboxSpec,
 };
 use belljar_sys::ids;
 use belljar_sys::rustix::process::{Resource, getrlimit};
@@ -265,8 +265,8 @@ impl Plan {
 
 fn no_wall_for_context() -> SandboxError {
     let message = "without a wall agent context could only be shown by changing the folder itself";
-    SandboxError::unavailable("agent_context_without_wall", message)
-        .hint("leave `--agent-context` and `[agent] context` away, or use `--backend native`")
+    SandboxError::new(ErrorCode::NotSupported, message)
+        .hint("leave `workspace.agent_context` and `[agent] context` away, or use `backend: native`")
 }
 
 /// A sandbox with nothing in it, for trying out a wall.
@@ -287,7 +287,8 @@ pub(crate) fn trial_without_wall() -> Result<Plan, SandboxError> {
 pub fn new_id() -> Result<SandboxId, SandboxError> {
     let mut bytes = [0; 8];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| {
-        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {errno}"))
+        SandboxError::new(ErrorCode::Internal, format!("the kernel gives no random bytes: {errno}"))
+            .caused_by(errno)
     })?;
     Ok(SandboxId::from_random(bytes))
 }
@@ -347,7 +348,7 @@ impl Enforcement {
         if asked(limits.open_files.origin) && limits.open_files.value > most {
             let message =
                 format!("a process may have at most {most} open files here, not {}", limits.open_files.value);
-            return Err(SandboxError::unavailable("limit_unavailable", message)
+            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
                 .hint("ask for less, or raise the hard limit that belljar is started with (`ulimit -Hn`)"));
         }
         if asked(limits.memory.origin) && limits.memory.value < LEAST_MEMORY {
@@ -355,9 +356,8 @@ impl Enforcement {
                 "a sandbox takes {LEAST_MEMORY} of memory for itself at least, and {} is the limit",
                 limits.memory.value
             );
-            return Err(
-                SandboxError::unavailable("limit_unavailable", message).hint("ask for more with `--memory`")
-            );
+            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+                .hint("ask for more with `limits.memory`"));
         }
         let refused = [
             ("memory", asked(limits.memory.origin) && !self.memory_by_cgroup),
@@ -373,11 +373,11 @@ impl Enforcement {
         let names = refused.join(" and ");
         if refused == ["disk"] {
             let message = "the limit on disk cannot be held without a wall: there are no private files";
-            return Err(SandboxError::unavailable("limit_unavailable", message)
-                .hint("leave the flag away, or use `--backend native`"));
+            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+                .hint("leave the flag away, or use `backend: native`"));
         }
         let message = format!("the limit on {names} cannot be held here: no cgroup is ours to use");
-        Err(SandboxError::unavailable("limit_unavailable", message).hint(crate::cgroup::delegation_hint()))
+        Err(SandboxError::new(ErrorCode::LimitUnavailable, message).hint(crate::cgroup::delegation_hint()))
     }
 
     /// What is left for resource limits to do.

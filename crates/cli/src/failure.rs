@@ -1,30 +1,42 @@
 //! What a person sees when something is wrong: what happened, and what to do next.
 
+use crate::hint::for_command_line;
+use belljar_api::ApiError;
 use belljar_client::ClientError;
 use belljar_engine::config::Note;
 use belljar_overlay::quote::visible;
+use belljar_spec::SandboxError;
 pub(crate) use belljar_spec::exit_code::{FAILED, REFUSED, TIMED_OUT};
-use belljar_spec::{ErrorKind, SandboxError};
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 /// Says it, and gives the exit code.
 pub(crate) fn say(error: &SandboxError) -> ExitCode {
     eprintln!("belljar: {}", shown(&error.to_string()));
-    if let Some(hint) = &error.hint {
-        eprintln!("  hint: {}", shown(hint));
+    if let Some(hint) = hint_of(error) {
+        eprintln!("  hint: {}", shown(&hint));
     }
     ExitCode::from(exit_code(error))
 }
 
 /// The same, for a program.
 pub(crate) fn say_json(error: &SandboxError) -> ExitCode {
-    let SandboxError { kind, code, message, hint } = error;
-    let report =
-        serde_json::json!({ "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
+    let report = serde_json::json!({ "error": as_json(error) });
     // A reader that went away is told nothing.
     let _ = writeln!(stdout(), "{report:#}");
     ExitCode::from(exit_code(error))
+}
+
+/// What to do next, in words of the command line.
+pub(crate) fn hint_of(error: &SandboxError) -> Option<String> {
+    error.hint.as_deref().map(for_command_line)
+}
+
+/// An error as an object.
+pub(crate) fn as_json(error: &SandboxError) -> serde_json::Value {
+    let ApiError { kind, code, message, .. } = ApiError::from(error);
+    let hint = hint_of(error);
+    serde_json::json!({ "kind": kind, "code": code, "message": message, "hint": hint })
 }
 
 /// What is no error, and has to be known.
@@ -51,30 +63,22 @@ pub(crate) fn say_usage(error: &clap::Error) -> ExitCode {
 
 /// As docker and timeout do it, so that scripts need not learn anything.
 pub(crate) fn exit_code(error: &SandboxError) -> u8 {
-    error.kind.exit_code()
+    error.kind().exit_code()
 }
 
 /// What the daemon said, or that it said nothing.
 pub(crate) fn of_client(error: ClientError) -> SandboxError {
-    let kind = match &error {
-        ClientError::Api(error, _) if error.kind == "policy" => ErrorKind::Policy,
-        ClientError::Api(error, _) if error.kind == "unavailable" => ErrorKind::Unavailable,
-        ClientError::NoDaemon { .. } => ErrorKind::Unavailable,
-        ClientError::Api(..) | ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => {
-            ErrorKind::Runtime
-        }
+    let daemon_said = match error {
+        ClientError::Api(error, _) => return (*error).into(),
+        ClientError::NoDaemon { .. } => last_words(),
+        ClientError::Gone(_) | ClientError::Protocol(_) | ClientError::Source(_) => None,
     };
-    let hint = match &error {
-        ClientError::NoDaemon { .. } => last_words().or_else(|| error.hint().map(String::from)),
-        _ => error.hint().map(String::from),
+    let made = SandboxError::new(error.code(), error.to_string());
+    let made = match daemon_said.or_else(|| error.hint().map(String::from)) {
+        Some(hint) => made.hint(hint),
+        None => made,
     };
-    SandboxError {
-        kind,
-        // A word of the daemon, and the last thing that this process says.
-        code: String::leak(error.code().to_string()),
-        message: error.to_string(),
-        hint,
-    }
+    made.caused_by(error)
 }
 
 /// Why a daemon that was started just now ended, if it said so.

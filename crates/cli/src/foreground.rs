@@ -2,7 +2,7 @@
 
 use crate::host_stream::HostStream;
 use belljar_engine::{Cap, Drive, Input, OutputStream, Running, Sink, Source, Wanted};
-use belljar_spec::{ByteSize, Ended, SandboxError, WindowSize};
+use belljar_spec::{ByteSize, Ended, ErrorCode, SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::{self, RawMode};
@@ -49,7 +49,11 @@ impl Sink for HostOutput {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<(), SandboxError> {
         let index = stream as usize;
         self.streams[index].write_all(self.caps[index].take(bytes)).await.map_err(|error| {
-            SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
+            SandboxError::new(
+                ErrorCode::StreamFailed,
+                format!("cannot write what the command wrote: {error}"),
+            )
+            .caused_by(error)
         })
     }
 

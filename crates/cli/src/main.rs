@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod failure;
 mod foreground;
+mod hint;
 mod host_stream;
 
 use std::process::ExitCode;

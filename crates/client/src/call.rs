@@ -6,6 +6,7 @@ use crate::connect::Line;
 use crate::error::ClientError;
 use crate::start::nobody_listens;
 use belljar_api::{ApiError, ErrorBody, PREFIX};
+use belljar_spec::{ErrorCode, SandboxError};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, UPGRADE,
@@ -219,13 +220,9 @@ async fn refused(status: StatusCode, download: Download) -> ClientError {
     let error = match serde_json::from_slice::<ErrorBody>(&bytes) {
         Ok(body) => body.error,
         // Somebody between us and the daemon, or none of ours.
-        Err(_) => ApiError {
-            kind: "runtime".into(),
-            code: "unknown".into(),
-            message: format!("the daemon answered {status}"),
-            hint: None,
-            request_id: None,
-        },
+        Err(_) => {
+            ApiError::from(&SandboxError::new(ErrorCode::Internal, format!("the daemon answered {status}")))
+        }
     };
     ClientError::Api(Box::new(error), status.as_u16())
 }

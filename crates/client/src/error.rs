@@ -1,6 +1,7 @@
 //! Why a request came to nothing.
 
 use belljar_api::ApiError;
+use belljar_spec::ErrorCode;
 use std::io;
 
 /// Why a request came to nothing.
@@ -30,13 +31,13 @@ pub enum ClientError {
 
 impl ClientError {
     /// Stable, for programs.
-    pub fn code(&self) -> &str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            ClientError::Api(error, _) => &error.code,
-            ClientError::NoDaemon { .. } => "no_daemon",
-            ClientError::Gone(_) => "daemon_gone",
-            ClientError::Protocol(_) => "daemon_not_understood",
-            ClientError::Source(_) => "unreadable",
+            ClientError::Api(error, _) => error.code(),
+            ClientError::NoDaemon { .. } | ClientError::Gone(_) | ClientError::Protocol(_) => {
+                ErrorCode::DaemonUnreachable
+            }
+            ClientError::Source(_) => ErrorCode::StreamFailed,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use belljar_api::{CommandEvent, StartCommand, StreamName};
 use belljar_client::{AttachEvent, Client, ClientError, SandboxFilter};
+use belljar_spec::ErrorCode;
 use futures_util::{SinkExt, StreamExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +23,10 @@ async fn what_the_server_refuses_keeps_its_code_and_its_hint() {
     });
     let client = Client::unix(place.path().join("s"));
     let error = client.sandbox("x").info().await.unwrap_err();
-    assert_eq!((error.code(), error.status(), error.hint()), ("sandbox_not_found", Some(404), Some("look")));
+    assert_eq!(
+        (error.code(), error.status(), error.hint()),
+        (ErrorCode::SandboxNotFound, Some(404), Some("look"))
+    );
     assert_eq!(error.to_string(), "no sandbox `x`");
 }
 
@@ -57,7 +61,7 @@ async fn a_question_that_changes_nothing_is_asked_again_and_nothing_else_is() {
     let client = Client::unix(place.path().join("s"));
     assert_eq!(client.sandboxes(&SandboxFilter::default()).await.unwrap(), []);
     let error = client.sandbox("x").stop().await.unwrap_err();
-    assert_eq!(error.code(), "daemon_gone");
+    assert_eq!(error.code(), ErrorCode::DaemonUnreachable);
     assert_eq!(*asked.lock().unwrap(), ["GET", "GET", "GET", "POST"]);
 }
 

@@ -1,6 +1,6 @@
 //! Where the daemon is.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::env;
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ fn named(address: &str) -> Result<PathBuf, SandboxError> {
         _ => {
             let message =
                 format!("DOCKER_HOST is `{address}`, and belljar speaks to daemons of this machine only");
-            Err(SandboxError::unavailable("docker_elsewhere", message).hint(
+            Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
                 "unset it, or set it to the daemon's socket: `DOCKER_HOST=unix:///var/run/docker.sock`",
             ))
         }
@@ -47,7 +47,7 @@ mod tests {
         for address in
             ["tcp://1.2.3.4:2375", "ssh://host", "unix://", "unix://relative", "/x/y.sock", "npipe:////./x"]
         {
-            assert_eq!(named(address).unwrap_err().code, "docker_elsewhere", "{address}");
+            assert_eq!(named(address).unwrap_err().code, ErrorCode::BackendUnavailable, "{address}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One daemon.
 
 use crate::error::{is_missing, refused, unreachable};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use bollard::errors::Error;
 use bollard::query_parameters::{RemoveContainerOptions, WaitContainerOptions};
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
@@ -32,7 +32,8 @@ impl Daemon {
         // Said by the kernel itself, a refusal is plainer than through three libraries.
         UnixStream::connect(&socket).map_err(|error| unreachable(&socket, &error))?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
-            SandboxError::runtime("docker_failed", format!("cannot wait for answers: {error}"))
+            SandboxError::new(ErrorCode::StartFailed, format!("cannot wait for answers: {error}"))
+                .caused_by(error)
         })?;
         let path = socket.to_string_lossy();
         let client = Docker::connect_with_unix(&path, PATIENCE.as_secs(), API_DEFAULT_VERSION)
@@ -137,7 +138,7 @@ impl Daemon {
             OLDEST.0,
             OLDEST.1
         );
-        Err(SandboxError::unavailable("docker_too_old", message).hint("update Docker to 20.10 or newer"))
+        Err(SandboxError::new(ErrorCode::BackendUnavailable, message).hint("update Docker to 20.10 or newer"))
     }
 }
 
@@ -213,7 +214,7 @@ mod tests {
             false => BEGINNING,
         });
         let error = daemon.remove_within(A_MOMENT, "one").expect_err("nobody says that it is gone");
-        assert_eq!(error.code, "docker_failed");
+        assert_eq!(error.code, ErrorCode::StartFailed);
         assert!(error.message.contains("remove the container one: it does not answer"), "{error}");
     }
 

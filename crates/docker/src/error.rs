@@ -1,6 +1,6 @@
 //! What goes wrong with a daemon, as an error that a person can act on.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use bollard::errors::Error;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -10,12 +10,12 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
     let at = socket.display();
     match error.kind() {
         ErrorKind::NotFound => {
-            SandboxError::unavailable("docker_missing", format!("there is no Docker daemon at `{at}`"))
+            SandboxError::new(ErrorCode::BackendUnavailable, format!("there is no Docker daemon at `{at}`"))
                 .hint("start it (`systemctl start docker`), install Docker, or set DOCKER_HOST to its socket")
         }
         ErrorKind::PermissionDenied => {
             let message = format!("you may not speak to the Docker daemon at `{at}`");
-            SandboxError::unavailable("docker_refused", message).hint(
+            SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
                 "run as root, or let somebody add you to its group: `sudo usermod -aG docker $USER`, then log in again; \
                  whoever is in it can become root here",
             )
@@ -23,10 +23,11 @@ pub(crate) fn unreachable(socket: &Path, error: &io::Error) -> SandboxError {
         ErrorKind::ConnectionRefused => {
             let message =
                 format!("the Docker daemon at `{at}` does not run: its socket is there, and nobody listens");
-            SandboxError::unavailable("docker_missing", message).hint("start it: `systemctl start docker`")
+            SandboxError::new(ErrorCode::BackendUnavailable, message)
+                .hint("start it: `systemctl start docker`")
         }
-        _ => SandboxError::unavailable(
-            "docker_missing",
+        _ => SandboxError::new(
+            ErrorCode::BackendUnavailable,
             format!("cannot reach the Docker daemon at `{at}`: {error}"),
         ),
     }
@@ -40,7 +41,7 @@ pub fn refused(doing: &str, error: &Error) -> SandboxError {
         Error::RequestTimeoutError => "it does not answer".to_string(),
         other => whole(other),
     };
-    SandboxError::runtime("docker_failed", format!("the Docker daemon could not {doing}: {reason}"))
+    SandboxError::new(ErrorCode::StartFailed, format!("the Docker daemon could not {doing}: {reason}"))
         .hint("`docker info` says whether it is well; its log says more (`journalctl -u docker`)")
 }
 
@@ -70,9 +71,9 @@ mod tests {
     #[test]
     fn each_reason_has_what_to_do() {
         for (kind, code) in [
-            (ErrorKind::NotFound, "docker_missing"),
-            (ErrorKind::PermissionDenied, "docker_refused"),
-            (ErrorKind::ConnectionRefused, "docker_missing"),
+            (ErrorKind::NotFound, ErrorCode::BackendUnavailable),
+            (ErrorKind::PermissionDenied, ErrorCode::BackendUnavailable),
+            (ErrorKind::ConnectionRefused, ErrorCode::BackendUnavailable),
         ] {
             let error = unreachable(Path::new("/x.sock"), &kind.into());
             assert_eq!(error.code, code);

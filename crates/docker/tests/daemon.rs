@@ -1,6 +1,7 @@
 //! Against a real daemon, where there is one; and where there is none.
 
 use belljar_docker::{Daemon, bollard::query_parameters::ListContainersOptions};
+use belljar_spec::ErrorCode;
 use std::os::unix::net::UnixListener;
 
 /// The daemon here; a machine without one has nothing to try.
@@ -35,10 +36,10 @@ fn removing_what_is_not_there_is_no_error() {
 fn where_nobody_listens_the_error_says_what_to_do() {
     let place = tempfile::tempdir().expect("a folder");
     let socket = place.path().join("docker.sock");
-    assert_eq!(Daemon::at(socket.clone()).err().expect("no socket").code, "docker_missing");
+    assert_eq!(Daemon::at(socket.clone()).err().expect("no socket").code, ErrorCode::BackendUnavailable);
     drop(UnixListener::bind(&socket).expect("a socket"));
     let error = Daemon::at(socket).err().expect("nobody listens");
-    assert_eq!(error.code, "docker_missing");
+    assert_eq!(error.code, ErrorCode::BackendUnavailable);
     assert!(error.message.contains("nobody listens"), "{error}");
 }
 
@@ -52,6 +53,6 @@ fn a_socket_that_is_no_daemons_is_an_error_and_no_wait() {
             drop(listener.accept());
         }
     });
-    assert_eq!(Daemon::at(socket).err().expect("no daemon").code, "docker_failed");
+    assert_eq!(Daemon::at(socket).err().expect("no daemon").code, ErrorCode::StartFailed);
     closing.join().expect("closed");
 }

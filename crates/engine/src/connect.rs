@@ -3,7 +3,7 @@
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
-use belljar_spec::{Assurance, SandboxError};
+use belljar_spec::{Assurance, ErrorCode, SandboxError};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::net::{SocketAddrAny, SocketType, getpeername, sockopt};
@@ -21,8 +21,8 @@ impl Sandbox {
     pub async fn connect(&self, port: u16) -> Result<TcpStream, SandboxError> {
         if self.assurance() < Assurance::Namespace {
             let message = format!("the backend {} has no network of its own that had ports", self.backend());
-            return Err(SandboxError::unavailable("ports_without_wall", message)
-                .hint("use `--backend native`, or connect to the port on this machine"));
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("use `backend: native`, or connect to the port on this machine"));
         }
         if let Some(stream) = self.guest().open_connection()? {
             let mut stream = usable(stream)?;
@@ -100,7 +100,8 @@ fn usable(stream: std::net::TcpStream) -> Result<TcpStream, SandboxError> {
         Ok(stream)
     };
     usable().map_err(|error: io::Error| {
-        SandboxError::runtime("guest_stream", format!("cannot use a connection: {error}"))
+        SandboxError::new(ErrorCode::GuestStream, format!("cannot use a connection: {error}"))
+            .caused_by(error)
     })
 }
 
@@ -114,16 +115,16 @@ fn peer(socket: &OwnedFd) -> Result<SocketAddr, Errno> {
 
 fn not_connected(port: u16, fault: &Fault) -> SandboxError {
     match errno::told(fault.errno).unwrap_or(Errno::IO) {
-        Errno::ACCESS => SandboxError::policy(
-            "port_reserved",
+        Errno::ACCESS => SandboxError::new(
+            ErrorCode::PermissionDenied,
             format!("port {port} inside is belljar's own: nothing of the sandbox listens there"),
         ),
         Errno::CONNREFUSED => {
-            SandboxError::runtime("port_refused", format!("nothing listens at port {port} inside"))
+            SandboxError::new(ErrorCode::ConnectionFailed, format!("nothing listens at port {port} inside"))
                 .hint("start something that listens at 127.0.0.1, and say which port")
         }
-        other => SandboxError::runtime(
-            "port_refused",
+        other => SandboxError::new(
+            ErrorCode::ConnectionFailed,
             format!("port {port} inside cannot be connected to: {other}"),
         ),
     }

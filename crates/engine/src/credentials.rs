@@ -5,7 +5,7 @@ use crate::way_out;
 use belljar_audit::Event;
 use belljar_gateway::{Credentials, Gateway, danger_forward};
 use belljar_spec::secret::{Forwarded, GitHubGrant, SecretRef, SecretSource};
-use belljar_spec::{EnvName, SandboxError, SandboxSpec};
+use belljar_spec::{EnvName, ErrorCode, SandboxError, SandboxSpec};
 use belljar_vault::{SecretError, SecretStore};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,7 +37,8 @@ impl Prepared {
             return Ok(Prepared { spec, credentials: Arc::new(Credentials::none()) });
         }
         let gateway = way_out::start(gateway).map_err(|error| {
-            SandboxError::runtime("gateway_failed", format!("the gateway cannot be started: {error}"))
+            SandboxError::new(ErrorCode::Internal, format!("the gateway cannot be started: {error}"))
+                .caused_by(error)
         })?;
         let trust = spec.egress.as_ref().map_or(&[][..], |policy| &policy.authorities);
         let credentials = gateway
@@ -107,7 +108,7 @@ fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
     let mut all = spec.forwarded.clone();
     if let Some(GitHubGrant { app, danger_forward_key: true, .. }) = &spec.github {
         let variable: EnvName = APP_KEY.parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::runtime("bad_variable", error.to_string())
+            SandboxError::new(ErrorCode::RequestValue, error.to_string())
         })?;
         all.push(Forwarded { variable, source: app.key.clone() });
     }
@@ -118,8 +119,8 @@ fn all_forwarded(spec: &SandboxSpec) -> Result<Vec<Forwarded>, SandboxError> {
 fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), SandboxError> {
     if spec.env.iter().any(|(known, _)| *known == name) {
         let message = format!("the variable `{name}` is set, and a secret of this sandbox has the same one");
-        return Err(SandboxError::policy("variable_twice", message).hint(format!(
-            "take `--env {name}` away: the sandbox gets a placeholder that works like the key"
+        return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
+            "take `env: {name}` away: the sandbox gets a placeholder that works like the key"
         )));
     }
     spec.env.push((name, value));
@@ -128,7 +129,7 @@ fn add(spec: &mut SandboxSpec, name: EnvName, value: OsString) -> Result<(), San
 
 fn unavailable(error: SecretError) -> SandboxError {
     let SecretError { message, hint } = error;
-    SandboxError::unavailable("secret_unavailable", message).hint(hint)
+    SandboxError::new(ErrorCode::SecretFailed, message).hint(hint)
 }
 
 /// Where tools look for the private key of an App.

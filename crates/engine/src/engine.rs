@@ -19,7 +19,9 @@ use crate::{Sandbox, kept, llm, machine, pushes, relay};
 use belljar_backend::{Backend, RootTree, Wall, backend, sweeps};
 use belljar_gateway::{Gateway, Terms};
 use belljar_spec::workspace::View;
-use belljar_spec::{Assurance, BackendChoice, BackendName, Command, Limits, SandboxError, SandboxSpec};
+use belljar_spec::{
+    Assurance, BackendChoice, BackendName, Command, ErrorCode, Limits, SandboxError, SandboxSpec,
+};
 use belljar_state::{Sweeps, state_directory};
 use belljar_vault::HostSecrets;
 use belljar_vault::SecretStore;
@@ -136,7 +138,7 @@ impl Engine {
         let engine = Engine { waiting: Some(Arc::downgrade(&waiting)), ..self.clone() };
         match tokio::task::spawn_blocking(move || engine.make(&spec, None)).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(SandboxError::runtime("start_failed", "starting the sandbox was interrupted")),
+            Err(_) => Err(SandboxError::new(ErrorCode::Internal, "starting the sandbox was interrupted")),
         }
     }
 
@@ -216,7 +218,7 @@ impl Engine {
                     let _ = workspace.finish(None);
                     tries -= 1;
                     // Another sandbox of the same folder ended meanwhile, and took its stubs along.
-                    if error.code != "protected_path_gone" || tries == 0 {
+                    if error.code != ErrorCode::ChangedMeanwhile || tries == 0 {
                         return Err(error);
                     }
                 }
@@ -251,7 +253,8 @@ impl Engine {
                 continue;
             }
             match self.start(backend(name), making, workspace, limits.clone()) {
-                Err(refusal) if WALL_REFUSED.contains(&refusal.code) => {
+                // Any other error is about what was asked for, and no weaker backend is the answer to that.
+                Err(refusal) if refusal.code == ErrorCode::BackendUnavailable => {
                     refusals.push((name, refusal));
                 }
                 outcome => return outcome,
@@ -394,8 +397,9 @@ impl Engine {
         match &self.state {
             Some(directory) => Ok(directory.clone()),
             None => state_directory().map_err(|error| {
-                SandboxError::runtime("no_state", format!("changes cannot be kept: {error}"))
+                SandboxError::new(ErrorCode::StateFailed, format!("changes cannot be kept: {error}"))
                     .hint(error.hint())
+                    .caused_by(error)
             }),
         }
     }
@@ -403,25 +407,25 @@ impl Engine {
 
 /// Whoever asked does not any more.
 pub(crate) fn unwanted() -> SandboxError {
-    SandboxError::unavailable(UNWANTED, "whoever asked for the sandbox went away before it was there")
+    SandboxError::new(ErrorCode::Aborted, "whoever asked for the sandbox went away before it was there")
 }
 
 fn no_wall(refusals: &[(BackendName, SandboxError)], spec: &SandboxSpec) -> SandboxError {
     if let Some(least) = spec.at_least
-        && refusals.iter().all(|(_, refusal)| refusal.code == TOO_WEAK)
+        && refusals.iter().all(|(_, refusal)| refusal.code == ErrorCode::AssuranceTooLow)
     {
         let message = format!(
             "no wall here has the assurance {least}: the strongest that belljar can choose is native (namespace)"
         );
-        return SandboxError::unavailable(TOO_WEAK, message)
-            .hint("ask for less with `--at-least`, or use a machine that has a stronger wall");
+        return SandboxError::new(ErrorCode::AssuranceTooLow, message)
+            .hint("ask for less with `at_least`, or use a machine that has a stronger wall");
     }
     let reasons: Vec<String> = refusals.iter().map(|(name, refusal)| format!("{name}: {refusal}")).collect();
     let hint = refusals.iter().find_map(|(_, refusal)| refusal.hint.clone());
     let message =
         format!("no wall works here, and belljar runs nothing without one ({})", reasons.join("; "));
-    SandboxError::unavailable("no_wall", message)
-        .hint(hint.unwrap_or_else(|| "`belljar doctor` says what to do for each of them".into()))
+    SandboxError::new(ErrorCode::BackendUnavailable, message)
+        .hint(hint.unwrap_or_else(|| "`GET /v1/capabilities` says what to do for each of them".into()))
 }
 
 fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxError> {
@@ -429,17 +433,12 @@ fn strong_enough(name: BackendName, spec: &SandboxSpec) -> Result<(), SandboxErr
         Some(least) if name.assurance() < least => {
             let message =
                 format!("the backend {name} gives the assurance {}, below {least}", name.assurance());
-            Err(SandboxError::unavailable(TOO_WEAK, message)
-                .hint("ask for less with `--at-least`, or use a machine that has a stronger wall"))
+            Err(SandboxError::new(ErrorCode::AssuranceTooLow, message)
+                .hint("ask for less with `at_least`, or use a machine that has a stronger wall"))
         }
         _ => Ok(()),
     }
 }
 
-pub(crate) const UNWANTED: &str = "aborted";
-/// Refusals of a wall as such. Any other is about what was asked for, and no weaker wall is the answer to that.
-const WALL_REFUSED: [&str; 4] = ["namespaces_refused", "bwrap_missing", "bwrap_failed", "not_in_container"];
 /// So often is a workspace looked at anew that changed while the sandbox was being made.
 const TRIES: u32 = 8;
-/// The code of a refusal because of `at_least`.
-const TOO_WEAK: &str = "assurance_too_low";

@@ -9,7 +9,7 @@ use crate::stream::{FromGuest, ToGuest};
 use crate::window::Window;
 use belljar_backend::Counters;
 use belljar_overlay::quote;
-use belljar_spec::{ByteSize, Command, Ended, LimitHit, Origin, SandboxError, Stdin, WindowSize};
+use belljar_spec::{ByteSize, Command, Ended, ErrorCode, LimitHit, Origin, SandboxError, Stdin, WindowSize};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::frame::{CHUNK, Frame, Tag, encode};
@@ -151,7 +151,7 @@ pub(crate) fn check_size(
     if environment <= MAX_ENVIRONMENT {
         return Ok(());
     }
-    Err(SandboxError::policy("environment_too_long", "the command's environment is longer than 1 MiB")
+    Err(SandboxError::new(ErrorCode::RequestValue, "the command's environment is longer than 1 MiB")
         .hint("put what is long into a file"))
 }
 
@@ -224,8 +224,8 @@ impl Events {
                 ExecEvent::Paused => Err(paused()),
                 // Heard where room for standard input is kept.
                 ExecEvent::Taken(_) => Err(guest_gone()),
-                ExecEvent::SupervisorLost => Err(SandboxError::runtime(
-                    SUPERVISOR_KILLED,
+                ExecEvent::SupervisorLost => Err(SandboxError::new(
+                    ErrorCode::SupervisorKilled,
                     "a command killed its own supervisor, and so every command of the sandbox was ended",
                 )),
             },
@@ -301,8 +301,8 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
     let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
     if fault.doing == OPEN_TERMINAL {
         let message = format!("cannot open a terminal for the command: {errno}");
-        return Err(SandboxError::runtime("terminals_exhausted", message).hint(
-            "a sandbox has at most 256 terminals, and the machine some thousands: end what holds them, or run without `--tty`",
+        return Err(SandboxError::new(ErrorCode::TooManyRequests, message).hint(
+            "a sandbox has at most 256 terminals, and the machine some thousands: end what holds them, or run without `terminal`",
         ));
     }
     let Some(program) = fault.doing.strip_prefix("run ") else { return Err(faults::file(fault)) };
@@ -315,11 +315,11 @@ fn not_started(fault: &Fault) -> Result<Output, SandboxError> {
             (126, format!("`{program}` is neither a program nor a script that names its interpreter"))
         }
         Errno::AGAIN => {
-            return Err(SandboxError::runtime(
-                "pids_exhausted",
+            return Err(SandboxError::new(
+                ErrorCode::PidsExhausted,
                 format!("cannot run `{program}`: the sandbox has as many processes as it may"),
             )
-            .hint("allow more with `--pids`"));
+            .hint("allow more with `limits.pids`"));
         }
         other => (126, format!("`{program}` cannot be run: {other}")),
     };
@@ -388,8 +388,6 @@ fn on_the_wire(size: WindowSize) -> message::WindowSize {
     message::WindowSize { rows: size.rows, cols: size.cols }
 }
 
-/// The code of the error of a command whose supervisor was killed.
-pub const SUPERVISOR_KILLED: &str = "supervisor_killed";
 /// What a collected stream keeps unless the caller says otherwise.
 const COLLECTED: ByteSize = ByteSize::mebibytes(16);
 /// With 2 MiB of arguments it stays below the longest frame.
@@ -409,6 +407,6 @@ mod tests {
         let error = not_started(&fault("enter a\r\x1b]0;x\x07", 2)).err().map(|error| error.message);
         assert_eq!(error.as_deref(), Some("cannot enter a^M^[]0;x^G: there is no such file or folder"));
         let error = not_started(&fault(OPEN_TERMINAL, 28)).err().map(|error| error.code);
-        assert_eq!(error, Some("terminals_exhausted"));
+        assert_eq!(error, Some(ErrorCode::TooManyRequests));
     }
 }

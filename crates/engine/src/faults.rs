@@ -2,7 +2,7 @@
 
 pub(crate) use belljar_backend::guest_gone;
 use belljar_overlay::quote;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::Fault;
@@ -13,38 +13,43 @@ pub(crate) fn file(fault: &Fault) -> SandboxError {
     // It names paths that a command may have chosen.
     let doing = quote::visible(fault.doing.as_bytes());
     match errno {
-        Errno::XDEV => SandboxError::policy(
-            "outside_workspace",
+        Errno::XDEV => SandboxError::new(
+            ErrorCode::PermissionDenied,
             format!("cannot {doing}: it leads out of the workspace"),
         )
         .hint("use a path inside the workspace, and no link that leaves it"),
         Errno::NOENT => {
-            SandboxError::runtime("not_found", format!("cannot {doing}: there is no such file or folder"))
+            SandboxError::new(ErrorCode::NotFound, format!("cannot {doing}: there is no such file or folder"))
         }
-        Errno::EXIST => SandboxError::runtime("already_exists", format!("cannot {doing}: it exists already")),
-        Errno::ISDIR => SandboxError::runtime("is_directory", format!("cannot {doing}: it is a folder"))
-            .hint("ask for it recursively, or name a file"),
+        Errno::EXIST => {
+            SandboxError::new(ErrorCode::AlreadyExists, format!("cannot {doing}: it exists already"))
+        }
+        Errno::ISDIR => {
+            SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: it is a folder"))
+                .hint("ask for it recursively, or name a file")
+        }
         Errno::NOTDIR => {
-            SandboxError::runtime("not_directory", format!("cannot {doing}: a part of it is no folder"))
+            SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: a part of it is no folder"))
         }
-        Errno::NOTEMPTY => SandboxError::runtime(
-            "not_empty",
+        Errno::NOTEMPTY => SandboxError::new(
+            ErrorCode::AlreadyExists,
             format!("cannot {doing}: there is a folder with something in it"),
         ),
-        Errno::ACCESS | Errno::PERM if reads(&doing) => SandboxError::policy(
-            "not_readable",
+        Errno::ACCESS | Errno::PERM if reads(&doing) => SandboxError::new(
+            ErrorCode::PermissionDenied,
             format!("cannot {doing}: the user of the sandbox may not read it"),
         )
         .hint("its mode, or that of a folder above it, does not allow that"),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
-            SandboxError::policy("read_only", format!("cannot {doing}: the sandbox may not write there"))
-                .hint("share the path with `--rw`, or use the workspace or /tmp")
-        }
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => SandboxError::new(
+            ErrorCode::PermissionDenied,
+            format!("cannot {doing}: the sandbox may not write there"),
+        )
+        .hint("share the path with `workspace.rw`, or use the workspace or /tmp"),
         Errno::NOSPC | Errno::DQUOT => {
-            SandboxError::runtime("disk_full", format!("cannot {doing}: the disk is full"))
-                .hint("free some space, or allow the sandbox more with `--disk`")
+            SandboxError::new(ErrorCode::DiskFull, format!("cannot {doing}: the disk is full"))
+                .hint("free some space, or allow the sandbox more with `limits.disk`")
         }
-        other => SandboxError::runtime("file_operation", format!("cannot {doing}: {other}")),
+        other => SandboxError::new(ErrorCode::FileOperation, format!("cannot {doing}: {other}")),
     }
 }
 
@@ -61,7 +66,7 @@ fn reads(doing: &str) -> bool {
 
 /// An operation on what is not there any more.
 pub(crate) fn disposed() -> SandboxError {
-    SandboxError::runtime("disposed", "the sandbox was disposed of").hint("make a new one")
+    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox was disposed of").hint("make a new one")
 }
 
 #[cfg(test)]
@@ -70,17 +75,17 @@ mod tests {
 
     #[test]
     fn what_may_not_be_read_is_told_from_what_may_not_be_written() {
-        for (doing, errno, code) in [
-            ("read /x", Errno::ACCESS, "not_readable"),
-            ("list /x", Errno::PERM, "not_readable"),
-            ("write /x", Errno::ACCESS, "read_only"),
-            ("write /x", Errno::ROFS, "read_only"),
-            ("remove /x", Errno::PERM, "read_only"),
+        for (doing, errno) in [
+            ("read /x", Errno::ACCESS),
+            ("list /x", Errno::PERM),
+            ("write /x", Errno::ACCESS),
+            ("write /x", Errno::ROFS),
+            ("remove /x", Errno::PERM),
         ] {
             let error = file(&Fault { doing: doing.into(), errno: errno.raw_os_error() });
-            assert_eq!(error.code, code, "{doing}: {errno}");
+            assert_eq!(error.code, ErrorCode::PermissionDenied, "{doing}: {errno}");
             let hint = error.hint.unwrap_or_default();
-            assert_eq!(hint.contains("--rw"), code == "read_only", "{doing}: {hint}");
+            assert_eq!(hint.contains("`workspace.rw`"), !reads(doing), "{doing}: {hint}");
         }
     }
 }

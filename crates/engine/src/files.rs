@@ -4,7 +4,7 @@ use crate::Sandbox;
 use crate::faults::{self, guest_gone};
 use crate::stream::{FromGuest, ToGuest};
 use crate::transfer::done;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{self, Metadata, Reply, Request};
 use std::ffi::OsString;
@@ -105,7 +105,7 @@ impl Sandbox {
             Reply::Done => Ok(()),
             Reply::Failed(fault) if fault.errno == Errno::OPNOTSUPP.raw_os_error() => {
                 let message = format!("cannot {}: they are on different filesystems", fault.doing);
-                Err(SandboxError::runtime("other_filesystem", message)
+                Err(SandboxError::new(ErrorCode::FileOperation, message)
                     .hint("copy it, and remove the original"))
             }
             Reply::Failed(fault) => Err(faults::file(&fault)),

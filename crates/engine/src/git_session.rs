@@ -8,7 +8,7 @@ use belljar_gateway::Recorder;
 use belljar_overlay::{Held, LayerId};
 use belljar_spec::git::{PushRules, RefPolicy};
 use belljar_spec::workspace::ProtectedPath;
-use belljar_spec::{Printable, SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, Printable, SandboxError, SandboxId};
 use belljar_workspace::inert::{Git, Leash};
 use belljar_workspace::private_git::{
     self, ImportMode, ImportReport, Importer, Inflow, Life, Noticed, PrivateGit, RefWatch, Repository,
@@ -203,7 +203,7 @@ impl GitSession {
     pub(crate) fn forget(&self) -> Result<Vec<String>, SandboxError> {
         let failed = |error: &dyn std::error::Error| {
             let message = format!("commits of {} cannot be removed: {error}", self.shared.git.id());
-            SandboxError::runtime("git_failed", message)
+            SandboxError::new(ErrorCode::WorkspaceFailed, message)
         };
         let git = Git::find().map_err(|error| failed(&error))?;
         let mut notes = Vec::new();
@@ -331,7 +331,7 @@ pub(crate) fn name_of(layer: LayerId) -> SandboxId {
 
 fn unreadable(error: SetupError) -> SandboxError {
     let message = format!("the git directories of the sandbox cannot be used: {}", with_causes(&error));
-    SandboxError::runtime("git_failed", message)
+    SandboxError::new(ErrorCode::WorkspaceFailed, message)
 }
 
 /// How a sandbox ended.

@@ -2,7 +2,7 @@
 
 use crate::faults::disposed;
 use belljar_backend::{Counters, Guest};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ impl Held {
     pub(crate) fn take_first(&self) -> Result<UnixStream, SandboxError> {
         let first = self.lock().as_mut().ok_or_else(disposed)?.take_first();
         first.ok_or_else(|| {
-            SandboxError::runtime("no_first_command", "the sandbox was made without a command")
+            SandboxError::new(ErrorCode::CommandEnded, "the sandbox was made without a command")
         })
     }
 

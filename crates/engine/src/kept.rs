@@ -17,7 +17,7 @@ use crate::layers::discard_layer;
 use belljar_backend::home_files;
 use belljar_overlay::{LayerId, Layers};
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
+use belljar_spec::{ErrorCode, Root, SandboxError, SandboxId, SandboxSpec, VolumeName};
 use belljar_sys::rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use belljar_sys::rustix::io::Errno;
 use belljar_workspace::clone::{self, CloneError};
@@ -69,8 +69,9 @@ pub(crate) fn make(
         if let Some((home, rest)) = below {
             room_for(home, rest).map_err(|errno| {
                 let message = format!("there is no place for a volume at `{}`: {errno}", volume.target);
-                SandboxError::policy("volume_place_taken", message)
+                SandboxError::new(ErrorCode::PathRefused, message)
                     .hint("take away what is there in the sandbox's home, or mount the volume below /volumes")
+                    .caused_by(errno)
             })?;
         }
     }
@@ -140,7 +141,8 @@ fn below<'p>(path: &'p Path, root: &Path) -> Option<&'p Path> {
 
 fn not_kept(path: &Path) -> SandboxError {
     let message = format!("`{}` is nothing that belljar keeps for sandboxes", path.display());
-    SandboxError::policy("volume_not_kept", message).hint("a folder of the host is shared with `--rw PATH`")
+    SandboxError::new(ErrorCode::PathRefused, message)
+        .hint("a folder of the host is shared with `workspace.rw: PATH`")
 }
 
 /// Makes a directory that only we can enter; says whether it was missing.
@@ -188,7 +190,7 @@ fn room_for(home: &Path, rest: &Path) -> Result<(), Errno> {
 }
 
 fn failed(path: &Path, error: io::Error) -> SandboxError {
-    SandboxError::runtime("no_state", format!("`{}` cannot be made: {error}", path.display()))
+    SandboxError::new(ErrorCode::StateFailed, format!("`{}` cannot be made: {error}", path.display()))
 }
 
 /// Where a home is inside.
@@ -219,7 +221,7 @@ mod tests {
             ["", "fleet", "fleet/volumes", "fleet/volumes/a/b", "fleet/volumes/../../vault", "vault", "/etc"]
         {
             let error = make(&spec(state, volume, "/volumes/cache")).unwrap_err();
-            assert_eq!(error.code, "volume_not_kept", "{volume}");
+            assert_eq!(error.code, ErrorCode::PathRefused, "{volume}");
         }
         for home in [
             "",
@@ -229,11 +231,11 @@ mod tests {
             "fleet/sandboxes/../home",
         ] {
             let spec = SandboxSpec { home: Some(state.join(home)), ..SandboxSpec::default() };
-            assert_eq!(make(&spec).unwrap_err().code, "volume_not_kept", "{home}");
+            assert_eq!(make(&spec).unwrap_err().code, ErrorCode::PathRefused, "{home}");
         }
         let own = WorkspaceMode::Own(state.join("fleet/sandboxes/bj-a/home"));
         let error = make(&SandboxSpec { mode: own, ..SandboxSpec::default() }).unwrap_err();
-        assert_eq!(error.code, "volume_not_kept");
+        assert_eq!(error.code, ErrorCode::PathRefused);
     }
 
     #[test]
@@ -247,7 +249,7 @@ mod tests {
         std::fs::remove_dir_all(&cache).unwrap();
         std::os::unix::fs::symlink(state, &cache).unwrap();
         let error = make(&wanted, || Ok(state.to_path_buf())).unwrap_err();
-        assert_eq!(error.code, "volume_place_taken");
+        assert_eq!(error.code, ErrorCode::PathRefused);
         assert!(!state.join("npm").exists());
     }
 

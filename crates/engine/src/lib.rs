@@ -55,12 +55,11 @@ mod workspace;
 
 pub use drive::{Cap, Drive, Grace, OutputStream, Sink, Source, Wanted};
 pub use engine::{Description, Engine, Stage, WallReport, Watcher, describe};
-pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running, SUPERVISOR_KILLED};
+pub use exec::{Events, ExecResult, FixedInput, Input, Inputs, Output, Running};
 pub use explain::{Addresses, Explanation, Grant, Outcome, Resolve, explain};
 pub use files::{EntryKind, FileEntry, FileStat, Listing};
 pub use golden::{BuildOptions, GOLDEN_RELEASE, Golden, GoldenStatus, MIRROR, Tier, Told};
 pub use kept::id_of as kept_work;
-pub use liveness::GUEST_UNRESPONSIVE;
 pub use machine::machine;
 pub use once::{Run, RunError};
 pub use publish::{Publication, Published, publish};
@@ -73,10 +72,10 @@ pub use way_out::WayOut;
 pub use workspace::Changes;
 
 pub use belljar_backend::{
-    GUEST_GONE, container_around_us, fetch_image as fetch_docker_image, held_by_cgroup, landlock_is_filtered,
-    new_id, shell, sweep as sweep_cgroups,
+    container_around_us, fetch_image as fetch_docker_image, held_by_cgroup, landlock_is_filtered, new_id,
+    shell, sweep as sweep_cgroups,
 };
 pub use belljar_gateway::llm::spend::{Comparison, Entry as SpendEntry, Matched, Recorded};
 pub use belljar_gateway::llm::{Outcome as LlmOutcome, Outcomes as LlmOutcomes, Totals as LlmTotals};
-pub use belljar_gateway::{FetchRequest, FetchResponse, Refused, resolve};
+pub use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Refused, resolve};
 pub use layers::{apply_layer, commits_of_layer, discard_layer};

@@ -3,7 +3,7 @@
 use crate::Sandbox;
 use crate::drive::KILL_TIMEOUT;
 use crate::held::GuestProcess;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_wire::message::{Reply, Request};
 use std::future::Future;
 use std::pin::pin;
@@ -43,9 +43,6 @@ impl Sandbox {
 /// The guest did not reply, and was killed.
 fn unresponsive() -> SandboxError {
     let message = "the sandbox stopped responding and was ended";
-    SandboxError::runtime(GUEST_UNRESPONSIVE, message)
-        .hint("make a new one, or start it again (`belljar start`)")
+    SandboxError::new(ErrorCode::GuestUnresponsive, message)
+        .hint("make a new one, or start it again (`POST /v1/sandboxes`)")
 }
-
-/// The code of that error.
-pub const GUEST_UNRESPONSIVE: &str = "guest_deaf";

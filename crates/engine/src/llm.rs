@@ -6,7 +6,7 @@ use belljar_backend::Wall;
 use belljar_gateway::Recorder;
 use belljar_gateway::llm::Route;
 use belljar_spec::llm::LlmRoute;
-use belljar_spec::{BackendName, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{BackendName, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use belljar_vault::SecretStore;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -21,14 +21,17 @@ pub(crate) fn prepare(
 ) -> Result<SandboxSpec, SandboxError> {
     if wall == Wall::Absent {
         let message = format!("the backend {name} has no wall, and so no route to a model");
-        return Err(SandboxError::unavailable("llm_unavailable", message)
-            .hint("use `--backend native`, or say nothing of `--llm`, by flag or in a belljar.toml"));
+        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            .hint("use `backend: native`, or say nothing of `llm.url`, by flag or in a belljar.toml"));
     }
     if let Some(key) = &route.key {
         // Said now, and not at the first call, which only a program sees.
         let unreadable = |error: belljar_vault::SecretError| {
-            SandboxError::policy("llm_key", format!("the key for the model cannot be read: {error}"))
-                .hint(error.hint)
+            SandboxError::new(
+                ErrorCode::CredentialMissing,
+                format!("the key for the model cannot be read: {error}"),
+            )
+            .hint(error.hint)
         };
         secrets.read(key).map_err(unreadable)?;
     }
@@ -60,8 +63,8 @@ pub(crate) fn open(
         budget: terms.budget.to_string(),
     };
     let wrong = |error: belljar_gateway::llm::RouteError| {
-        SandboxError::policy("llm_route", format!("there is no route to the model: {error}"))
-            .hint("see `--llm`, and `[llm]` in your belljar.toml")
+        SandboxError::new(ErrorCode::RequestValue, format!("there is no route to the model: {error}"))
+            .hint("see `llm.url`, and `[llm]` in your belljar.toml")
     };
     let route = Route::new(terms, id, Arc::clone(secrets), Arc::clone(recorder)).map_err(wrong)?;
     recorder.write(&opened).map_err(|_| record::full())?;

@@ -18,7 +18,7 @@ use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::ModelGlob;
 use belljar_spec::secret::CredentialPlace;
 use belljar_spec::workspace::{DotGit, PrivateGitView, Shielded, View, WorkspaceMode};
-use belljar_spec::{Permission, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{ErrorCode, Permission, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -189,7 +189,7 @@ pub(crate) fn contested(id: &str, repository: &Path) -> SandboxError {
         "sandbox {id} is running in or around `{}`, and one of the two could change that repository while git works in it for the other",
         repository.display()
     );
-    SandboxError::unavailable("git_unsupported", message).hint("end that sandbox first")
+    SandboxError::new(ErrorCode::NotSupported, message).hint("end that sandbox first")
 }
 
 impl Drop for Present {

@@ -1,11 +1,13 @@
 //! One call, one run: a sandbox that is made for one command and gone with it, and one result, whatever happened. What a run of
 //! `belljar run --json` and of the API's `/v1/run-once` is; docs/run-once.md has the table of its error codes.
 
-use crate::engine::{UNWANTED, unwanted};
+use crate::engine::unwanted;
 use crate::held::GuestProcess;
-use crate::{Changes, Engine, ExecResult, GUEST_UNRESPONSIVE, LlmTotals, RefusedReport, Sandbox};
-use belljar_backend::{GUEST_GONE, new_id};
-use belljar_spec::{BackendName, Command, ErrorKind, LimitHit, SandboxError, SandboxId, SandboxSpec};
+use crate::{Changes, Engine, ExecResult, LlmTotals, RefusedReport, Sandbox};
+use belljar_backend::new_id;
+use belljar_spec::{
+    BackendName, Command, ErrorCode, ErrorKind, LimitHit, SandboxError, SandboxId, SandboxSpec,
+};
 use std::fmt;
 use std::future::{Future, pending};
 use std::time::{Duration, Instant};
@@ -156,16 +158,20 @@ impl Run {
     }
 
     fn error_of(&self, error: &SandboxError) -> RunError {
-        if let Some(limit) = self.counted.filter(|_| LOST.contains(&error.code)) {
-            return RunError::Limit(limit);
-        }
-        match (error.code, error.kind) {
-            (UNWANTED, _) => RunError::Aborted,
-            ("pids_exhausted", _) => RunError::Limit(LimitHit::PidsExhausted),
+        match (error.code, self.counted) {
+            // A sandbox that has ended, or does not answer.
+            (ErrorCode::GuestGone | ErrorCode::GuestUnresponsive | ErrorCode::GuestStream, Some(limit)) => {
+                RunError::Limit(limit)
+            }
+            (ErrorCode::Aborted, _) => RunError::Aborted,
+            (ErrorCode::PidsExhausted, _) => RunError::Limit(LimitHit::PidsExhausted),
             // Of the folder that the command was to start in.
-            ("not_found" | "not_directory", _) if self.backend.is_some() => RunError::NotStarted,
-            (_, ErrorKind::Policy) => RunError::Refused,
-            (code, _) if INTERNAL.contains(&code) => RunError::Internal,
+            (ErrorCode::NotFound | ErrorCode::FileOperation, _) if self.backend.is_some() => {
+                RunError::NotStarted
+            }
+            // On our side of the wall: it says nothing of the sandbox.
+            (ErrorCode::StateFailed | ErrorCode::Internal, _) => RunError::Internal,
+            (code, _) if code.kind() == ErrorKind::Policy => RunError::Refused,
             _ => RunError::SandboxFailed,
         }
     }
@@ -174,7 +180,7 @@ impl Run {
     pub fn exit_code(&self) -> u8 {
         match &self.result {
             Ok(result) => result.exit_code(),
-            Err(error) => error.kind.exit_code(),
+            Err(error) => error.kind().exit_code(),
         }
     }
 }
@@ -199,19 +205,6 @@ impl fmt::Display for RunError {
     }
 }
 
-/// A sandbox that is there no more, or says nothing.
-const LOST: [&str; 4] = [GUEST_GONE, "guest_died", GUEST_UNRESPONSIVE, "guest_stream"];
-/// What went wrong on our side of the wall, and says nothing of the sandbox.
-const INTERNAL: [&str; 8] = [
-    "audit_failed",
-    "audit_unwritable",
-    "no_state",
-    "gateway_failed",
-    "no_randomness",
-    "start_failed",
-    "guest_program",
-    "stubs_not_noted",
-];
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +213,7 @@ mod tests {
     fn run(result: Result<ExecResult, SandboxError>) -> Run {
         let mut run = Run::without_sandbox(
             SandboxId::from_random([1; 8]),
-            SandboxError::runtime("internal", "replaced below"),
+            SandboxError::new(ErrorCode::Internal, "replaced below"),
         );
         run.result = result;
         run
@@ -259,11 +252,11 @@ mod tests {
                 127,
                 Some("not_started"),
             ),
-            (Err(SandboxError::policy("path_is_ours", "no")), 126, Some("refused")),
-            (Err(SandboxError::unavailable("no_wall", "no")), 125, Some("sandbox_failed")),
-            (Err(SandboxError::runtime("not_ready", "no")), 125, Some("sandbox_failed")),
-            (Err(SandboxError::runtime("pids_exhausted", "no")), 125, Some("pids_exhausted")),
-            (Err(SandboxError::runtime("audit_failed", "no")), 125, Some("internal")),
+            (Err(SandboxError::new(ErrorCode::PathRefused, "no")), 126, Some("refused")),
+            (Err(SandboxError::new(ErrorCode::BackendUnavailable, "no")), 125, Some("sandbox_failed")),
+            (Err(SandboxError::new(ErrorCode::NotReady, "no")), 125, Some("sandbox_failed")),
+            (Err(SandboxError::new(ErrorCode::PidsExhausted, "no")), 125, Some("pids_exhausted")),
+            (Err(SandboxError::new(ErrorCode::StateFailed, "no")), 125, Some("internal")),
             (Err(unwanted()), 125, Some("aborted")),
         ];
         for (result, code, error) in table {
@@ -275,13 +268,13 @@ mod tests {
 
     #[test]
     fn a_sandbox_that_died_of_a_limit_ran_into_that_limit() {
-        let mut run = run(Err(SandboxError::runtime("guest_gone", "gone")));
+        let mut run = run(Err(SandboxError::new(ErrorCode::GuestGone, "gone")));
         assert_eq!(run.error(), Some(RunError::SandboxFailed));
         for limit in [LimitHit::OomKilled, LimitHit::PidsExhausted] {
             run.counted = Some(limit);
             assert_eq!(run.error(), Some(RunError::Limit(limit)));
         }
-        run.result = Err(SandboxError::runtime("audit_failed", "another matter"));
+        run.result = Err(SandboxError::new(ErrorCode::StateFailed, "another matter"));
         assert_eq!(run.error(), Some(RunError::Internal));
     }
 

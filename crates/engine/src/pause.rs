@@ -3,7 +3,7 @@
 
 use crate::Sandbox;
 use crate::faults::guest_gone;
-use belljar_spec::{Assurance, SandboxError};
+use belljar_spec::{Assurance, ErrorCode, SandboxError};
 use belljar_sys::errno;
 use belljar_sys::rustix::io::Errno;
 use belljar_wire::message::{Reply, Request};
@@ -30,9 +30,7 @@ impl Sandbox {
         if self.assurance() < Assurance::Namespace {
             let message =
                 format!("the backend {} has no hold on all processes of a sandbox at once", self.backend());
-            return Err(
-                SandboxError::unavailable("pause_without_wall", message).hint("use `--backend native`")
-            );
+            return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("use `backend: native`"));
         }
         let _one = self.pausing().lock().await;
         let (_to, mut from) = self.request(request).await?;
@@ -41,7 +39,7 @@ impl Sandbox {
             Reply::Failed(fault) => {
                 let errno = errno::told(fault.errno).unwrap_or(Errno::IO);
                 let message = format!("cannot {} the sandbox: {errno}", fault.doing);
-                return Err(SandboxError::runtime("pause_failed", message).hint("try again"));
+                return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("try again"));
             }
             _ => return Err(guest_gone()),
         }
@@ -52,6 +50,6 @@ impl Sandbox {
 
 /// A command for a sandbox that stands still.
 pub(crate) fn paused() -> SandboxError {
-    SandboxError::runtime("sandbox_paused", "the sandbox is paused, and no command starts in it")
+    SandboxError::new(ErrorCode::SandboxPaused, "the sandbox is paused, and no command starts in it")
         .hint("resume it first")
 }

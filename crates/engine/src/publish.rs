@@ -5,7 +5,7 @@ use belljar_gateway::post_json;
 use belljar_spec::egress::{HostName, Printable};
 use belljar_spec::git::BranchName;
 use belljar_spec::secret::{Credential, SecretRef, SecretSource};
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use belljar_workspace::clone::{self, Forge, PullRequest, Pushed};
 use std::path::Path;
@@ -49,7 +49,7 @@ pub fn publish(
         }
         (Some(_), None) => {
             let message = format!("branch {} was pushed; a pull request needs a token", pushed.branch);
-            return Err(SandboxError::policy("request_without_token", message)
+            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
                 .hint("name one, as in `--token secret:github`"));
         }
     };
@@ -84,7 +84,7 @@ fn host_and_port(url: &str) -> Option<(HostName, u16)> {
 }
 
 fn unreadable(error: SecretError) -> SandboxError {
-    SandboxError::policy("secret_unavailable", error.message).hint(error.hint)
+    SandboxError::new(ErrorCode::CredentialMissing, error.message).hint(error.hint)
 }
 
 struct Http<'a> {

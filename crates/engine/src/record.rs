@@ -9,7 +9,7 @@ use belljar_backend::new_id;
 use belljar_gateway::Recorder;
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::workspace::GitAccess;
-use belljar_spec::{Admin, BackendName, Nesting, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Admin, BackendName, ErrorCode, Nesting, SandboxError, SandboxId, SandboxSpec};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -77,14 +77,17 @@ impl Record {
 pub(crate) fn failed(error: AuditError) -> SandboxError {
     match error {
         AuditError::Taken(_) => error.into(),
-        error => SandboxError::runtime("audit_failed", format!("what happens cannot be recorded: {error}"))
-            .hint(error.hint()),
+        error => {
+            SandboxError::new(ErrorCode::StateFailed, format!("what happens cannot be recorded: {error}"))
+                .hint(error.hint())
+                .caused_by(error)
+        }
     }
 }
 
 /// Why it does not go on.
 pub(crate) fn full() -> SandboxError {
-    SandboxError::runtime("audit_failed", "what happens cannot be recorded: the log takes no more lines")
+    SandboxError::new(ErrorCode::StateFailed, "what happens cannot be recorded: the log takes no more lines")
 }
 
 /// What was asked for that makes the sandbox weaker.
@@ -164,7 +167,7 @@ mod tests {
         first.begin(BackendName::Native, &spec, None).unwrap();
         let late = second.begin(BackendName::Native, &spec, None).unwrap_err();
         let early = Record::new(folder.path().into(), Some(id)).err().unwrap();
-        assert_eq!((late.code, early.code), ("id_taken", "id_taken"));
+        assert_eq!((late.code, early.code), (ErrorCode::NameTaken, ErrorCode::NameTaken));
         assert!(early.message.contains(&id.to_string()), "{early}");
     }
 }

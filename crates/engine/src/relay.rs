@@ -3,7 +3,7 @@
 use belljar_audit::Event;
 use belljar_gateway::Recorder;
 use belljar_spec::git::{BranchName, RefPolicy};
-use belljar_spec::{Printable, SandboxError};
+use belljar_spec::{ErrorCode, Printable, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, poll};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -54,7 +54,7 @@ pub(crate) fn serve(
 ) -> Result<Serving, SandboxError> {
     let failed = |error: std::io::Error| {
         let message = format!("the repository cannot be served to the sandbox: {error}");
-        SandboxError::runtime("relay_failed", message)
+        SandboxError::new(ErrorCode::StartFailed, message).caused_by(error)
     };
     let (stopping, stop) = pipe().map_err(failed)?;
     let (directory, recorder) = (repository.directory.clone(), Arc::clone(recorder));

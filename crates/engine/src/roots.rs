@@ -5,7 +5,7 @@ use crate::golden::{self, BuildOptions, Golden};
 use crate::{config, kept};
 use belljar_backend::{RootTree, Wall, image_root, root_directory};
 use belljar_images::{Lease, Silent, Store};
-use belljar_spec::{Assurance, BackendName, ImageName, Root, SandboxError, SandboxSpec};
+use belljar_spec::{Assurance, BackendName, ErrorCode, ImageName, Root, SandboxError, SandboxSpec};
 use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,8 @@ pub(crate) fn prepare(
         }
         (Root::Golden | Root::Directory(_), BackendName::Docker(_)) => {
             let message = format!("Docker's containers cannot have the root `{}`", spec.root);
-            return Err(SandboxError::unavailable("root_unavailable", message)
-                .hint("use `--backend native`, or `--image` with an image that Docker has"));
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("use `backend: native`, or `rootfs: oci:IMAGE` with an image that Docker has"));
         }
         // Said when it is planned, and nothing is fetched for it.
         _ if backend.assurance() < Assurance::Namespace => return Ok(PreparedRoot::default()),
@@ -86,7 +86,7 @@ fn image(name: &ImageName, state: &Path, keeper: Option<&Path>) -> Result<Prepar
                     let pull = || store.ensure(name, &how, &Silent);
                     let pulled = std::thread::scope(|scope| scope.spawn(pull).join());
                     pulled.map_err(|_| {
-                        SandboxError::runtime("image_interrupted", "the pull was interrupted")
+                        SandboxError::new(ErrorCode::ImageFailed, "the pull was interrupted")
                     })??
                 }
             };
@@ -111,8 +111,8 @@ pub(crate) fn understand(
     if spec.root != Root::Host && wall == Wall::Absent {
         let message =
             format!("without a wall there is no other root than the host's, and not `{}`", spec.root);
-        return Err(SandboxError::unavailable("root_without_wall", message)
-            .hint("leave `--root` and `--image` away, or use `--backend native`"));
+        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            .hint("leave `rootfs` and `rootfs: oci:IMAGE` away, or use `backend: native`"));
     }
     let mut tree = root.tree.clone();
     if let (Root::Directory(path), Some(tree)) = (&spec.root, &mut tree) {
@@ -121,7 +121,7 @@ pub(crate) fn understand(
         if spec.kept.is_some() && real != *path {
             let message =
                 format!("the path `{}` leads over a link that was not there before", path.display());
-            return Err(SandboxError::policy("path_moved", message)
+            return Err(SandboxError::new(ErrorCode::PathMoved, message)
                 .hint("put back what was there, or delete the sandbox and make it anew"));
         }
         tree.lowers = vec![real];
@@ -131,7 +131,7 @@ pub(crate) fn understand(
             *directory = directory.canonicalize().map_err(|error| {
                 let message =
                     format!("the root's directory `{}` cannot be opened: {error}", directory.display());
-                SandboxError::runtime("root_unusable", message)
+                SandboxError::new(ErrorCode::ImageFailed, message).caused_by(error)
             })?;
         }
     }
@@ -140,10 +140,11 @@ pub(crate) fn understand(
 
 fn held(path: &Path) -> Result<Lock, SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("no_state", format!("`{}` cannot be locked: {error}", path.display()))
+        SandboxError::new(ErrorCode::StateFailed, format!("`{}` cannot be locked: {error}", path.display()))
+            .caused_by(error)
     };
     Lock::try_now(path).map_err(failed)?.ok_or_else(|| {
         let message = "another sandbox changes this root, and two cannot at the same time";
-        SandboxError::unavailable("root_in_use", message).hint("end the other one first")
+        SandboxError::new(ErrorCode::InUse, message).hint("end the other one first")
     })
 }

@@ -11,7 +11,7 @@ use belljar_backend::{Guest, Plan};
 use belljar_gateway::llm::Route;
 use belljar_gateway::{FetchError, FetchRequest, FetchResponse, Recorder, Refused, Served};
 use belljar_spec::egress::Reason;
-use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId};
+use belljar_spec::{Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId};
 use belljar_workspace::touched::Compared;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -315,22 +315,21 @@ impl Drop for Sandbox {
 fn no_way_out(backend: BackendName) -> SandboxError {
     if backend.assurance() < Assurance::Namespace {
         let message = format!("the backend {backend} has no gateway that could fetch for it");
-        return SandboxError::unavailable("egress_unavailable", message).hint("use `--backend native`");
+        return SandboxError::new(ErrorCode::NotSupported, message).hint("use `backend: native`");
     }
     let reason = Reason::EgressOff;
-    SandboxError::policy(reason.code(), reason.sentence()).hint("make the sandbox with `--egress strict`")
+    SandboxError::new(ErrorCode::EgressRefused, reason.sentence())
+        .hint("make the sandbox with `egress.mode: strict`")
 }
 
 fn not_fetched(error: FetchError) -> SandboxError {
-    match error {
-        FetchError::Refused(refusal) => {
-            let said = SandboxError::policy(refusal.reason.code(), refusal.to_string());
-            match refusal.remedy() {
-                Some(remedy) => said.hint(format!("allow it with `{remedy}`")),
-                None => said,
-            }
-        }
-        FetchError::Invalid(what) => SandboxError::runtime("fetch_invalid", what),
-        FetchError::Failed(what) => SandboxError::runtime("fetch_failed", what),
-    }
+    let told = |code| SandboxError::new(code, error.to_string());
+    let told = match &error {
+        FetchError::Refused(refusal) => match refusal.remedy() {
+            Some(remedy) => told(ErrorCode::EgressRefused).hint(format!("allow it with `{remedy}`")),
+            None => told(ErrorCode::EgressRefused),
+        },
+        FetchError::Invalid(_) | FetchError::Failed(_) => told(ErrorCode::ConnectionFailed),
+    };
+    told.caused_by(error)
 }

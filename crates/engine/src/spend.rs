@@ -4,7 +4,7 @@ use crate::config::Loaded;
 use belljar_audit::{CostSource, Event, Logged, Reader, Stamp, find, verify};
 use belljar_gateway::llm::spend::{Books, Comparison, Recorded, SpendError};
 use belljar_spec::request::LlmRequest;
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_vault::SecretStore;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -26,7 +26,7 @@ pub async fn spend(
     let report = verify(records, Some(log.sandbox), None, |_| {})?;
     if !report.is_fine() {
         let message = format!("the record of {} is not as it was written", log.sandbox);
-        return Err(SandboxError::runtime("audit_changed", message)
+        return Err(SandboxError::new(ErrorCode::StateFailed, message)
             .hint(format!("`belljar audit verify {}` says more", log.sandbox)));
     }
     let mut events = Vec::new();
@@ -37,7 +37,9 @@ pub async fn spend(
                 "line {} of the record of {} is a call to a model that this version cannot read",
                 record.line, log.sandbox
             );
-            return Err(SandboxError::runtime("audit_failed", message).hint("use the belljar that wrote it"));
+            return Err(
+                SandboxError::new(ErrorCode::StateFailed, message).hint("use the belljar that wrote it")
+            );
         }
         if let Logged::Known(event) = record.event {
             events.push(*event);
@@ -49,7 +51,7 @@ pub async fn spend(
     });
     let Some(account) = account else {
         let message = format!("the sandbox {} had no route to a model", log.sandbox);
-        return Err(SandboxError::policy("no_route", message)
+        return Err(SandboxError::new(ErrorCode::WorkNotFound, message)
             .hint("name another sandbox; `belljar audit` lists them"));
     };
     let begun = log.created.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -102,7 +104,8 @@ fn recorded(event: &Event) -> Option<Recorded> {
 }
 
 fn not_set(what: &str, key: &str) -> SandboxError {
-    SandboxError::policy("llm_not_set", what).hint(format!("set `{key}` in `[llm]` of your belljar.toml"))
+    SandboxError::new(ErrorCode::ConfigInvalid, what)
+        .hint(format!("set `{key}` in `[llm]` of your belljar.toml"))
 }
 
 fn unread(error: SpendError) -> SandboxError {
@@ -112,7 +115,7 @@ fn unread(error: SpendError) -> SandboxError {
         SpendError::Status(_) => "LiteLLM needs a database for its books, and `admin_key` has to open them",
         SpendError::Answer(_) => "is it a LiteLLM?",
     };
-    SandboxError::runtime("spend_unread", error.to_string()).hint(hint)
+    SandboxError::new(ErrorCode::RegistryFailed, error.to_string()).hint(hint)
 }
 
 const DAY: u64 = 86_400;

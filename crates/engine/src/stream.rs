@@ -1,7 +1,7 @@
 //! One stream to the guest, in frames. What comes from there is hostile: a frame that makes no sense ends the stream.
 
 use crate::faults::guest_gone;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_wire::frame::{self, Frame, FrameReader, Tag};
 use belljar_wire::message;
 use belljar_wire::serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(crate) struct ToGuest {
 /// Both directions of a new stream.
 pub(crate) fn open(stream: StdStream) -> Result<(ToGuest, FromGuest), SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("guest_stream", format!("cannot use a stream: {error}"))
+        SandboxError::new(ErrorCode::GuestStream, format!("cannot use a stream: {error}")).caused_by(error)
     };
     stream.set_nonblocking(true).map_err(failed)?;
     let (read, write) = UnixStream::from_std(stream).map_err(failed)?.into_split();

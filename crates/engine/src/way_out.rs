@@ -4,7 +4,7 @@ use belljar_backend::Guest;
 use belljar_gateway::{self as gateway, Authority, Gateway, Intake, Served, Terms};
 use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::LlmRoute;
-use belljar_spec::{SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_wire::message::{self, Caught, Families};
@@ -47,7 +47,8 @@ pub(crate) fn authority(
         return Ok(None);
     }
     let made = Authority::new(id).map_err(|error| {
-        SandboxError::runtime("authority_failed", format!("the sandbox has no authority: {error}"))
+        SandboxError::new(ErrorCode::StartFailed, format!("the sandbox has no authority: {error}"))
+            .caused_by(error)
     })?;
     Ok(Some(Arc::new(made)))
 }
@@ -107,7 +108,8 @@ pub(crate) fn serve(
 ) -> Result<Open, SandboxError> {
     let Some((report, mut listeners)) = guest.take_way_out() else { return Ok(Open::NOTHING) };
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("gateway_failed", format!("the gateway cannot serve the sandbox: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("the gateway cannot serve the sandbox: {error}"))
+            .caused_by(error)
     };
     let mut resolvers = listeners.split_off(usize::from(report.listeners).min(listeners.len()));
     let all: usize = report.routes.iter().copied().map(usize::from).sum();

@@ -13,7 +13,9 @@ use belljar_spec::git::{BranchName, PushLimits};
 use belljar_spec::workspace::{
     GitAccess, Layer as LayerOnDisk, LinkedGit, ProtectedPath, View, WorkspaceMode,
 };
-use belljar_spec::{Admin, Assurance, BackendChoice, Compare, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{
+    Admin, Assurance, BackendChoice, Compare, ErrorCode, SandboxError, SandboxId, SandboxSpec,
+};
 use belljar_vault::SecretStore;
 use belljar_workspace::HostFiles;
 use belljar_workspace::clone::{self, Cloned, Collected};
@@ -124,7 +126,7 @@ impl Workspace {
             }
             WorkspaceMode::Shelf { .. } | WorkspaceMode::Clone(_) => {
                 let message = "a worktree or a clone has to be made before anything can be said of it";
-                Err(SandboxError::unavailable("cannot_describe", message)
+                Err(SandboxError::new(ErrorCode::NotSupported, message)
                     .hint("leave `--branch` and `--clone` away to see the rest"))
             }
         }
@@ -164,8 +166,9 @@ impl Workspace {
                 if spec.git == GitAccess::Share {
                     let message =
                         "an overlay leaves the folder's `.git` as it is, and `--git share` gives it away";
-                    return Err(SandboxError::policy("overlay_shares_no_git", message)
-                        .hint("leave `--git share` away: commits come out with `belljar apply`"));
+                    return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(
+                        "leave `workspace.share_git` away: commits come out when the layer is applied",
+                    ));
                 }
                 let view = protect::view(folder, policy)?;
                 let repository = checked_out(&view).filter(|_| planted(&view).is_none());
@@ -385,7 +388,7 @@ fn with_private_git(
 fn refuse_unfit(state: &Path, path: &Path, alternates: &[PathBuf]) -> Result<(), SandboxError> {
     let judged = protect::local_repository(path, alternates).map_err(|why| {
         let message = format!("the repository `{}` cannot be given to a sandbox: {why}", path.display());
-        SandboxError::unavailable("git_unsupported", message)
+        SandboxError::new(ErrorCode::NotSupported, message)
             .hint("look at it; `[git] alternates` in your configuration names directories that a repository may borrow from")
     })?;
     for Judged { named, host } in &judged {
@@ -409,14 +412,14 @@ fn refuse_written(state: &Path, host: &HostGit) -> Result<(), SandboxError> {
 
 fn no_private_git(folder: &Path, error: &SetupError) -> SandboxError {
     let message = format!("the repository `{}` cannot be given to a sandbox: {error}", folder.display());
-    SandboxError::unavailable("git_unsupported", message)
-        .hint("work on a clone with `--branch NAME`, or, if you trust what runs, let it write this repository with `--git share`")
+    SandboxError::new(ErrorCode::NotSupported, message)
+        .hint("work on a clone with `workspace.branch: NAME`, or, if you trust what runs, let it write this repository with `workspace.share_git: true`")
 }
 
 fn folder<'s>(spec: &'s SandboxSpec, what: &str) -> Result<&'s PathBuf, SandboxError> {
     spec.workspace.as_ref().ok_or_else(|| {
-        SandboxError::policy("workspace_required", format!("{what} needs a folder to be made of"))
-            .hint("name one with `--workspace DIR`")
+        SandboxError::new(ErrorCode::RequestConflict, format!("{what} needs a folder to be made of"))
+            .hint("name one with `workspace.folder: DIR`")
     })
 }
 
@@ -429,7 +432,7 @@ fn refuse_planted(folder: &Path) -> Result<(), SandboxError> {
         Some(link) => {
             let message =
                 format!("`{}` is a link in a git directory, and git would follow it", link.display());
-            Err(SandboxError::policy("git_dir_has_links", message)
+            Err(SandboxError::new(ErrorCode::PathRefused, message)
                 .hint("look where it leads, and remove it if you did not make it"))
         }
     }
@@ -472,17 +475,17 @@ fn find(layers: &Layers, name: &str, folder: &Path) -> Result<Layer, SandboxErro
     match (found.pop(), found.len()) {
         (None, _) => {
             let message = format!("there is no layer `{}`", name.escape_debug());
-            Err(SandboxError::policy("layer_missing", message).hint(hint))
+            Err(SandboxError::new(ErrorCode::WorkNotFound, message).hint(hint))
         }
         (Some(layer), 0) if layer.folder == folder => Ok(layer),
         (Some(layer), 0) => {
             let message = format!("the layer {} has changes of `{}`", layer.id, layer.folder.display());
-            Err(SandboxError::policy("layer_of_another_folder", message)
+            Err(SandboxError::new(ErrorCode::WorkNotFound, message)
                 .hint(format!("add `--workspace {}`", layer.folder.display())))
         }
         (Some(_), more) => {
             let message = format!("{} layers begin with `{}`", more + 1, name.escape_debug());
-            Err(SandboxError::policy("layer_ambiguous", message).hint(hint))
+            Err(SandboxError::new(ErrorCode::RequestValue, message).hint(hint))
         }
     }
 }

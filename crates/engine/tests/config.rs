@@ -3,8 +3,8 @@
 use belljar_engine::config::{
     EgressFlags, Layer, Loaded, Origin, Places, Standing, check, load_from, propose_from, revoke_from,
 };
-use belljar_spec::SandboxError;
 use belljar_spec::egress::{Mode, Rule, RuleSource, groups};
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ impl Machine {
         let places = Places { user: None, operator: "/nowhere/belljar.toml".into(), ..self.places.clone() };
         match propose_from(&places, &self.workspace()) {
             Ok(proposal) => proposal.keep().expect("it can be kept"),
-            Err(error) if error.code == "mode_too_wide" => {
+            Err(error) if error.code == ErrorCode::NotGranted => {
                 write(&self.user(), "egress.mode = \"open\"");
                 let places = Places { user: Some(self.user()), ..places };
                 propose_from(&places, &self.workspace()).expect("a file").keep().expect("it can be kept");
@@ -164,7 +164,7 @@ fn a_repository_cannot_widen_the_mode() {
             write(&machine.user(), &format!("[egress]\n{user}"));
         }
         let error = machine.load(EgressFlags::default()).expect_err("a repository that widens");
-        assert_eq!(error.code, "mode_too_wide");
+        assert_eq!(error.code, ErrorCode::NotGranted);
         assert!(error.message.contains(".belljar/config.toml:2: a repository cannot widen"), "{error}");
         assert!(error.hint.unwrap_or_default().contains("--egress"));
     }
@@ -328,7 +328,7 @@ fn an_operators_file_that_others_can_change_does_not_count() {
     let machine = Machine::with("mode = \"open\"", "", "");
     let refused = |machine: &Machine| {
         let error = machine.load(EgressFlags::default()).expect_err("others can change it");
-        assert_eq!(error.code, "config_not_the_operators");
+        assert_eq!(error.code, ErrorCode::ConfigInvalid);
         assert!(error.hint.unwrap_or_default().contains("chown root:root"));
     };
     fs::set_permissions(&machine.places.operator, Permissions::from_mode(0o664)).unwrap();
@@ -352,7 +352,7 @@ fn a_users_file_that_everybody_can_change_does_not_count() {
     let machine = Machine::with("", "mode = \"open\"", "");
     fs::set_permissions(machine.user(), Permissions::from_mode(0o646)).unwrap();
     let error = machine.load(EgressFlags::default()).expect_err("everybody can change it");
-    assert_eq!(error.code, "config_open_to_all");
+    assert_eq!(error.code, ErrorCode::ConfigInvalid);
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn what_is_kept_in_the_workspace_proves_nothing() {
     fs::create_dir(&inside).unwrap();
     let places = Places { state: Some(inside.join("belljar")), ..machine.places.clone() };
     let error = propose_from(&places, &machine.workspace()).expect_err("a sandbox can write there");
-    assert_eq!(error.code, "state_in_workspace");
+    assert_eq!(error.code, ErrorCode::PathRefused);
     // Forged from inside.
     let forged = inside.join("belljar/trust");
     fs::create_dir_all(&forged).unwrap();
@@ -510,10 +510,10 @@ fn what_lies_in_a_repository_instead_of_a_file_is_not_followed() {
 fn only_what_makes_sense_can_be_trusted() {
     let machine = Machine::with("only = [\"example.com\"]", "", "");
     for (content, code) in [
-        ("[egress]\nalow = []", "config_unknown_key"),
-        ("[egress]\nprivate = [\"10.0.0.0/8\"]", "config_not_for_this_layer"),
-        ("[egress]\nmode = \"open\"", "mode_too_wide"),
-        ("[egress]\nallow = [\"x.com\"]", "outside_only"),
+        ("[egress]\nalow = []", ErrorCode::ConfigInvalid),
+        ("[egress]\nprivate = [\"10.0.0.0/8\"]", ErrorCode::ConfigInvalid),
+        ("[egress]\nmode = \"open\"", ErrorCode::NotGranted),
+        ("[egress]\nallow = [\"x.com\"]", ErrorCode::NotGranted),
     ] {
         write(&machine.repository(), content);
         let error = propose_from(&machine.places, &machine.workspace()).expect_err(content);
@@ -525,7 +525,7 @@ fn only_what_makes_sense_can_be_trusted() {
     }
     fs::remove_file(machine.repository()).unwrap();
     let error = propose_from(&machine.places, &machine.workspace()).expect_err("nothing");
-    assert_eq!(error.code, "nothing_to_trust");
+    assert_eq!(error.code, ErrorCode::ConfigInvalid);
 }
 
 #[test]
@@ -535,7 +535,10 @@ fn a_file_is_checked_for_its_layer() {
     write(&file, "[egress]\nprivate = [\"10.1.0.0/16\"]\nallow = [\"x.com\"]");
     assert_eq!(check(&file, Layer::Operator).expect("a file").rules(), 1);
     assert!(check(&file, Layer::User).is_err());
-    assert_eq!(check(Path::new("/nowhere"), Layer::User).expect_err("no file").code, "config_unreadable");
+    assert_eq!(
+        check(Path::new("/nowhere"), Layer::User).expect_err("no file").code,
+        ErrorCode::ConfigInvalid
+    );
 }
 
 #[test]

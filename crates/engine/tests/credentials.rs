@@ -1,10 +1,10 @@
 //! Which credentials a run gets, of files, flags and those that belljar knows.
 
 use belljar_engine::config::{CredentialFlags, EgressFlags, Loaded, Places, load_from};
-use belljar_spec::SandboxError;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{GitHubRequest, WebSearch};
 use belljar_spec::secret::{Credential, GitHubProfile, SecretName, SecretRef, SecretSource};
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_vault::{Secret, SecretError, SecretStore};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -112,12 +112,12 @@ fn the_operators_word_counts_before_the_users() {
 fn what_the_operator_closed_stays_closed() {
     let only = "[egress]\nonly = [\"example.com\"]\n";
     let error = Machine::with(only, "").ask(&secrets(&["anthropic"])).expect_err("outside");
-    assert_eq!(error.code, "outside_only");
+    assert_eq!(error.code, ErrorCode::NotGranted);
     assert!(error.message.starts_with("credential `anthropic` goes to"), "{error}");
     assert!(Machine::with(only, BUILD).ask(&secrets(&["build"])).is_ok());
     let none = EgressFlags { mode: Some(Mode::None), ..Default::default() };
     let error = Machine::with("", "").ask_with(none, &secrets(&["anthropic"])).expect_err("no way out");
-    assert_eq!(error.code, "no_way_out");
+    assert_eq!(error.code, ErrorCode::RequestConflict);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_nobody_bound_is_refused_with_what_to_do() {
     assert_eq!(error.message, "there is no credential `nobody`");
     assert!(error.hint.unwrap_or_default().contains("[credential.nobody]"));
     let error = machine.ask(&secrets(&["tavily"])).expect_err("not asked for");
-    assert_eq!(error.hint.as_deref(), Some("use `--web-search=tavily`"));
+    assert_eq!(error.hint.as_deref(), Some("use `web_search: tavily`"));
 }
 
 #[test]
@@ -160,12 +160,12 @@ fn a_variable_gets_a_placeholder_or_nothing() {
         assert!(loaded.forwarded.is_empty());
     }
     let error = ask("MY_KEY", "unbound", &[]).expect_err("no binding");
-    assert_eq!(error.code, "secret_not_bound");
+    assert_eq!(error.code, ErrorCode::CredentialMissing);
     assert!(error.hint.unwrap_or_default().contains("--forward-secret unbound"));
     let loaded = ask("MY_KEY", "unbound", &["unbound"]).expect("forwarded");
     assert!(loaded.credentials.is_empty());
     assert_eq!(loaded.forwarded[0].source.to_string(), "secret:unbound");
-    assert_eq!(ask("MY_KEY", "build", &["unbound"]).expect_err("for nothing").code, "nothing_to_forward");
+    assert_eq!(ask("MY_KEY", "build", &["unbound"]).expect_err("for nothing").code, ErrorCode::RequestValue);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn two_credentials_do_not_share_a_variable() {
     let twice =
         format!("{BUILD}\n[credential.again]\nhost = \"x.example.com\"\nvariables = [\"BUILD_KEY\"]\n");
     let error = Machine::with("", &twice).ask(&secrets(&["build", "again"])).expect_err("twice");
-    assert_eq!(error.code, "variable_twice");
+    assert_eq!(error.code, ErrorCode::RequestConflict);
 }
 
 #[test]
@@ -184,20 +184,20 @@ fn a_token_for_github_needs_an_app() {
         ..Default::default()
     };
     let error = Machine::with("", "").ask(&ask(GitHubProfile::Read, false)).expect_err("no App");
-    assert_eq!(error.code, "no_github_app");
+    assert_eq!(error.code, ErrorCode::CredentialMissing);
     let machine = Machine::with("", APP);
     let loaded = machine.ask(&ask(GitHubProfile::Read, false)).expect("an App");
     assert_eq!(loaded.credentials[0].source, SecretSource::GitHubApp);
     assert_eq!(variables(&loaded.credentials[0]), ["GITHUB_TOKEN", "GH_TOKEN", "GIT_TOKEN"]);
     // Two gates: the profile, and the word.
     for profile in [GitHubProfile::Read, GitHubProfile::IssuesWrite, GitHubProfile::ReviewWrite] {
-        assert_eq!(machine.ask(&ask(profile, true)).expect_err("no").code, "key_not_forwarded");
+        assert_eq!(machine.ask(&ask(profile, true)).expect_err("no").code, ErrorCode::NotGranted);
     }
     let grant =
         machine.ask(&ask(GitHubProfile::RepoWrite, true)).expect("both gates").github.expect("a grant");
     assert!(grant.danger_forward_key);
     let both = CredentialFlags { secrets: vec![name("github")], ..ask(GitHubProfile::Read, false) };
-    assert_eq!(machine.ask(&both).expect_err("twice").code, "github_twice");
+    assert_eq!(machine.ask(&both).expect_err("twice").code, ErrorCode::RequestConflict);
 }
 
 #[test]

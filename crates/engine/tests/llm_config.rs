@@ -1,9 +1,9 @@
 //! `[llm]`: who may say what of the route to a model, and what files and flags come to.
 
 use belljar_engine::config::{EgressFlags, Layer, LlmLoaded, Places, check, load_from};
-use belljar_spec::SandboxError;
 use belljar_spec::llm::{Price, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -110,7 +110,7 @@ fn nobody_has_more_than_the_operator_allows() {
         ("[llm.budget]\nusd = 100", "calls=1"),
     ] {
         let error = budget(user, given).expect_err(given);
-        assert_eq!(error.code, "llm_budget_too_wide");
+        assert_eq!(error.code, ErrorCode::NotGranted);
         assert!(error.message.contains("belljar.toml:2"), "{error}");
     }
     let flags = LlmRequest {
@@ -143,7 +143,7 @@ fn a_run_can_do_without() {
     assert!(loaded(OPERATOR, "", &off).expect("it makes sense").is_none());
     assert!(loaded("", "", &LlmRequest::default()).expect("it makes sense").is_none());
     let keyed = LlmRequest { key: Some("env:K".parse().expect("a reference")), ..LlmRequest::default() };
-    assert_eq!(loaded("", "", &keyed).expect_err("no URL").code, "llm_without_url");
+    assert_eq!(loaded("", "", &keyed).expect_err("no URL").code, ErrorCode::RequestConflict);
 }
 
 #[test]
@@ -177,6 +177,6 @@ fn a_repository_has_no_say_in_it() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("config.toml");
     fs::write(&file, "[llm]\nurl = \"https://evil.example\"\n").expect("the folder is ours");
-    assert_eq!(check(&file, Layer::Repository).expect_err("not for it").code, "config_not_for_this_layer");
+    assert_eq!(check(&file, Layer::Repository).expect_err("not for it").code, ErrorCode::ConfigInvalid);
     assert!(check(&file, Layer::User).is_ok());
 }

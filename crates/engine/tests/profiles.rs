@@ -3,7 +3,7 @@
 use belljar_engine::config::{
     EgressFlags, Layer, Places, Profile, SandboxSettings, check, load_from, profiles_from, propose_from,
 };
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -210,9 +210,9 @@ fn what_makes_no_sense_of_a_sandbox_is_named_with_its_line() {
 fn each_table_belongs_to_its_layers() {
     for layer in [Layer::Operator, Layer::User] {
         let error = error_of(layer, "[sandbox]\nports = [3000]\n");
-        assert_eq!(error.code, "config_not_for_this_layer", "{layer}");
+        assert_eq!(error.code, ErrorCode::ConfigInvalid, "{layer}");
     }
     let error = error_of(Layer::Repository, "[profile.x]\negress = \"open\"\n");
-    assert_eq!(error.code, "config_not_for_this_layer");
+    assert_eq!(error.code, ErrorCode::ConfigInvalid);
     assert!(error.hint.unwrap_or_default().contains("`profile` below `[sandbox]`"));
 }

@@ -4,7 +4,7 @@
 use belljar_spec::request::{
     GrantRules, HostPath, LimitsRequest, SandboxRequest, WorkspaceRequest, not_granted,
 };
-use belljar_spec::{BackendName, Limits, Root, SandboxError};
+use belljar_spec::{BackendName, ErrorCode, Limits, Root, SandboxError};
 use std::path::{Path, PathBuf};
 
 /// What the caller wrote, if it may; with folders as the real paths that were judged.
@@ -58,7 +58,7 @@ impl Folders {
     /// The real path of one that was asked for. One that is not there and one that may not be seen are refused alike.
     fn judge(&self, field: &str, asked: &Path) -> Result<HostPath, SandboxError> {
         let granted = real(asked).filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
-        granted.ok_or_else(|| not_granted("folder_not_granted", field, &asked.display().to_string()))
+        granted.ok_or_else(|| not_granted(field, &asked.display().to_string()))
     }
 
     /// A branch is one of the whole repository that a folder lies in, with all its files.
@@ -66,9 +66,7 @@ impl Folders {
         let top = folder.ancestors().find(|part| part.join(".git").symlink_metadata().is_ok());
         match top.filter(|top| !self.0.iter().any(|granted| top.starts_with(granted))) {
             None => Ok(()),
-            Some(_) => {
-                Err(not_granted("folder_not_granted", "workspace.branch", &folder.display().to_string()))
-            }
+            Some(_) => Err(not_granted("workspace.branch", &folder.display().to_string())),
         }
     }
 }
@@ -87,8 +85,8 @@ pub(crate) fn can_be_held(limits: &LimitsRequest) -> Result<(), SandboxError> {
         "a limit on {} cannot be held on this machine: no cgroup is ours to use",
         unheld.join(" and ")
     );
-    Err(SandboxError::unavailable("limit_unavailable", message)
-        .hint("make the grant without it, or see `belljar doctor` for how a cgroup becomes available"))
+    Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+        .hint("make the grant without it, or see `GET /v1/capabilities` for how a cgroup becomes available"))
 }
 
 /// Which of the limits that need a cgroup have none here.

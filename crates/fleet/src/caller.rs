@@ -2,8 +2,8 @@
 //! say is refused. Nothing here touches a sandbox: a [`Caller`] is asked before one is made, found or told of.
 
 use crate::permission::OWNER;
-use belljar_spec::SandboxError;
 use belljar_spec::request::{GrantRules, LlmRequest, LlmUrl, SandboxRequest, pattern_matches};
+use belljar_spec::{ErrorCode, SandboxError};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +43,19 @@ impl Caller {
         if self.is_owner() {
             return Ok(());
         }
-        Err(SandboxError::policy("owner_only", format!("only the owner of this machine may {what}"))
+        Err(SandboxError::new(ErrorCode::NotGranted, format!("only the owner of this machine may {what}"))
             .hint("ask over the daemon's unix socket, as the user that runs it"))
     }
 
     /// Sandboxes at all.
     pub fn may_have_sandboxes(&self) -> Result<(), SandboxError> {
-        self.may(|rules| rules.allow_sandbox, "sandbox_not_granted", "sandboxes", "allow_sandbox")
+        self.may(|rules| rules.allow_sandbox, "sandboxes", "allow_sandbox")
     }
 
     /// Runs of agents.
     pub fn may_run_agents(&self) -> Result<(), SandboxError> {
         self.may_have_sandboxes()?;
-        self.may(|rules| rules.allow_agents, "agents_not_granted", "runs of agents", "allow_agents")
+        self.may(|rules| rules.allow_agents, "runs of agents", "allow_agents")
     }
 
     /// A key that the caller named, to make a sandbox or to join one. A key is a name and no secret: knowing it is not enough.
@@ -63,7 +63,7 @@ impl Caller {
         if self.holds_key(key) {
             return Ok(());
         }
-        Err(SandboxError::policy("key_not_granted", format!("this grant does not allow the key `{key}`"))
+        Err(SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow the key `{key}`"))
             .hint("leave the key out for a sandbox of your own, or ask the owner for a grant with this key"))
     }
 
@@ -103,8 +103,8 @@ impl Caller {
             true => "it allows the default profile alone".to_string(),
             false => format!("it allows {}", rules.profiles.join(", ")),
         };
-        Err(SandboxError::policy(
-            "profile_not_granted",
+        Err(SandboxError::new(
+            ErrorCode::NotGranted,
             format!("this grant does not allow the profile `{name}`"),
         )
         .hint(offer))
@@ -150,18 +150,12 @@ impl Caller {
         })
     }
 
-    fn may(
-        &self,
-        says: impl Fn(&GrantRules) -> bool,
-        code: &'static str,
-        what: &str,
-        rule: &str,
-    ) -> Result<(), SandboxError> {
+    fn may(&self, says: impl Fn(&GrantRules) -> bool, what: &str, rule: &str) -> Result<(), SandboxError> {
         if self.rules.as_ref().is_none_or(says) {
             return Ok(());
         }
-        let hint = format!("the owner of this machine can make one with `{rule}`: `belljar grants create`");
-        Err(SandboxError::policy(code, format!("this grant does not allow {what}")).hint(hint))
+        let hint = format!("the owner of this machine can make one with `{rule}`: `POST /v1/grants`");
+        Err(SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow {what}")).hint(hint))
     }
 }
 
@@ -180,9 +174,9 @@ mod tests {
         assert_eq!(Caller::owner().may_have_sandboxes(), Ok(()));
         assert_eq!(granted(|_| {}).may_have_sandboxes(), Ok(()));
         let error = granted(|rules| rules.allow_sandbox = false).may_have_sandboxes().unwrap_err();
-        assert_eq!(error.code, "sandbox_not_granted");
+        assert_eq!(error.code, ErrorCode::NotGranted);
         let error = granted(|_| {}).may_run_agents().unwrap_err();
-        assert_eq!(error.code, "agents_not_granted");
+        assert_eq!(error.code, ErrorCode::NotGranted);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::task::World;
 use crate::wanted::Wanted;
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, SandboxInfo, State, Sweep};
 use belljar_engine::new_id;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::sweep_removed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl Fleet {
             }
             // What is said beside it is refused first, whatever is there.
             Err(error) => match Identity::of(request, None) {
-                Err(found) if found.code == "inherit_alone" => Err(found),
+                Err(found) if found.code == ErrorCode::RequestConflict => Err(found),
                 Ok(_) | Err(_) => Err(error),
             },
         }
@@ -364,7 +364,7 @@ fn holder(caller: &dyn Permission) -> Option<String> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> Result<T, SandboxError> {
-    let failed = |_| Err(SandboxError::runtime("fleet_lost", "work of the fleet was cut short"));
+    let failed = |_| Err(SandboxError::new(ErrorCode::Internal, "work of the fleet was cut short"));
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 

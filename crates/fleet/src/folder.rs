@@ -1,8 +1,8 @@
 //! Which folder a sandbox works on. A path can come to mean another one while a sandbox lives, which goes on with the old one: a
 //! clone that is made anew, a folder that is moved away.
 
-use belljar_spec::SandboxError;
 use belljar_spec::request::HostPath;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl FolderId {
             }
             None => format!("`{path}` is not there any more, and its sandbox works on what it was"),
         };
-        Err(SandboxError::policy("folder_replaced", message)
-            .hint("`belljar stop` the sandbox, then try again: it starts with the folder that is there"))
+        Err(SandboxError::new(ErrorCode::PathMoved, message)
+            .hint("`POST /v1/sandboxes/NAME/stop` the sandbox, then try again: it starts with the folder that is there"))
     }
 }

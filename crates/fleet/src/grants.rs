@@ -6,7 +6,7 @@
 use crate::sweep::Ground;
 use crate::{Caller, admit};
 use belljar_api::{GrantInfo, NewGrant, NewToken};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use belljar_sys::rustix::rand::{GetRandomFlags, getrandom};
 use data_encoding::HEXLOWER;
@@ -74,8 +74,8 @@ impl GrantStore {
     /// Makes one. The token is in the answer and nowhere else.
     pub fn create(&self, new: NewGrant) -> Result<NewToken, SandboxError> {
         if new.name.is_empty() || new.name.len() > LONGEST_NAME || new.name.chars().any(char::is_control) {
-            return Err(SandboxError::policy(
-                "request_value",
+            return Err(SandboxError::new(
+                ErrorCode::RequestValue,
                 "`name`: a grant needs a name of at most 100 letters",
             ));
         }
@@ -110,8 +110,8 @@ impl GrantStore {
     pub fn revoke(&self, id: &str) -> Result<GrantInfo, SandboxError> {
         let mut grants = self.known()?;
         let Some(at) = grants.iter().position(|kept| kept.info.id == id) else {
-            return Err(SandboxError::policy("grant_not_found", format!("there is no grant `{id}`"))
-                .hint("`belljar grants list` shows those there are"));
+            return Err(SandboxError::new(ErrorCode::NameUnknown, format!("there is no grant `{id}`"))
+                .hint("`GET /v1/grants` shows those there are"));
         };
         let mut after = grants.clone();
         let revoked = after.remove(at);
@@ -150,10 +150,11 @@ impl GrantStore {
         let written = Written { version: VERSION, grants: grants.to_vec() };
         let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
         text.and_then(|text| write_atomic(&self.path, &text, survives)).map_err(|error| {
-            SandboxError::runtime(
-                "grants_unwritable",
+            SandboxError::new(
+                ErrorCode::StateFailed,
                 format!("cannot write {}: {error}", self.path.display()),
             )
+            .caused_by(error)
         })
     }
 
@@ -229,14 +230,15 @@ fn read(path: &Path) -> Result<Vec<Kept>, SandboxError> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> SandboxError {
-    SandboxError::runtime("grants_unreadable", format!("cannot read {}: {error}", path.display()))
+    SandboxError::new(ErrorCode::StateFailed, format!("cannot read {}: {error}", path.display()))
         .hint("repair it, or move it away: then there are no grants, and every token is refused")
 }
 
 fn random<const BYTES: usize>() -> Result<String, SandboxError> {
     let mut bytes = [0; BYTES];
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|error| {
-        SandboxError::runtime("no_randomness", format!("the kernel gives no random bytes: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("the kernel gives no random bytes: {error}"))
+            .caused_by(error)
     })?;
     Ok(HEXLOWER.encode(&bytes))
 }
@@ -319,7 +321,7 @@ mod tests {
         let made = store.create(new("a")).unwrap();
         assert_eq!(store.revoke(&made.grant.id).unwrap().id, made.grant.id);
         assert_eq!(store.caller(&made.token).unwrap(), None);
-        assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, "grant_not_found");
+        assert_eq!(store.revoke(&made.grant.id).unwrap_err().code, ErrorCode::NameUnknown);
         let ended = store.create(NewGrant { valid_s: Some(0), ..new("b") }).unwrap();
         assert_eq!(store.caller(&ended.token).unwrap(), None);
         assert_eq!(GrantStore::open(folder.path()).list().unwrap().len(), 1);
@@ -329,7 +331,7 @@ mod tests {
     fn a_grant_that_makes_no_sense_is_not_made() {
         let folder = tempfile::tempdir().unwrap();
         let store = GrantStore::open(folder.path());
-        assert_eq!(store.create(new("")).unwrap_err().code, "request_value");
+        assert_eq!(store.create(new("")).unwrap_err().code, ErrorCode::RequestValue);
         assert!(store.list().unwrap().is_empty());
     }
 
@@ -342,7 +344,7 @@ mod tests {
         for damage in ["", "{", "{\"version\":9,\"grants\":[]}"] {
             fs::write(&file, damage).unwrap();
             let store = GrantStore::open(folder.path());
-            let code = "grants_unreadable";
+            let code = ErrorCode::StateFailed;
             let found = store.damage().expect("it is damaged");
             assert_eq!(found.code, code);
             assert!(found.message.contains(file.to_str().unwrap()), "{}", found.message);

@@ -3,7 +3,7 @@
 
 use belljar_api::{CreateSandbox, Scope};
 use belljar_engine::new_id;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::{Deserialize, Serialize};
 
 /// Which sandbox is meant.
@@ -73,7 +73,7 @@ impl Key {
     pub fn given(text: impl Into<String>) -> Result<Key, SandboxError> {
         let text = text.into();
         let invalid = |what: &str| {
-            SandboxError::policy("key_invalid", format!("the key of a sandbox {what}"))
+            SandboxError::new(ErrorCode::RequestValue, format!("the key of a sandbox {what}"))
                 .hint("a key is one line of 1 to 512 characters")
         };
         if text.is_empty() {
@@ -107,11 +107,11 @@ fn inherited(request: &CreateSandbox, parent: Option<&Parent>) -> Result<Identit
     let alone = CreateSandbox { inherit: request.inherit.clone(), ..CreateSandbox::default() };
     if *request != alone {
         let message = "`inherit` takes a sandbox as it is, and something else is said beside it";
-        return Err(SandboxError::policy("inherit_alone", message).hint("say `inherit` alone"));
+        return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("say `inherit` alone"));
     }
     let parent = parent.ok_or_else(|| {
         let name = request.inherit.as_deref().unwrap_or_default();
-        SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{name}` to inherit"))
+        SandboxError::new(ErrorCode::SandboxNotFound, format!("there is no sandbox `{name}` to inherit"))
     })?;
     Ok(Identity {
         key: Key::given(parent.key.clone())?,
@@ -126,7 +126,7 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
     if let Some(key) = &request.key {
         if request.scope.is_some() {
             let message = "`key` and `scope` both say which sandbox is meant";
-            return Err(SandboxError::policy("key_and_scope", message).hint("leave one of them out"));
+            return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("leave one of them out"));
         }
         return Ok((Key::given(key)?, true));
     }
@@ -134,7 +134,7 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
         if request.scope.is_some() || request.wake.is_some() {
             let message = "a key is to follow from an entity, and none is named";
             return Err(
-                SandboxError::policy("scope_without_entity", message).hint("set `entity`, or give a `key`")
+                SandboxError::new(ErrorCode::RequestConflict, message).hint("set `entity`, or give a `key`")
             );
         }
         return Ok((Key::unique()?, false));
@@ -143,7 +143,7 @@ fn key_of(request: &CreateSandbox) -> Result<(Key, bool), SandboxError> {
         Scope::Entity => Ok((Key::given(entity)?, true)),
         Scope::Wake => {
             let wake = request.wake.as_ref().filter(|wake| !wake.is_empty()).ok_or_else(|| {
-                SandboxError::policy("wake_missing", "`scope` is `wake`, and no `wake` is named")
+                SandboxError::new(ErrorCode::RequestConflict, "`scope` is `wake`, and no `wake` is named")
                     .hint("set `wake`, or leave `scope` out for one sandbox an entity")
             })?;
             if entity.is_empty() {
@@ -221,7 +221,7 @@ mod tests {
         let found = Identity::of(&heir, Some(&parent)).unwrap();
         assert_eq!((found.key.as_str(), found.role), ("p", Role::Guest));
         assert_eq!(found.persistent, Persistence { persistent: true, said: false });
-        assert_eq!(Identity::of(&heir, None).unwrap_err().code, "sandbox_not_found");
+        assert_eq!(Identity::of(&heir, None).unwrap_err().code, ErrorCode::SandboxNotFound);
     }
 
     #[test]
@@ -229,25 +229,28 @@ mod tests {
         let long = "x".repeat(513);
         let keyed = |key: &str| request(|request| request.key = Some(key.into()));
         let cases = [
-            ("key_and_scope", CreateSandbox { scope: Some(Scope::Entity), ..keyed("k") }),
-            ("scope_without_entity", request(|request| request.scope = Some(Scope::Entity))),
-            ("scope_without_entity", request(|request| request.scope = Some(Scope::Wake))),
-            ("scope_without_entity", request(|request| request.wake = Some("w".into()))),
-            ("wake_missing", with("e", Some(Scope::Wake), None)),
-            ("wake_missing", with("e", Some(Scope::Wake), Some(""))),
-            ("key_invalid", keyed("")),
-            ("key_invalid", keyed(&long)),
-            ("key_invalid", keyed("a\nb")),
-            ("key_invalid", keyed("a\u{85}b")),
-            ("key_invalid", with("", None, None)),
-            ("key_invalid", with("", Some(Scope::Wake), Some("w"))),
-            ("key_invalid", with(&long[..511], Some(Scope::Wake), Some("w"))),
-            ("inherit_alone", CreateSandbox { inherit: Some("bj-p".into()), ..keyed("k") }),
+            (ErrorCode::RequestConflict, CreateSandbox { scope: Some(Scope::Entity), ..keyed("k") }),
+            (ErrorCode::RequestConflict, request(|request| request.scope = Some(Scope::Entity))),
+            (ErrorCode::RequestConflict, request(|request| request.scope = Some(Scope::Wake))),
+            (ErrorCode::RequestConflict, request(|request| request.wake = Some("w".into()))),
+            (ErrorCode::RequestConflict, with("e", Some(Scope::Wake), None)),
+            (ErrorCode::RequestConflict, with("e", Some(Scope::Wake), Some(""))),
+            (ErrorCode::RequestValue, keyed("")),
+            (ErrorCode::RequestValue, keyed(&long)),
+            (ErrorCode::RequestValue, keyed("a\nb")),
+            (ErrorCode::RequestValue, keyed("a\u{85}b")),
+            (ErrorCode::RequestValue, with("", None, None)),
+            (ErrorCode::RequestValue, with("", Some(Scope::Wake), Some("w"))),
+            (ErrorCode::RequestValue, with(&long[..511], Some(Scope::Wake), Some("w"))),
+            (ErrorCode::RequestConflict, CreateSandbox { inherit: Some("bj-p".into()), ..keyed("k") }),
             (
-                "inherit_alone",
+                ErrorCode::RequestConflict,
                 CreateSandbox { inherit: Some("bj-p".into()), owner: Some(true), ..Default::default() },
             ),
-            ("inherit_alone", CreateSandbox { inherit: Some("bj-p".into()), ..with("e", None, None) }),
+            (
+                ErrorCode::RequestConflict,
+                CreateSandbox { inherit: Some("bj-p".into()), ..with("e", None, None) },
+            ),
         ];
         let parent = Parent { key: "p".into(), persistent: true };
         for (code, request) in cases {

@@ -8,7 +8,7 @@ use belljar_engine::WallReport;
 use belljar_engine::config::{self, nearest};
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, LimitsRequest, SandboxRequest, Wider};
-use belljar_spec::{Assurance, BackendChoice, BackendName, SandboxError};
+use belljar_spec::{Assurance, BackendChoice, BackendName, ErrorCode, SandboxError};
 
 /// A profile that somebody wrote, or that belljar has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,9 +60,8 @@ impl Profiles {
                     "there are two profiles `{}`: {} and {}",
                     profile.name, known.source, profile.source
                 );
-                return Err(
-                    SandboxError::policy("profile_twice", message).hint("give one of them another name")
-                );
+                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                    .hint("give one of them another name"));
             }
             is_name(&profile)?;
             let works = works(&profile, walls, &not_held(&profile.base.limits));
@@ -108,7 +107,7 @@ impl Profiles {
             Ok(_) => Ok(profile),
             Err(reason) => {
                 let message = format!("the profile `{}` does not work here: {reason}", profile.name);
-                Err(SandboxError::unavailable("profile_unavailable", message).hint(self.offer()))
+                Err(SandboxError::new(ErrorCode::ProfileUnavailable, message).hint(self.offer()))
             }
         }
     }
@@ -124,7 +123,7 @@ impl Profiles {
             let names: Vec<&str> = self.all.iter().map(|(profile, _)| profile.name.as_str()).collect();
             let meant =
                 nearest(name, &names).map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
-            SandboxError::policy("profile_unknown", format!("there is no profile `{name}`"))
+            SandboxError::new(ErrorCode::ProfileUnknown, format!("there is no profile `{name}`"))
                 .hint(format!("{meant}{}", self.offer()))
         })
     }
@@ -133,7 +132,7 @@ impl Profiles {
         let names =
             self.all.iter().filter(|(_, works)| works.is_ok()).map(|(profile, _)| profile.name.as_str());
         match names.collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => "none works here; `belljar doctor` says why".into(),
+            none if none.is_empty() => "none works here; `GET /v1/capabilities` says why".into(),
             names => format!("on offer here: {names}"),
         }
     }
@@ -167,7 +166,7 @@ impl Profile {
     pub fn apply(&self, asked: SandboxRequest) -> Result<SandboxRequest, SandboxError> {
         asked.over(&self.base).map_err(|Wider { field, asked, base }| {
             let message = format!("`{field}` is {asked}, and the profile `{}` says {base}", self.name);
-            SandboxError::policy("profile_narrower", message).hint("leave it out, or choose another profile")
+            SandboxError::new(ErrorCode::NotGranted, message).hint("leave it out, or choose another profile")
         })
     }
 }
@@ -219,7 +218,7 @@ fn is_name(profile: &Profile) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!("`{name}` is no name of a profile ({})", profile.source);
-    Err(SandboxError::policy("profile_name", message).hint("write small letters, digits, `-` and `_`"))
+    Err(SandboxError::new(ErrorCode::RequestValue, message).hint("write small letters, digits, `-` and `_`"))
 }
 
 fn built_in() -> Vec<Profile> {

@@ -5,7 +5,7 @@ use crate::Place;
 use crate::lease::Leases;
 use crate::shim::Alive;
 use belljar_api::{GrantRules, SandboxRequest};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ impl Record {
         let path = place.record();
         let unreadable = |why: String| {
             let hint = format!("look at `{}`; {TAKE_AWAY}", path.display());
-            SandboxError::runtime("record_unreadable", format!("cannot read `{}`: {why}", path.display()))
+            SandboxError::new(ErrorCode::StateFailed, format!("cannot read `{}`: {why}", path.display()))
                 .hint(hint)
         };
         let bytes = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
@@ -94,7 +94,7 @@ impl Record {
                 path.display(),
                 version.version
             );
-            return Err(SandboxError::unavailable("record_version", message)
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
                 .hint(format!("use the belljar that made it; {TAKE_AWAY}")));
         }
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))
@@ -115,8 +115,9 @@ pub(crate) fn write_record(
 ) -> Result<(), SandboxError> {
     let text = serde_json::to_vec_pretty(content).map_err(io::Error::from);
     text.and_then(|text| write_atomic(path, &text, survives)).map_err(|error| {
-        SandboxError::runtime("record_unwritable", format!("cannot write `{}`: {error}", path.display()))
+        SandboxError::new(ErrorCode::StateFailed, format!("cannot write `{}`: {error}", path.display()))
             .hint("is the disk full?")
+            .caused_by(error)
     })
 }
 
@@ -126,7 +127,8 @@ struct Version {
 }
 
 pub(crate) const VERSION: u32 = 1;
-const TAKE_AWAY: &str = "`belljar rm --force` ends what runs in it and takes it away with its files";
+const TAKE_AWAY: &str =
+    "`DELETE /v1/sandboxes/NAME?force=true` ends what runs in it and takes it away with its files";
 
 #[cfg(test)]
 pub(crate) fn sample(key: &str, persistent: bool) -> Record {
@@ -175,12 +177,12 @@ mod tests {
     fn what_is_not_understood_is_refused_and_left() {
         let folder = tempfile::tempdir().unwrap();
         let place = Place::new(folder.path());
-        assert_eq!(Record::read(&place).unwrap_err().code, "record_unreadable");
+        assert_eq!(Record::read(&place).unwrap_err().code, ErrorCode::StateFailed);
         for (text, code) in [
-            ("", "record_unreadable"),
-            ("{\"version\":1", "record_unreadable"),
-            ("{\"version\":1}", "record_unreadable"),
-            ("{\"version\":2,\"what\":\"ever\"}", "record_version"),
+            ("", ErrorCode::StateFailed),
+            ("{\"version\":1", ErrorCode::StateFailed),
+            ("{\"version\":1}", ErrorCode::StateFailed),
+            ("{\"version\":2,\"what\":\"ever\"}", ErrorCode::NotSupported),
         ] {
             fs::write(place.record(), text).unwrap();
             let error = Record::read(&place).unwrap_err();

@@ -14,7 +14,7 @@ use crate::task::{Birth, Task, World};
 use crate::wanted::Wanted;
 use crate::{refusal, sweep::Findings};
 use belljar_api::State;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
@@ -119,7 +119,7 @@ impl Registry {
         }
         if found.as_ref().is_some_and(|entry| before.is_none() && entry.key != key.as_str()) {
             let message = format!("the sandbox `{name}` has another key than `{}`", key.as_str());
-            return Err(SandboxError::policy("name_taken", message).hint("use another key"));
+            return Err(SandboxError::new(ErrorCode::NameTaken, message).hint("use another key"));
         }
         let role = match &found {
             Some(entry) if entry.owner != grant && !caller.may_own(&entry.key) => Role::Guest,
@@ -255,9 +255,8 @@ impl Inside {
         };
         if !once.is(body) {
             let message = format!("the idempotency key `{}` was used for another request", once.key);
-            return Err(
-                SandboxError::policy("idempotency_mismatch", message).hint("use a new key for a new request")
-            );
+            return Err(SandboxError::new(ErrorCode::IdempotencyMismatch, message)
+                .hint("use a new key for a new request"));
         }
         Ok(Some(name.clone()))
     }
@@ -282,7 +281,7 @@ impl Inside {
             runs => format!("{others} sandboxes and {runs} runs"),
         };
         let message = format!("the grant `{grant}` has {has}, and may have {most} in all");
-        Err(SandboxError::policy("too_many_sandboxes", message)
+        Err(SandboxError::new(ErrorCode::QuotaExceeded, message)
             .hint("delete one that is not needed, or wait for a run to end"))
     }
 }
@@ -329,6 +328,6 @@ impl Drop for Registry {
 }
 
 fn lost(name: &str) -> SandboxError {
-    SandboxError::runtime("sandbox_lost", format!("the daemon lost hold of the sandbox `{name}`"))
+    SandboxError::new(ErrorCode::Internal, format!("the daemon lost hold of the sandbox `{name}`"))
         .hint("start the daemon again: it finds what lives")
 }

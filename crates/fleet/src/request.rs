@@ -7,7 +7,7 @@ use belljar_engine::request as engine;
 use belljar_spec::request::wrong_value;
 use belljar_spec::secret::SecretRef;
 use belljar_spec::{
-    Kept, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName, VolumePath,
+    ErrorCode, Kept, SandboxError, SandboxId, SandboxRequest, SandboxSpec, Volume, VolumeName, VolumePath,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -57,9 +57,8 @@ pub fn check(request: &SandboxRequest) -> Result<(), SandboxError> {
     if request.workspace.same_path && request.workspace.folder.is_none() {
         let message =
             "`workspace.same_path`: only a folder of the host has a path there: name one with `folder`";
-        return Err(
-            SandboxError::policy("request_conflict", message).hint("correct `sandbox.workspace.same_path`")
-        );
+        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+            .hint("correct `sandbox.workspace.same_path`"));
     }
     request.check()
 }

@@ -6,7 +6,7 @@ use crate::permission::OWNER;
 use crate::profiles::Profiles;
 use crate::record::Record;
 use belljar_api::SandboxRequest;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 /// What a sandbox is made of in its next life, and what a person should know if that is not what its last one was.
 pub(crate) fn sandbox_now(
@@ -14,9 +14,9 @@ pub(crate) fn sandbox_now(
     record: &Record,
 ) -> Result<(SandboxRequest, Option<String>), SandboxError> {
     let profile = profiles.choose(Some(&record.profile)).map_err(|error| match error.code {
-        "profile_unknown" => {
+        ErrorCode::ProfileUnknown => {
             let message = format!("the profile `{}` of this sandbox was removed", record.profile);
-            SandboxError::unavailable("profile_removed", message)
+            SandboxError::new(ErrorCode::ProfileUnavailable, message)
                 .hint(format!("configure it again, or {TAKE_AWAY}"))
         }
         _ => error,
@@ -32,8 +32,9 @@ pub(crate) fn sandbox_now(
         profile.apply(asked).and_then(|now| maker.confine(now, profile.has_wall())).map_err(|error| {
             let message =
                 format!("the profile `{}` changed, and does not allow this sandbox: {error}", record.profile);
-            SandboxError::unavailable("profile_changed", message)
+            SandboxError::new(ErrorCode::ProfileUnavailable, message)
                 .hint(format!("change it back, or {TAKE_AWAY}"))
+                .caused_by(error)
         })?;
     let now = maker.withhold_model(now);
     let before = &record.sandbox;
@@ -50,7 +51,7 @@ pub(crate) fn sandbox_now(
                 "the profile `{}` changed: `{field}` is {now} now, and this sandbox was made with {before}",
                 record.profile
             );
-            return Err(SandboxError::unavailable("profile_changed", message)
+            return Err(SandboxError::new(ErrorCode::ProfileUnavailable, message)
                 .hint(format!("change it back, or {TAKE_AWAY}")));
         }
     }
@@ -67,7 +68,7 @@ fn shown<T: ToString>(value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| "nothing".into(), T::to_string)
 }
 
-const TAKE_AWAY: &str = "delete the sandbox with its home (`belljar rm`) to make it anew";
+const TAKE_AWAY: &str = "delete the sandbox with its home (`DELETE /v1/sandboxes/NAME`) to make it anew";
 
 #[cfg(test)]
 mod tests {
@@ -136,20 +137,20 @@ mod tests {
     fn what_the_profile_does_not_allow_any_more_is_not_woken() {
         let mut open = record();
         open.asked.as_mut().unwrap().egress.mode = Some("open".parse().unwrap());
-        let cases: [(&str, Record, Profiles); 4] = [
-            ("profile_removed", Record { profile: "gone".into(), ..record() }, profiles(|_| {})),
+        let cases: [(ErrorCode, Record, Profiles); 4] = [
+            (ErrorCode::ProfileUnavailable, Record { profile: "gone".into(), ..record() }, profiles(|_| {})),
             (
-                "profile_changed",
+                ErrorCode::ProfileUnavailable,
                 open,
                 profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap())),
             ),
             (
-                "profile_changed",
+                ErrorCode::ProfileUnavailable,
                 record(),
                 profiles(|profile| profile.base.rootfs = Some("golden".parse().unwrap())),
             ),
             (
-                "profile_unavailable",
+                ErrorCode::ProfileUnavailable,
                 record(),
                 profiles(|profile| profile.base.backend = Some("bwrap".parse().unwrap())),
             ),
@@ -157,7 +158,7 @@ mod tests {
         for (code, record, profiles) in cases {
             let error = sandbox_now(&profiles, &record).unwrap_err();
             assert_eq!(error.code, code);
-            assert_eq!(error.kind, belljar_spec::ErrorKind::Unavailable, "{code}");
+            assert_eq!(error.kind(), belljar_spec::ErrorKind::Unavailable, "{code}");
             assert!(error.hint.is_some(), "{code}");
         }
     }
@@ -180,7 +181,7 @@ mod tests {
         old.asked = None;
         old.sandbox.egress.mode = Some("open".parse().unwrap());
         let strict = profiles(|profile| profile.base.egress.mode = Some("strict".parse().unwrap()));
-        assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, "profile_changed");
+        assert_eq!(sandbox_now(&strict, &old).unwrap_err().code, ErrorCode::ProfileUnavailable);
     }
 
     #[test]

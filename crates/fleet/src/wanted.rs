@@ -5,7 +5,7 @@ use crate::profiles::Profiles;
 use crate::record::Record;
 use crate::wake;
 use belljar_api::{CreateSandbox, GrantRules, SandboxRequest};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -48,14 +48,15 @@ impl Idempotency {
     pub fn new(key: impl Into<String>, request: &CreateSandbox) -> Result<Idempotency, SandboxError> {
         let key = key.into();
         if key.is_empty() || key.chars().count() > LONGEST_KEY || key.chars().any(char::is_control) {
-            return Err(SandboxError::policy(
-                "idempotency_invalid",
+            return Err(SandboxError::new(
+                ErrorCode::RequestValue,
                 "the idempotency key is empty, too long or not text",
             )
             .hint(format!("one line of 1 to {LONGEST_KEY} characters")));
         }
         let body = serde_json::to_vec(request).map_err(|error| {
-            SandboxError::runtime("request_unwritable", format!("cannot write the request: {error}"))
+            SandboxError::new(ErrorCode::StateFailed, format!("cannot write the request: {error}"))
+                .caused_by(error)
         })?;
         Ok(Idempotency { key, body: format!("{FORM}{}", HEXLOWER.encode(&Sha256::digest(body))) })
     }
@@ -89,7 +90,7 @@ impl Wanted {
             record.key,
             differences.join(", ")
         );
-        Err(SandboxError::policy("sandbox_differs", message)
+        Err(SandboxError::new(ErrorCode::SandboxDiffers, message)
             .hint("leave the settings out to take it as it is, delete it first, or use another key"))
     }
 
@@ -173,7 +174,7 @@ mod tests {
         other.asked.egress.allow = vec!["b.example".parse().unwrap(), "c.example".parse().unwrap()];
         other.asked.env.insert("A".parse().unwrap(), EnvValue::Text("2".into()));
         let error = other.must_fit(&record()).unwrap_err();
-        assert_eq!(error.code, "sandbox_differs");
+        assert_eq!(error.code, ErrorCode::SandboxDiffers);
         for what in [
             "`profile`",
             "`persistent`",
@@ -201,7 +202,7 @@ mod tests {
         assert!(once.is(&body(&request)) && !once.is(&body(&other)));
         assert!(once.is(&"0".repeat(64)), "of an older belljar");
         for key in ["", "a\nb", &"x".repeat(256)] {
-            assert_eq!(Idempotency::new(key, &request).unwrap_err().code, "idempotency_invalid");
+            assert_eq!(Idempotency::new(key, &request).unwrap_err().code, ErrorCode::RequestValue);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::authorities::Authorities;
 use super::published::{self, NPM_ACCEPT};
 use super::versions::{Published, Wanted};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use reqwest::header::ACCEPT;
 use reqwest::{Client, Response, Url};
 use rustls::{ClientConfig, RootCertStore};
@@ -23,7 +23,7 @@ impl Asker {
     /// One that trusts the system's authorities, and these.
     pub(super) fn new(authorities: Option<&Authorities>) -> Result<Asker, SandboxError> {
         let no = |error: String| {
-            SandboxError::runtime("registry_unreachable", format!("cannot ask a registry: {error}"))
+            SandboxError::new(ErrorCode::RegistryFailed, format!("cannot ask a registry: {error}"))
         };
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| no(error.to_string()))?;
@@ -73,7 +73,7 @@ impl Asker {
     fn get(&self, address: &str, accept: &str, about: &str) -> Result<Vec<u8>, SandboxError> {
         let failed = |why: String| {
             let message = format!("cannot ask which versions of `{about}` there are: {why}");
-            SandboxError::unavailable("registry_unreachable", message).hint(
+            SandboxError::new(ErrorCode::RegistryFailed, message).hint(
                 "write exact versions, for which nobody is asked, or name a registry that can be reached",
             )
         };

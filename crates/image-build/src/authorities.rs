@@ -1,6 +1,6 @@
 //! Authorities to trust besides the system's: where registries are behind somebody's own.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -19,7 +19,7 @@ impl Authorities {
     /// Those of a file.
     pub fn read(path: &Path) -> Result<Authorities, SandboxError> {
         let no = |why: String| {
-            SandboxError::policy("authorities", format!("cannot trust `{}`: {why}", path.display()))
+            SandboxError::new(ErrorCode::RequestValue, format!("cannot trust `{}`: {why}", path.display()))
                 .hint("name a file with certificates of authorities, as PEM")
         };
         let mut pem = String::new();
@@ -65,6 +65,6 @@ mod tests {
         for pem in ["", "text", broken] {
             assert!(Authorities::parse(pem.to_string()).is_err(), "{pem}");
         }
-        assert_eq!(Authorities::read(Path::new("/nowhere")).unwrap_err().code, "authorities");
+        assert_eq!(Authorities::read(Path::new("/nowhere")).unwrap_err().code, ErrorCode::RequestValue);
     }
 }

@@ -5,7 +5,7 @@ use super::authorities::Authorities;
 use super::daemon_build::{self, Ended, Files, How, Job, Told};
 use super::versions::Wanted;
 use belljar_docker::Daemon;
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use std::collections::BTreeMap;
 
 /// The repository of base images, on the daemon.
@@ -98,7 +98,7 @@ impl BaseRequest {
     fn source(&self) -> Result<ImageName, SandboxError> {
         let Some(mirror) = &self.pull_from else { return Ok(self.from.clone()) };
         let no = |message: String| {
-            SandboxError::policy("mirror_name", message).hint(
+            SandboxError::new(ErrorCode::RequestValue, message).hint(
                 "write `--pull-from registry.example.com:5000`, or the whole name of the image at `--base`",
             )
         };
@@ -230,7 +230,7 @@ mod tests {
         {
             assert_eq!(
                 request(from, Some(mirror)).source().unwrap_err().code,
-                "mirror_name",
+                ErrorCode::RequestValue,
                 "{from} {mirror}"
             );
         }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(plan.versions["git-delta"], "distribution");
         request.codex = Wanted::latest();
         let error = request.settle().unwrap_err();
-        assert_eq!(error.code, "registry_unreachable");
+        assert_eq!(error.code, ErrorCode::RegistryFailed);
         assert!(error.message.contains("@openai/codex"), "{}", error.message);
     }
 

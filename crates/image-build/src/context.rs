@@ -7,7 +7,7 @@
 use super::ignore::Ignored;
 use super::walk::{Found, Walk};
 use belljar_spec::egress::Printable;
-use belljar_spec::{ByteSize, SandboxError};
+use belljar_spec::{ByteSize, ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use belljar_sys::rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ impl Context {
             self.entries.len(),
             ByteSize::bytes(MOST_BYTES),
         );
-        Err(SandboxError::policy("context_too_large", message)
+        Err(SandboxError::new(ErrorCode::RequestValue, message)
             .hint(format!("name what the image does not need in `{IGNORE_FILE}`; most of it is in `{most}`")))
     }
 }
@@ -228,13 +228,13 @@ fn unreadable(path: &Path, error: io::Error) -> SandboxError {
     let shown = Printable::new(path.as_os_str().as_bytes());
     if let Some(bound) = error.get_ref().and_then(|inner| inner.downcast_ref::<TooMuch>()) {
         let message = format!("`{shown}` is too much: {bound}");
-        return SandboxError::policy("context_too_long", message).hint(bound.hint());
+        return SandboxError::new(ErrorCode::RequestValue, message).hint(bound.hint());
     }
     if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
         let message = format!("`{shown}` is a link, or behind one, and links are not followed here");
-        return SandboxError::policy("context_link", message).hint("put the file itself there");
+        return SandboxError::new(ErrorCode::RequestValue, message).hint("put the file itself there");
     }
-    SandboxError::runtime("context_unreadable", format!("cannot read `{shown}`: {error}")).hint(format!(
+    SandboxError::new(ErrorCode::ImageFailed, format!("cannot read `{shown}`: {error}")).hint(format!(
         "see to it that you can read it, or name it in `{IGNORE_FILE}`; and try again if it changed meanwhile"
     ))
 }
@@ -333,8 +333,8 @@ mod tests {
         let context = Context::of(folder.path(), &[]).unwrap();
         assert_eq!(names(&context), ["out", "proc", "secret"]);
         assert!(sent(&context).values().all(|text| text.starts_with("-> ")));
-        assert_eq!(context.text("secret", 100).unwrap_err().code, "context_link");
-        assert_eq!(context.text("out/secret", 100).unwrap_err().code, "context_link");
+        assert_eq!(context.text("secret", 100).unwrap_err().code, ErrorCode::RequestValue);
+        assert_eq!(context.text("out/secret", 100).unwrap_err().code, ErrorCode::RequestValue);
         assert_eq!(context.text("missing/secret", 100).unwrap(), None);
     }
 
@@ -357,7 +357,11 @@ mod tests {
                 _ => symlink(outside.path().join("file"), below.join("file")).unwrap(),
             }
             let mut stream = Vec::new();
-            assert_eq!(context.write(&mut stream, |_| {}).unwrap_err().code, "context_link", "{turn}");
+            assert_eq!(
+                context.write(&mut stream, |_| {}).unwrap_err().code,
+                ErrorCode::RequestValue,
+                "{turn}"
+            );
             assert!(!String::from_utf8_lossy(&stream).contains("of the host"), "{turn}");
         }
     }
@@ -371,7 +375,7 @@ mod tests {
         fs::write(&file, "0123456789 and more").unwrap();
         assert_eq!(sent(&context)["file"], "0123456789");
         fs::write(&file, "0").unwrap();
-        assert_eq!(context.write(io::sink(), |_| {}).unwrap_err().code, "context_unreadable");
+        assert_eq!(context.write(io::sink(), |_| {}).unwrap_err().code, ErrorCode::ImageFailed);
     }
 
     #[test]
@@ -381,7 +385,7 @@ mod tests {
         let sparse = File::create(folder.path().join("data/huge")).unwrap();
         sparse.set_len(10 << 40).unwrap();
         let error = Context::of(folder.path(), &[]).unwrap_err();
-        assert_eq!(error.code, "context_too_large");
+        assert_eq!(error.code, ErrorCode::RequestValue);
         assert!(error.message.contains("10t"), "{}", error.message);
         assert!(error.hint.unwrap().contains("`data`"));
     }
@@ -400,7 +404,7 @@ mod tests {
             context.entries = (0..).zip(&sizes).map(|(number, size)| entry(number, *size)).collect();
             assert_eq!(context.bytes(), u64::MAX, "{sizes:?}");
             let error = context.fits().unwrap_err();
-            assert_eq!(error.code, "context_too_large", "{sizes:?}");
+            assert_eq!(error.code, ErrorCode::RequestValue, "{sizes:?}");
             assert!(error.hint.unwrap().contains("`data`"));
         }
     }
@@ -426,7 +430,7 @@ mod tests {
         ] {
             let error = within(text, 1_000_000).unwrap_err();
             assert!(error.message.contains(why) && error.message.contains(IGNORE_FILE), "{}", error.message);
-            assert_eq!(error.code, "context_too_long");
+            assert_eq!(error.code, ErrorCode::RequestValue);
             assert!(error.hint.is_some());
         }
         // What is long and says nothing is not compared with anything.
@@ -437,6 +441,6 @@ mod tests {
     fn a_folder_too_deep_is_an_error_and_no_overflow() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("d/".repeat(DEEPEST + 50))).unwrap();
-        assert_eq!(Context::of(folder.path(), &[]).unwrap_err().code, "context_unreadable");
+        assert_eq!(Context::of(folder.path(), &[]).unwrap_err().code, ErrorCode::ImageFailed);
     }
 }

@@ -9,7 +9,7 @@ use belljar_docker::bollard::errors::Error;
 use belljar_docker::bollard::query_parameters::{BuildImageOptions, CreateImageOptions};
 use belljar_docker::bollard::{body_try_stream, models::ImageInspect};
 use belljar_docker::{Daemon, is_missing, refused};
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -96,7 +96,7 @@ pub(super) fn build(daemon: &Daemon, job: &Job<'_>, told: Told<'_>) -> Result<En
     });
     // Why the files ended early is known here; the daemon only heard that they did.
     if let Ok(Err(error)) = written
-        && error.code != GONE
+        && error.code != ErrorCode::StartFailed
     {
         return Err(error);
     }
@@ -151,7 +151,7 @@ pub(super) fn ensure(
     });
     pulled.map_err(|error| {
         let why = refused(&format!("pull `{name}`"), &error).message;
-        SandboxError::unavailable("image_not_pulled", why).hint(
+        SandboxError::new(ErrorCode::ImageMissing, why).hint(
             "name a mirror with `--pull-from`, an image that is here with `--base`, or `docker pull` it where that takes a login",
         )
     })
@@ -274,7 +274,8 @@ impl Write for Pieces<'_> {
 }
 
 fn gone(error: io::Error) -> SandboxError {
-    SandboxError::runtime(GONE, format!("the Docker daemon went away: {error}"))
+    SandboxError::new(ErrorCode::StartFailed, format!("the Docker daemon went away: {error}"))
+        .caused_by(error)
 }
 
 fn failed(listener: &Listener, why: String) -> Failed {
@@ -287,7 +288,6 @@ fn failed(listener: &Listener, why: String) -> Failed {
     }
 }
 
-const GONE: &str = "docker_gone";
 const BAD_REQUEST: u16 = 400;
 /// How many bytes go at once, and how many such pieces wait.
 const PIECE: usize = 256 << 10;

@@ -4,7 +4,7 @@
 //! in a build.
 
 use super::versions::Published;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use semver::Version;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -28,11 +28,12 @@ pub(super) fn npm(package: &str, answer: &[u8]) -> Result<Published, SandboxErro
         versions: BTreeMap<String, IgnoredAny>,
     }
     let answer: Answer = serde_json::from_slice(answer).map_err(|error| {
-        SandboxError::runtime(
-            "registry_answer",
+        SandboxError::new(
+            ErrorCode::RegistryFailed,
             format!("what the registry says of `{package}` makes no sense: {error}"),
         )
         .hint("see what answers at the address of `--npm-registry`")
+        .caused_by(error)
     })?;
     let versions = answer.versions.keys().filter_map(|version| Version::parse(version).ok()).collect();
     Ok(Published { tags: answer.tags, versions })
@@ -49,8 +50,8 @@ pub(super) fn git_address(repository: &str) -> String {
 /// What a repository of git answered: packet lines, each with its length in front. The newest is the highest that is final.
 pub(super) fn git(repository: &str, answer: &[u8]) -> Result<Published, SandboxError> {
     let no_sense = || {
-        SandboxError::runtime(
-            "registry_answer",
+        SandboxError::new(
+            ErrorCode::RegistryFailed,
             format!("`{repository}` does not answer as a git repository does"),
         )
         .hint("write an exact version, for which nobody is asked")
@@ -98,7 +99,7 @@ mod tests {
         let published = npm("x", answer).unwrap();
         assert_eq!(published.tags["latest"], "1.2.3");
         assert_eq!(published.versions, ["1.0.0".parse().unwrap(), "1.2.3".parse().unwrap()]);
-        assert_eq!(npm("x", b"<html>").unwrap_err().code, "registry_answer");
+        assert_eq!(npm("x", b"<html>").unwrap_err().code, ErrorCode::RegistryFailed);
     }
 
     #[test]
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(published.tags["latest"], "0.18.2");
         assert_eq!(published.versions.len(), 3);
         for broken in [&b"<html>"[..], b"00", b"ffff"] {
-            assert_eq!(git("it", broken).unwrap_err().code, "registry_answer");
+            assert_eq!(git("it", broken).unwrap_err().code, ErrorCode::RegistryFailed);
         }
         assert_eq!(
             git_address("https://github.com/x/y/"),

@@ -6,7 +6,7 @@ use super::daemon_build::{self, Ended, Files, How, Job, Told};
 use super::dockerfile::starts_from;
 use aws_lc_rs::digest::{SHA256, digest};
 use belljar_docker::Daemon;
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ impl RepositoryPlan {
             if is_ours && daemon_build::inspect(daemon, image)?.is_none() {
                 let tag = image.split_once(':').map_or("latest", |(_, tag)| tag);
                 let message = format!("the image `{image}`, which `{DOCKERFILE}` starts from, is not here");
-                return Err(SandboxError::unavailable("base_image_missing", message)
+                return Err(SandboxError::new(ErrorCode::ImageMissing, message)
                     .hint(format!("make it: `belljar build-base --tag {tag}`")));
             }
         }
@@ -154,7 +154,8 @@ pub fn image_of(folder: &Path, base_tag: &str) -> Result<ImageName, SandboxError
     let hash = digest(&SHA256, folder.as_os_str().as_bytes());
     let hash: String = hash.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let name = format!("belljar-{plain}-{hash}:{base_tag}");
-    name.parse().map_err(|error| SandboxError::policy("image_name", format!("{error}")))
+    name.parse()
+        .map_err(|error| SandboxError::new(ErrorCode::RequestValue, format!("{error}")).caused_by(error))
 }
 
 /// Nobody writes a longer one.

@@ -3,7 +3,7 @@
 //!
 //! Pure: who asks the registry is [`super::published`].
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use semver::{Version, VersionReq};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,7 +43,7 @@ impl Wanted {
     /// The version that is meant, given what there is of `program`.
     pub fn among(&self, program: &str, published: &Published) -> Result<Version, SandboxError> {
         let none = |why: String| {
-            SandboxError::policy("version_unknown", why).hint("write an exact version, or `latest`")
+            SandboxError::new(ErrorCode::RequestValue, why).hint("write an exact version, or `latest`")
         };
         match self {
             Wanted::Exact(version) => Ok(version.clone()),
@@ -173,7 +173,7 @@ mod tests {
     fn what_nobody_published_is_said() {
         for written in ["^4", "nightly", "broken"] {
             let error = written.parse::<Wanted>().unwrap().among("it", &published()).unwrap_err();
-            assert_eq!(error.code, "version_unknown", "{written}");
+            assert_eq!(error.code, ErrorCode::RequestValue, "{written}");
             assert!(error.message.contains(written) && error.message.contains("`it`"), "{}", error.message);
         }
     }

@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use crate::disk::{self, Full};
 use crate::unpack::UnpackError;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -82,32 +82,32 @@ impl ImageError {
         }
     }
 
-    fn code(&self) -> &'static str {
+    fn code(&self) -> ErrorCode {
         match self {
-            ImageError::Store { .. } => "images_store",
-            ImageError::Busy => "images_busy",
-            ImageError::Missing(_) => "image_missing",
-            ImageError::Damaged(_) => "image_damaged",
-            ImageError::Dockers(_) => "image_is_dockers",
-            ImageError::NotFound { .. } => "image_not_found",
-            ImageError::Unauthorized { .. } => "image_unauthorized",
-            ImageError::Unreachable { .. } => "registry_unreachable",
-            ImageError::Answer { .. } => "registry_failed",
-            ImageError::Downgrade { .. } => "registry_insecure",
-            ImageError::NoFile { .. } => "mirror_not_found",
-            ImageError::MirrorUnreachable { .. } => "mirror_unreachable",
-            ImageError::MirrorAnswer { .. } => "mirror_failed",
-            ImageError::MirrorTooSlow { .. } => "mirror_too_slow",
-            ImageError::Document { .. } => "image_refused",
-            ImageError::Mismatch { .. } => "image_mismatch",
-            ImageError::Platform { .. } => "image_platform",
-            ImageError::Layer { .. } => "layer_refused",
-            ImageError::TooLarge(_) => "image_too_large",
-            ImageError::NoSpace(_) => "images_no_space",
-            ImageError::TooSlow { .. } => "registry_too_slow",
-            ImageError::NotOurs { .. } => "images_not_ours",
-            ImageError::Archive { .. } => "image_archive",
-            ImageError::Credentials { .. } => "registry_credentials",
+            ImageError::Busy => ErrorCode::InUse,
+            ImageError::Missing(_)
+            | ImageError::Dockers(_)
+            | ImageError::NotFound { .. }
+            | ImageError::Platform { .. }
+            | ImageError::Unauthorized { .. } => ErrorCode::ImageMissing,
+            ImageError::NoFile { .. }
+            | ImageError::Unreachable { .. }
+            | ImageError::TooSlow { .. }
+            | ImageError::Answer { .. }
+            | ImageError::MirrorUnreachable { .. }
+            | ImageError::MirrorTooSlow { .. }
+            | ImageError::MirrorAnswer { .. } => ErrorCode::RegistryFailed,
+            ImageError::Document { .. }
+            | ImageError::Downgrade { .. }
+            | ImageError::Mismatch { .. }
+            | ImageError::Layer { .. }
+            | ImageError::TooLarge(_) => ErrorCode::ImageRefused,
+            ImageError::NotOurs { .. } => ErrorCode::PathRefused,
+            ImageError::NoSpace(_) => ErrorCode::DiskFull,
+            ImageError::Store { .. }
+            | ImageError::Damaged(_)
+            | ImageError::Archive { .. }
+            | ImageError::Credentials { .. } => ErrorCode::ImageFailed,
         }
     }
 
@@ -187,36 +187,11 @@ impl From<ImageError> for SandboxError {
             message = format!("{message}: {cause}");
             source = cause.source();
         }
-        let code = error.code();
-        let told = match &error {
-            ImageError::Busy
-            | ImageError::Missing(_)
-            | ImageError::Dockers(_)
-            | ImageError::NotFound { .. }
-            | ImageError::NoFile { .. }
-            | ImageError::MirrorUnreachable { .. }
-            | ImageError::MirrorTooSlow { .. }
-            | ImageError::Platform { .. }
-            | ImageError::Unauthorized { .. }
-            | ImageError::Unreachable { .. }
-            | ImageError::TooSlow { .. } => SandboxError::unavailable(code, message),
-            ImageError::Document { .. }
-            | ImageError::Downgrade { .. }
-            | ImageError::Mismatch { .. }
-            | ImageError::NotOurs { .. }
-            | ImageError::Layer { .. }
-            | ImageError::TooLarge(_) => SandboxError::policy(code, message),
-            ImageError::Store { .. }
-            | ImageError::NoSpace(_)
-            | ImageError::Damaged(_)
-            | ImageError::Answer { .. }
-            | ImageError::MirrorAnswer { .. }
-            | ImageError::Archive { .. }
-            | ImageError::Credentials { .. } => SandboxError::runtime(code, message),
-        };
-        match error.hint() {
+        let told = SandboxError::new(error.code(), message);
+        let told = match error.hint() {
             Some(hint) => told.hint(hint),
             None => told,
-        }
+        };
+        told.caused_by(error)
     }
 }

@@ -3,7 +3,7 @@
 use super::id::LayerId;
 use super::path::RelPath;
 use super::quote;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
 use serde::Serialize;
 use std::fmt;
@@ -111,30 +111,30 @@ impl From<LayerError> for SandboxError {
         let source =
             std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         let message = format!("{error}{source}");
-        match error {
+        let made = match &error {
             LayerError::Conflicts(list) => {
                 let lines: String =
                     list.iter().take(SHOWN).map(|conflict| format!("\n  {conflict}")).collect();
                 let more = list.len().saturating_sub(SHOWN);
                 let more = if more > 0 { format!("\n  and {more} more") } else { String::new() };
-                SandboxError::policy("layer_conflict", format!("{message}{lines}{more}")).hint(
+                SandboxError::new(ErrorCode::WorkUnsaved, format!("{message}{lines}{more}")).hint(
                     "apply the other files by naming them, or merge one by hand: `belljar diff PATH | patch -p1 --merge`",
                 )
             }
-            LayerError::InUse(_) => SandboxError::unavailable("layer_in_use", message)
+            LayerError::InUse(_) => SandboxError::new(ErrorCode::InUse, message)
                 .hint("wait until its command has ended; `belljar layers` shows what runs"),
-            LayerError::Gone(_) => SandboxError::policy("layer_missing", message).hint("see `belljar layers`"),
-            LayerError::NoSuchChange { .. } => SandboxError::policy("layer_path_unknown", message)
+            LayerError::Gone(_) => SandboxError::new(ErrorCode::WorkNotFound, message).hint("see `belljar layers`"),
+            LayerError::NoSuchChange { .. } => SandboxError::new(ErrorCode::WorkNotFound, message)
                 .hint("`belljar diff --names` lists what there is"),
-            LayerError::Damaged(damaged) => damaged.error("layer_damaged"),
-            LayerError::FolderChanged { .. } => SandboxError::policy("layer_folder_changed", message).hint(
+            LayerError::Damaged(damaged) => damaged.error(),
+            LayerError::FolderChanged { .. } => SandboxError::new(ErrorCode::PathMoved, message).hint(
                 "a link or another directory is in its place, or in that of one around it: put the right one back, or `belljar discard` the layer",
             ),
-            LayerError::Undo { .. } => SandboxError::runtime("layer_undo", message)
+            LayerError::Undo { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message)
                 .hint("make it reachable and writable again, then call `belljar apply`"),
-            LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::runtime("layer_io", message),
+            LayerError::Store { .. } | LayerError::Read { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message),
             LayerError::Apply { source, .. } => {
-                let error = SandboxError::runtime("layer_apply", message);
+                let error = SandboxError::new(ErrorCode::WorkspaceFailed, message);
                 match source.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                         error.hint("make room: everything is copied beside the folder's files before the first is replaced")
@@ -142,7 +142,8 @@ impl From<LayerError> for SandboxError {
                     _ => error.hint("nothing has changed; mend the cause and call it again"),
                 }
             }
-        }
+        };
+        made.caused_by(error)
     }
 }
 

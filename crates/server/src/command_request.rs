@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belljar_api::StartCommand;
-use belljar_spec::{ByteSize, Command, EnvName, OsText, SandboxError, WindowSize};
+use belljar_spec::{ByteSize, Command, EnvName, ErrorCode, OsText, SandboxError, WindowSize};
 use std::time::Duration;
 
 /// The command that a request means, and what it says of standard input.
@@ -55,7 +55,7 @@ pub(crate) fn time(field: &str, seconds: Option<u64>) -> Result<Option<Duration>
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::policy("command_invalid", message)
+    SandboxError::new(ErrorCode::RequestValue, message)
 }
 
 /// A year.

@@ -42,7 +42,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::any;
 use belljar_audit::LogFile;
 use belljar_fleet::{Fleet, GrantStore, InUse, Permission, Profiles};
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use connection::Used;
 use gate::Asking;
 use rate::Rates;
@@ -109,14 +109,15 @@ impl Front {
             _ => {
                 let info = self.fleet.get(name, asking).await?;
                 info.id.ok_or_else(|| {
-                    SandboxError::unavailable("sandbox_not_alive", "the sandbox has not lived yet")
+                    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox has not lived yet")
                 })?
             }
         };
         let found =
             belljar_audit::directory().and_then(|directory| belljar_audit::find(&directory, Some(&id)));
         Ok(found.map_err(|error| {
-            SandboxError::policy("not_found", format!("there is no log of this sandbox: {error}"))
+            SandboxError::new(ErrorCode::NotFound, format!("there is no log of this sandbox: {error}"))
+                .caused_by(error)
         })?)
     }
 
@@ -135,7 +136,7 @@ impl Front {
         work: impl FnOnce(&Front) -> Result<T, SandboxError> + Send + 'static,
     ) -> Result<T, SandboxError> {
         let front = Arc::clone(self);
-        let interrupted = |_| Err(SandboxError::runtime("interrupted", "the daemon is stopping"));
+        let interrupted = |_| Err(SandboxError::new(ErrorCode::Internal, "the daemon is stopping"));
         tokio::task::spawn_blocking(move || work(&front)).await.unwrap_or_else(interrupted)
     }
 }
@@ -163,11 +164,11 @@ impl Permission for Asking {
 }
 
 async fn nowhere() -> Answer<()> {
-    let error = SandboxError::policy("no_such_path", "there is nothing at this path");
+    let error = SandboxError::new(ErrorCode::NotFound, "there is nothing at this path");
     Err(error.hint("`/v1/openapi.json` says what there is").into())
 }
 
 async fn not_that() -> Answer<()> {
-    let error = SandboxError::policy("method_not_allowed", "this path has no such method");
+    let error = SandboxError::new(ErrorCode::MethodNotAllowed, "this path has no such method");
     Err(error.hint("`/v1/openapi.json` says what there is").into())
 }

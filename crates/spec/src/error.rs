@@ -1,10 +1,13 @@
 //! The one error that callers of a sandbox see.
 
+use crate::ErrorCode;
 use crate::exit_code::{FAILED, REFUSED};
 use serde::Serialize;
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
-/// Whose turn it is.
+/// Who has to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorKind {
@@ -17,33 +20,20 @@ pub enum ErrorKind {
 }
 
 /// What happened, to what, and what to do next.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[derive(Debug, Clone)]
 pub struct SandboxError {
-    /// Whose turn it is.
-    pub kind: ErrorKind,
-    /// Stable, for programs: `workspace_missing`.
-    pub code: &'static str,
+    /// Stable, for programs.
+    pub code: ErrorCode,
     /// What happened, to what; lowercase, no full stop.
     pub message: String,
     /// What to do next, if there is something.
     pub hint: Option<String>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 impl SandboxError {
-    /// You may not.
-    pub fn policy(code: &'static str, message: impl Into<String>) -> SandboxError {
-        SandboxError::new(ErrorKind::Policy, code, message)
-    }
-
-    /// It went wrong.
-    pub fn runtime(code: &'static str, message: impl Into<String>) -> SandboxError {
-        SandboxError::new(ErrorKind::Runtime, code, message)
-    }
-
-    /// Not here, not now.
-    pub fn unavailable(code: &'static str, message: impl Into<String>) -> SandboxError {
-        SandboxError::new(ErrorKind::Unavailable, code, message)
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> SandboxError {
+        SandboxError { code, message: message.into(), hint: None, source: None }
     }
 
     /// With what to do next.
@@ -52,8 +42,41 @@ impl SandboxError {
         self
     }
 
-    fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> SandboxError {
-        SandboxError { kind, code, message: message.into(), hint: None }
+    /// With the error that caused it, for callers that want more than the text.
+    pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> SandboxError {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// With another message, and the rest as it is.
+    pub fn with_message(self, message: impl Into<String>) -> SandboxError {
+        SandboxError { message: message.into(), ..self }
+    }
+
+    /// Who has to act.
+    pub fn kind(&self) -> ErrorKind {
+        self.code.kind()
+    }
+}
+
+/// What a caller sees of them is the same.
+impl PartialEq for SandboxError {
+    fn eq(&self, other: &SandboxError) -> bool {
+        (self.code, &self.message, &self.hint) == (other.code, &other.message, &other.hint)
+    }
+}
+
+impl Eq for SandboxError {}
+
+impl fmt::Display for SandboxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for SandboxError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
     }
 }
 

@@ -9,6 +9,7 @@ mod context;
 pub mod egress;
 mod ended;
 mod error;
+mod error_code;
 pub mod exit_code;
 pub mod git;
 mod glob;
@@ -37,6 +38,7 @@ pub use egress::{
 };
 pub use ended::Ended;
 pub use error::{ErrorKind, SandboxError};
+pub use error_code::{ErrorCode, UnknownErrorCode};
 pub use id::SandboxId;
 pub use kept::{Admin, Kept, Volume, VolumeName, VolumeNameError, VolumePath, VolumePathError};
 pub use limits::{Limit, LimitHit, Limits, Machine, Origin};

@@ -5,7 +5,7 @@
 //! directory with an ordinary name whose label is missing, unreadable, cut short or of another version is [`Damaged`]: it is
 //! listed with its path, never swept, and removed only by its whole name. A reading command removes nothing.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{Mode, OFlags, open};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,11 +30,11 @@ impl Damaged {
         Damaged { id: id.into(), directory: directory.to_path_buf(), reason: reason.into() }
     }
 
-    /// As an error of this code: what is wrong, where its files are, and how it is removed.
-    pub fn error(&self, code: &'static str) -> SandboxError {
+    /// As an error: what is wrong, where its files are, and how it is removed.
+    pub fn error(&self) -> SandboxError {
         let directory = self.directory.display().to_string();
         let directory = directory.escape_debug();
-        SandboxError::runtime(code, self.to_string()).hint(format!(
+        SandboxError::new(ErrorCode::WorkspaceFailed, self.to_string()).hint(format!(
             "its files are in `{directory}`: copy what you need from there; `belljar discard {}` then removes it",
             self.id.escape_debug()
         ))

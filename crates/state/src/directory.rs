@@ -1,6 +1,6 @@
 //! Where the state directory is, and directories in it.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -31,7 +31,7 @@ impl NoStateDirectory {
 
 impl From<NoStateDirectory> for SandboxError {
     fn from(error: NoStateDirectory) -> SandboxError {
-        SandboxError::runtime("no_state", error.to_string()).hint(error.hint())
+        SandboxError::new(ErrorCode::StateFailed, error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::Damage;
 use crate::SecretError;
-use belljar_spec::SandboxError;
 use belljar_spec::secret::SecretName;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -115,32 +115,29 @@ impl VaultError {
     }
 
     /// Stable, for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            VaultError::NotOurs { .. } | VaultError::OpenToOthers { .. } => "vault_not_private",
-            VaultError::Read { .. } | VaultError::Damaged { .. } => "vault_unreadable",
-            VaultError::NoHome
+            VaultError::NotOurs { .. } | VaultError::OpenToOthers { .. } => ErrorCode::PathRefused,
+            VaultError::Empty { .. } | VaultError::TooLong { .. } => ErrorCode::RequestValue,
+            VaultError::Read { .. }
+            | VaultError::Damaged { .. }
+            | VaultError::NoHome
             | VaultError::Write { .. }
             | VaultError::Held { .. }
-            | VaultError::NoRandomness => "vault_unwritable",
-            VaultError::KeyGone { .. }
+            | VaultError::NoRandomness
+            | VaultError::KeyGone { .. }
             | VaultError::NoKeyFile { .. }
             | VaultError::NotAKey { .. }
-            | VaultError::WrongKey { .. } => "vault_key",
-            VaultError::Changed { .. } => "secret_changed",
-            VaultError::NoSuchSecret { .. } => "no_such_secret",
-            VaultError::Empty { .. } | VaultError::TooLong { .. } => "bad_secret",
+            | VaultError::WrongKey { .. }
+            | VaultError::Changed { .. }
+            | VaultError::NoSuchSecret { .. } => ErrorCode::SecretFailed,
         }
     }
 }
 
 impl From<VaultError> for SandboxError {
     fn from(error: VaultError) -> SandboxError {
-        let (code, message) = (error.code(), error.to_string());
-        let refused = matches!(error, VaultError::NotOurs { .. } | VaultError::OpenToOthers { .. })
-            || matches!(error, VaultError::Empty { .. } | VaultError::TooLong { .. });
-        let made = if refused { SandboxError::policy } else { SandboxError::runtime };
-        made(code, message).hint(error.hint())
+        SandboxError::new(error.code(), error.to_string()).hint(error.hint()).caused_by(error)
     }
 }
 

@@ -4,7 +4,7 @@
 //! What is read comes into the sandbox, so that links are not followed: a repository could have one to any file of this machine.
 
 use belljar_spec::workspace::View;
-use belljar_spec::{AgentContext, SandboxError};
+use belljar_spec::{AgentContext, ErrorCode, SandboxError};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat, statat,
@@ -43,7 +43,7 @@ pub fn of(directories: &[PathBuf], view: Option<&View>) -> Result<Option<AgentCo
 fn read(directory: &Path, left: &mut u64) -> Result<Vec<Piece>, SandboxError> {
     let unusable = |what: &dyn std::fmt::Display| {
         let message = format!("the agent context `{}` cannot be used: {what}", directory.display());
-        SandboxError::policy("agent_context_unusable", message)
+        SandboxError::new(ErrorCode::RequestValue, message)
             .hint("name a directory with files that end in `.md`")
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -81,8 +81,8 @@ fn beneath(view: &View) -> Result<(String, Option<Vec<u8>>), SandboxError> {
     let no_place = |what: &dyn std::fmt::Display| {
         let message =
             format!("agent context cannot be shown at `{}`: {what}", view.folder.join(NAME).display());
-        SandboxError::policy("agent_context_no_place", message)
-            .hint("put a plain file in its place, or work without `--agent-context`")
+        SandboxError::new(ErrorCode::RequestValue, message)
+            .hint("put a plain file in its place, or work without `workspace.agent_context`")
     };
     // What a layer has lies on top.
     let upper = view.layer.as_ref().map(|layer| layer.upper.as_path());
@@ -216,7 +216,7 @@ mod tests {
         // The repository's own is no way to files of this machine either.
         symlink(secret.path().join("secret"), folder.path().join("AGENTS.md")).unwrap();
         let error = of(&[directory.path().into()], Some(&View::plain(folder.path().into()))).unwrap_err();
-        assert_eq!(error.code, "agent_context_no_place");
+        assert_eq!(error.code, ErrorCode::RequestValue);
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(of(&[], None), Ok(None));
         let much = context(&[("a.md", &"x".repeat(200 << 10)), ("b.md", &"x".repeat(100 << 10))]);
         let error = of(&[much.path().into()], None).unwrap_err();
-        assert_eq!(error.code, "agent_context_unusable");
-        assert_eq!(of(&["/no/such/place".into()], None).unwrap_err().code, "agent_context_unusable");
+        assert_eq!(error.code, ErrorCode::RequestValue);
+        assert_eq!(of(&["/no/such/place".into()], None).unwrap_err().code, ErrorCode::RequestValue);
     }
 }

@@ -4,7 +4,7 @@
 //! its condition: too much protected is no harm. And who is the user (inside)? There an include counts if its condition holds.
 
 use belljar_git::config::{Variable, variables};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::OFlags;
 use std::collections::{HashSet, VecDeque};
 use std::env;
@@ -190,8 +190,8 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 /// What is not looked at is not protected: then nothing runs.
 pub(crate) fn too_many(what: &str, most: usize) -> SandboxError {
     let message = format!("git's config has more than {most} {what}, too many to protect all that it names");
-    SandboxError::policy("git_config_too_large", message)
-        .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `--overlay`")
+    SandboxError::new(ErrorCode::PathRefused, message)
+        .hint("shorten `.git/config` or your own `~/.gitconfig`, or work with `workspace.overlay`")
 }
 
 const MOST_FILES: usize = 256;
@@ -258,9 +258,9 @@ mod tests {
         }
         let files = HostFiles { files: vec![file(0)], home: None };
         let refused = |bytes: u64| files.settings(&[], None, bytes).unwrap_err().code;
-        assert_eq!(refused(MOST_BYTES_TOGETHER), "git_config_too_large");
+        assert_eq!(refused(MOST_BYTES_TOGETHER), ErrorCode::PathRefused);
         fs::write(file(0), "[a]\nb\nb\n").unwrap();
         assert_eq!(files.settings(&[], None, 8).unwrap().len(), 2);
-        assert_eq!(refused(7), "git_config_too_large");
+        assert_eq!(refused(7), ErrorCode::PathRefused);
     }
 }

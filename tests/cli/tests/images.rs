@@ -103,7 +103,7 @@ fn what_cannot_be_had_is_said_with_what_to_do() {
     let json: serde_json::Value =
         serde_json::from_str(&home.run(&["images", "pull", "--json", "127.0.0.1:1/x:1"]).stdout)
             .expect("JSON");
-    assert_eq!(json["error"]["code"], "registry_unreachable", "{json}");
+    assert_eq!(json["error"]["code"], "registry_failed", "{json}");
     let floating = home.run(&["images", "pull", "alpine"]);
     assert!(
         floating.code != 0 && floating.stderr.contains("neither a digest nor a tag"),

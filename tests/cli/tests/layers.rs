@@ -196,7 +196,7 @@ fn a_file_that_changed_here_is_never_overwritten() {
     assert!(home.folder().join("notes.txt").exists(), "nothing was applied");
     let json = home.run(&["apply", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
-    assert_eq!((json.code, &error["error"]["code"]), (126, &"layer_conflict".into()));
+    assert_eq!((json.code, &error["error"]["code"]), (126, &"work_unsaved".into()));
     assert_eq!(home.run(&["apply", "notes.txt"]).code, 0);
     assert!(!home.folder().join("notes.txt").exists());
 }

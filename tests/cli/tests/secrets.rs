@@ -179,7 +179,7 @@ fn checks_and_lists_are_json_for_programs() {
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("one JSON object");
     assert_eq!((code, &json["fine"]), (1, &serde_json::json!(false)));
     let key = &json["findings"][1];
-    assert_eq!((&key["part"], &key["error"]["code"]), (&"key".into(), &"vault_not_private".into()));
+    assert_eq!((&key["part"], &key["error"]["code"]), (&"key".into(), &"path_refused".into()));
     assert!(key["error"]["hint"].as_str().is_some_and(|hint| hint.contains("chmod 600")));
 }
 

@@ -1,7 +1,8 @@
 //! A sandbox with a workspace of its own, both gone when it is dropped.
 
-use belljar_engine::{Engine, ExecResult, Sandbox};
-use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use belljar_engine::{Engine, ExecResult, FetchError, Sandbox};
+use belljar_spec::{BackendChoice, BackendName, Command, Reason, SandboxError, SandboxSpec};
+use std::error::Error;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -141,5 +142,13 @@ pub fn as_owner(folder: &Path) {
             .status()
             .expect("chown");
         assert!(done.success());
+    }
+}
+
+/// Why the egress policy refused a fetch, if it did.
+pub fn refused_for(error: &SandboxError) -> Option<Reason> {
+    match error.source()?.downcast_ref()? {
+        FetchError::Refused(refusal) => Some(refusal.reason),
+        FetchError::Invalid(_) | FetchError::Failed(_) => None,
     }
 }

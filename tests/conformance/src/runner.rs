@@ -147,7 +147,9 @@ fn usable(backend: BackendName) -> bool {
     }
     match tried(backend) {
         Ok(()) => true,
-        Err(refusal) if refusal.kind == ErrorKind::Unavailable && env::var("CI").as_deref() != Ok("true") => {
+        Err(refusal)
+            if refusal.kind() == ErrorKind::Unavailable && env::var("CI").as_deref() != Ok("true") =>
+        {
             eprintln!("skipped: {backend}: {refusal}");
             false
         }

@@ -1,8 +1,8 @@
 //! How a model is asked, for agents that know several ways: by whose model it is, and by what its server speaks.
 
 use super::{ModelName, Task};
-use belljar_spec::SandboxError;
 use belljar_spec::llm::UpstreamKind;
+use belljar_spec::{ErrorCode, SandboxError};
 
 /// A way to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(super) fn is_there(kind: UpstreamKind, model: &ModelName) -> Result<(), Sand
         Some((_, speaks)) if kind != UpstreamKind::LiteLlm && *speaks != kind => {
             let message =
                 format!("`{model}` is asked in the words of {speaks}, and the model's server speaks {kind}");
-            Err(SandboxError::policy("model_elsewhere", message).hint(format!(
+            Err(SandboxError::new(ErrorCode::RequestConflict, message).hint(format!(
                 "give its own server, or a LiteLLM, with `--llm URL`; if this one has it, say so: `--model server/{}`",
                 model.model
             )))

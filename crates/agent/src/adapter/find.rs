@@ -2,7 +2,7 @@
 //! folder somebody chose for those, or as one executable; how they got there nobody can tell. Nothing of them is run.
 
 use super::{Adapter, Found, node};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ pub fn find(adapter: &Adapter, path: &OsStr) -> Result<Found, SandboxError> {
     }
     Err(first_fault.unwrap_or_else(|| {
         let message = format!("{} is not here: there is no `{}` on PATH", adapter.title, adapter.program);
-        SandboxError::unavailable("agent_missing", message).hint(format!("`{}`", adapter.install()))
+        SandboxError::new(ErrorCode::ProgramMissing, message).hint(format!("`{}`", adapter.install()))
     }))
 }
 
@@ -80,7 +80,7 @@ fn alone(adapter: &Adapter, place: &Path, real: PathBuf) -> Result<Found, Sandbo
             adapter.package
         );
         let hint = format!("launchers of version managers are not followed; `{}`", adapter.install());
-        return Err(SandboxError::unavailable("agent_unclear", message).hint(hint));
+        return Err(SandboxError::new(ErrorCode::ProgramMissing, message).hint(hint));
     }
     let version = is_version.then(|| name.to_string());
     let beside = adapter.beside.iter().map(|name| real.with_file_name(name)).filter(|file| file.is_file());
@@ -90,7 +90,7 @@ fn alone(adapter: &Adapter, place: &Path, real: PathBuf) -> Result<Found, Sandbo
 
 fn incomplete(adapter: &Adapter, root: &Path) -> SandboxError {
     let message = format!("{} in `{}` is there without its program", adapter.title, root.display());
-    SandboxError::unavailable("agent_incomplete", message).hint(format!(
+    SandboxError::new(ErrorCode::ProgramMissing, message).hint(format!(
         "install it with its optional parts and scripts: `{} --include=optional --ignore-scripts=false`",
         adapter.install()
     ))

@@ -1,5 +1,6 @@
 use super::*;
 use crate::adapter::{ALL, named};
+use belljar_spec::ErrorCode;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
@@ -102,7 +103,7 @@ fn a_launcher_is_left_aside_for_the_program_that_it_starts() {
         machine.write("lib/node_modules/@openai/codex/bin/codex.js", b"#!/usr/bin/env node\n");
         machine.link("bin/codex", "../lib/node_modules/@openai/codex/bin/codex.js");
         let error = machine.find("codex").unwrap_err();
-        assert_eq!(error.code, "agent_incomplete");
+        assert_eq!(error.code, ErrorCode::ProgramMissing);
         let program = machine.write(&format!("{native}/{inside}"), ELF);
         let found = machine.find("codex").unwrap();
         assert_eq!((found.program, found.needs), (program, vec![machine.root().join("lib/node_modules")]));
@@ -154,7 +155,7 @@ fn a_launcher_of_a_version_manager_is_told_from_the_agent() {
     machine.link("bin/opencode", "../lib/mise");
     machine.write("bin/claude", b"#!/bin/sh\nexec something\n");
     for agent in ["opencode", "claude"] {
-        assert_eq!(machine.find(agent).unwrap_err().code, "agent_unclear");
+        assert_eq!(machine.find(agent).unwrap_err().code, ErrorCode::ProgramMissing);
     }
     // What comes later in PATH is looked at all the same.
     let program = machine.write("more/opencode", ELF);

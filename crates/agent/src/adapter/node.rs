@@ -2,7 +2,7 @@
 
 use super::Adapter;
 use super::find::{on_path, package, read_some};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(super) fn find(adapter: &Adapter, path: &OsStr, oldest: (u32, u32)) -> Resul
         ),
         None => format!("{} needs node {needed} or newer, and there is no `node` on PATH", adapter.title),
     };
-    Err(SandboxError::unavailable("agent_needs_node", message)
+    Err(SandboxError::new(ErrorCode::ProgramMissing, message)
         .hint("`npm install -g node@24`, or https://nodejs.org; its folder goes into PATH"))
 }
 

@@ -6,7 +6,7 @@
 use super::{Adapter, Effort, Found, Setup, Task};
 use crate::parse;
 use belljar_spec::llm::UpstreamKind;
-use belljar_spec::{Printable, SandboxError};
+use belljar_spec::{ErrorCode, Printable, SandboxError};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,7 +39,7 @@ pub fn found(path: &Path) -> Result<Found, SandboxError> {
     }
     let shown = Printable::from(path.to_string_lossy().as_ref());
     let wrong = |what: &str, hint: &str| {
-        Err(SandboxError::unavailable("agent_missing", format!("the program `{shown}` {what}")).hint(hint))
+        Err(SandboxError::new(ErrorCode::ProgramMissing, format!("the program `{shown}` {what}")).hint(hint))
     };
     let Ok(real) = path.canonicalize() else {
         return wrong(

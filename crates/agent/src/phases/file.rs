@@ -22,8 +22,7 @@ use toml::Spanned;
 pub fn read(path: &Path) -> Result<Vec<Phase>, SandboxError> {
     let content = input::named(path, MAX, "phases").map_err(|error| {
         let message = format!("the phases are not read: {}", error.message);
-        let error = SandboxError { message, code: "phases_unreadable", ..error };
-        error.hint("name a file in TOML; docs/agents.md has one")
+        error.with_message(message).hint("name a file in TOML; docs/agents.md has one")
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     understand(&TomlText { name: &shown(path), content: &content }, folder)
@@ -75,7 +74,7 @@ pub(super) fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase
         return Err(fault(text, egress, what).hint("write `egress = \"open\"` below that `[[phase]]`"));
     }
     if tables.is_empty() {
-        return Err(text.fault(0, "config_value", "there is no phase").hint(EXAMPLE));
+        return Err(text.fault(0, "there is no phase").hint(EXAMPLE));
     }
     if let Some(inner) = tables.iter().find_map(|table| table.get_ref().phase.first()) {
         return Err(
@@ -89,7 +88,7 @@ pub(super) fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase
         let phase = reader.phase()?;
         if phases.iter().any(|other| other.name == phase.name) {
             let what = format!("there is another phase `{}`", phase.name);
-            return Err(text.fault(table.span().start, "config_value", what).hint("give it another name"));
+            return Err(text.fault(table.span().start, what).hint("give it another name"));
         }
         phases.push(phase);
     }
@@ -101,9 +100,7 @@ pub(super) fn understand(text: &TomlText<'_>, folder: &Path) -> Result<Vec<Phase
                 "the prompt of `{}` wants the answer of `{later}`, which has not run by then",
                 phase.name
             );
-            return Err(text
-                .fault(tables[at].span().start, "config_value", what)
-                .hint("name a phase that stands before it"));
+            return Err(text.fault(tables[at].span().start, what).hint("name a phase that stands before it"));
         }
     }
     Ok(phases)
@@ -227,19 +224,18 @@ impl Reader<'_> {
     }
 
     fn missing(&self, what: &str, example: &str) -> SandboxError {
-        self.text.fault(self.at, "config_value", what).hint(format!("write `{example}` below `[[phase]]`"))
+        self.text.fault(self.at, what).hint(format!("write `{example}` below `[[phase]]`"))
     }
 
     /// An error about what stands at a place, with that place.
     fn moved<T>(&self, written: &Spanned<T>, error: SandboxError) -> SandboxError {
-        let SandboxError { kind, code, message, hint } = error;
-        let message = self.text.fault(written.span().start, code, message).message;
-        SandboxError { kind, code, message, hint }
+        let message = self.text.fault(written.span().start, &error.message).message;
+        error.with_message(message)
     }
 }
 
 fn fault<T>(text: &TomlText<'_>, written: &Spanned<T>, what: impl Display) -> SandboxError {
-    text.fault(written.span().start, "config_value", what)
+    text.fault(written.span().start, what)
 }
 
 pub(super) fn is_name(text: &str) -> bool {

@@ -7,7 +7,7 @@ use crate::log::Watcher;
 use crate::run::{RunRequest, RunResult, check, run};
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -62,9 +62,9 @@ pub async fn run_phases(
     for (phase, place) in &phases {
         // A phase that cannot run is known before one is paid for.
         let could_run = request(phase, place.clone(), path, &[]).and_then(|request| check(&request));
-        could_run.map_err(|error| SandboxError {
-            message: format!("phase `{}`: {}", phase.name, error.message),
-            ..error
+        could_run.map_err(|error| {
+            let message = format!("phase `{}`: {}", phase.name, error.message);
+            error.with_message(message)
         })?;
     }
     let since = Instant::now();
@@ -116,7 +116,7 @@ fn continued(mode: WorkspaceMode, last: Option<&RunResult>) -> Result<WorkspaceM
     match (mode, last) {
         (WorkspaceMode::Clone(_), _) => {
             let message = "phases cannot share a clone: the host makes a fresh one for each sandbox";
-            Err(SandboxError::policy("phases_of_clone", message)
+            Err(SandboxError::new(ErrorCode::RequestConflict, message)
                 .hint("clone the repository yourself, and use `--branch NAME` in it"))
         }
         (WorkspaceMode::Overlay { .. }, Some(last)) => {

@@ -7,7 +7,7 @@ use crate::heard::Heard;
 use crate::log::Log;
 use crate::stop::StopReason;
 use belljar_engine::{Changes, LlmOutcomes, LlmTotals, RefusedReport};
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::{Survives, write_atomic};
 use belljar_workspace::touched::Compared;
 use serde_json::{Value, json};
@@ -100,13 +100,12 @@ impl<'w> Course<'w> {
             step
         });
         if self.result.error.is_none() {
-            let SandboxError { kind, message, hint, .. } = error;
-            self.result.kind = Some(kind);
+            self.result.kind = Some(error.kind());
             self.result.success = false;
             self.result.stop_reason = reason;
             self.result.step = step;
-            self.result.error = Some(message);
-            self.result.hint = hint;
+            self.result.error = Some(error.message);
+            self.result.hint = error.hint;
         }
     }
 
@@ -157,14 +156,16 @@ impl<'w> Course<'w> {
 
 /// The result, as a file that is whole or not there.
 fn keep(directory: &Path, result: &RunResult) -> Result<(), SandboxError> {
-    let text = serde_json::to_string_pretty(result)
-        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
+    let text = serde_json::to_string_pretty(result).map_err(|error| {
+        SandboxError::new(ErrorCode::Internal, format!("cannot write the result: {error}")).caused_by(error)
+    })?;
     let file = directory.join("result.json");
     let written = write_atomic(&file, (text + "\n").as_bytes(), Survives::Kill);
     written.map_err(|error| {
         let message = format!("cannot write the result to {}: {error}", file.display());
-        SandboxError::runtime("result_not_kept", message)
+        SandboxError::new(ErrorCode::StateFailed, message)
             .hint("the log beside it has the same as its last line")
+            .caused_by(error)
     })
 }
 

@@ -29,7 +29,7 @@ use crate::stop::StopReason;
 use crate::stream::Stream;
 use attend::{Attended, attend};
 use belljar_engine::{Engine, RefusedReport, Sandbox, Stage, new_id};
-use belljar_spec::{Command, Compare, EnvName, Permission, SandboxError, SharedPath, Stdin};
+use belljar_spec::{Command, Compare, EnvName, ErrorCode, Permission, SandboxError, SharedPath, Stdin};
 use course::Course;
 use judge::{Facts, judge};
 use std::ffi::OsString;
@@ -83,7 +83,7 @@ impl Stopped {
     }
 
     fn cancelled() -> Stopped {
-        let error = SandboxError::runtime("cancelled", "the run was stopped before the agent was started");
+        let error = SandboxError::new(ErrorCode::Aborted, "the run was stopped before the agent was started");
         Stopped { reason: StopReason::ErrorCancelled, error }
     }
 
@@ -154,7 +154,7 @@ fn ready(request: &RunRequest) -> Result<Ready, SandboxError> {
     };
     let Some(route) = &request.sandbox.llm else {
         let message = format!("{} needs a model, and the sandbox has no route to one", adapter.title);
-        return Err(SandboxError::policy("agent_without_model", message)
+        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
             .hint("name one with `--model provider/model`, or a server with `--llm URL --llm-key REF`"));
     };
     adapter.can_ask(route.kind, request.model.as_ref())?;
@@ -173,7 +173,7 @@ pub(crate) async fn set_up(
     kind: fn(&Adapter) -> fn(&Task) -> Setup,
 ) -> Result<Command, SandboxError> {
     let Some(route) = &request.sandbox.llm else {
-        return Err(SandboxError::policy("agent_without_model", "the sandbox has no route to a model"));
+        return Err(SandboxError::new(ErrorCode::RequestConflict, "the sandbox has no route to a model"));
     };
     let home = sandbox.variable("HOME").and_then(|home| home.to_str()).unwrap_or("/");
     let base = format!("http://127.0.0.1:{}", route.port);
@@ -199,8 +199,12 @@ pub(crate) async fn set_up(
         sandbox.write_file(&path, content.as_bytes()).await?;
     }
     let mut command = Command::new(&setup.argv).map_err(|error| {
-        SandboxError::policy("bad_command", format!("{} cannot be started like this: {error}", adapter.title))
-            .hint("a prompt that is so long goes into a file of the workspace, and the prompt names it")
+        SandboxError::new(
+            ErrorCode::RequestValue,
+            format!("{} cannot be started like this: {error}", adapter.title),
+        )
+        .hint("a prompt that is so long goes into a file of the workspace, and the prompt names it")
+        .caused_by(error)
     })?;
     command.env = setup.env;
     if !found.path.is_empty()

@@ -2,7 +2,7 @@
 
 use super::{again, child_directory, ended_log, event, found, log_path, sandbox, verify};
 use belljar_audit::{Event, Log, LogState, Pruned, Pruning, Severity, prune};
-use belljar_spec::SandboxId;
+use belljar_spec::{ErrorCode, SandboxId};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -88,7 +88,7 @@ fn what_is_not_as_it_was_written_stays() {
     fs::write(&ledger, text.replacen("\"lines\":6", "\"lines\":7", 1)).unwrap();
     let before = left(folder.path());
     let error = prune(folder.path(), SystemTime::now(), Pruning::Real, |_| {}).unwrap_err();
-    assert_eq!(belljar_spec::SandboxError::from(error).code, "audit_changed");
+    assert_eq!(belljar_spec::SandboxError::from(error).code, ErrorCode::StateFailed);
     assert_eq!(left(folder.path()), before);
 }
 

@@ -2,7 +2,7 @@
 
 use super::launch;
 use crate::plan::trial;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::{Path, PathBuf};
 
 /// Starts a sandbox with nothing in it and ends it again.
@@ -18,8 +18,8 @@ pub(super) fn program() -> Result<PathBuf, SandboxError> {
         .map(|directory| Path::new(directory).join("bwrap"))
         .find(|candidate| candidate.is_file());
     found.ok_or_else(|| {
-        SandboxError::unavailable("bwrap_missing", "bubblewrap (`bwrap`) is not installed")
-            .hint("install it (`apt install bubblewrap`, `dnf install bubblewrap`), or use `--backend native`, which needs nothing")
+        SandboxError::new(ErrorCode::BackendUnavailable, "bubblewrap (`bwrap`) is not installed")
+            .hint("install it (`apt install bubblewrap`, `dnf install bubblewrap`), or use `backend: native`, which needs nothing")
     })
 }
 

@@ -3,11 +3,11 @@
 use super::args::{STAGE, STAGED_DEVICES, args, by_hand};
 use super::check::program;
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, NOT_READY, Process, SetupFailure, not_ready};
+use crate::guest::{Door, Process, SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout};
 use crate::native::{Identity, Sources, Users, after_root, bind_steps, private_step, root_step, user_inside};
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let (cgroup, enforcement) = Enforcement::begin(plan)?;
     let (door, their_door) = Door::new()?;
     let failed =
-        |what: String| SandboxError::runtime("launch_failed", format!("cannot start bubblewrap: {what}"));
+        |what: String| SandboxError::new(ErrorCode::StartFailed, format!("cannot start bubblewrap: {what}"));
     let pipe =
         |flags: PipeFlags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|errno| failed(errno.to_string()));
     // Read without waiting for its end: a process that bubblewrap left behind may hold the other one.
@@ -82,7 +82,7 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
             meanwhile()?;
             match guest.send_first(plan, layout) {
                 Ok(()) => guest.finish(pending),
-                Err(late) if late.code == NOT_READY => return Err(late),
+                Err(late) if late.code == ErrorCode::NotReady => return Err(late),
                 // What it said before it went, if it said something, is the reason.
                 Err(_) => guest.finish(pending).and(Err(SetupFailure::Silent)),
             }
@@ -110,7 +110,7 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
     let mut shares = layout.binds.iter().filter(is_share);
     if let Some(share) = shares.find(|bind| reason.contains(&*bind.source.to_string_lossy())) {
         let message = format!("bubblewrap cannot mount `{}`: {reason}", share.source.display());
-        return SandboxError::runtime("share_failed", message)
+        return SandboxError::new(ErrorCode::StartFailed, message)
             .hint("leave it away, or copy what is needed of it to another folder");
     }
     let message = format!("bubblewrap could not build the wall: {reason}");
@@ -118,9 +118,9 @@ fn complained(reason: &str, layout: &Layout) -> SandboxError {
         ["namespace", "ot permitted", "ermission denied"].iter().any(|word| reason.contains(word));
     let hint = match is_refusal {
         true => crate::native::remedy_for_bubblewrap(),
-        false => "use `--backend native`, which needs no bubblewrap".into(),
+        false => "use `backend: native`, which needs no bubblewrap".into(),
     };
-    SandboxError::unavailable("bwrap_failed", message).hint(hint)
+    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(hint)
 }
 
 pub(super) fn draw(plan: &Plan) -> Result<Drawing, SandboxError> {
@@ -231,8 +231,14 @@ mod tests {
     fn a_complaint_about_a_share_is_none_about_the_wall() {
         let plan = trial().unwrap();
         let system = plan.layout().unwrap();
-        assert_eq!(complained("No permissions to create a new namespace", system).code, "bwrap_failed");
-        assert_eq!(complained("Can't bind mount /oldroot/usr on /newroot/usr", system).code, "bwrap_failed");
+        assert_eq!(
+            complained("No permissions to create a new namespace", system).code,
+            ErrorCode::BackendUnavailable
+        );
+        assert_eq!(
+            complained("Can't bind mount /oldroot/usr on /newroot/usr", system).code,
+            ErrorCode::BackendUnavailable
+        );
         let (kind, origin) = (BindKind::ReadOnly, BindOrigin::Named);
         let share = Bind { source: "/srv/share".into(), target: "srv/share".into(), kind, origin };
         let layout = Layout { binds: vec![share], ..Layout::default() };
@@ -240,8 +246,11 @@ mod tests {
             "Can't find source path /srv/share: Permission denied",
             "Can't bind mount /oldroot/srv/share on /newroot/.stage/9: Operation not permitted",
         ] {
-            assert_eq!(complained(reason, &layout).code, "share_failed", "{reason}");
+            assert_eq!(complained(reason, &layout).code, ErrorCode::StartFailed, "{reason}");
         }
-        assert_eq!(complained("Can't mount proc on /newroot/proc", &layout).code, "bwrap_failed");
+        assert_eq!(
+            complained("Can't mount proc on /newroot/proc", &layout).code,
+            ErrorCode::BackendUnavailable
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A cgroup's directory, and the lock that says somebody holds it.
 
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::Lock;
 use belljar_sys::rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -20,7 +20,11 @@ impl Directory {
     pub(super) fn create(home: &Path, id: SandboxId) -> Result<Option<Directory>, SandboxError> {
         let path = home.join(format!("{PREFIX}{id}"));
         let failed = |error: io::Error| {
-            SandboxError::runtime("cgroup", format!("cannot make the cgroup `{}`: {error}", path.display()))
+            SandboxError::new(
+                ErrorCode::StartFailed,
+                format!("cannot make the cgroup `{}`: {error}", path.display()),
+            )
+            .caused_by(error)
         };
         for _ in 0..ATTEMPTS {
             match fs::create_dir(&path) {
@@ -58,11 +62,11 @@ impl Directory {
         let place = self.path.join(file);
         if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy) {
             let message = format!("the kernel does not take this value for `{}`: {error}", place.display());
-            return SandboxError::unavailable("limit_unavailable", message)
+            return SandboxError::new(ErrorCode::LimitUnavailable, message)
                 .hint("ask for less, or leave the flag away: a cgroup around this one may allow no more");
         }
         let message = format!("cannot write to `{}`: {error}", place.display());
-        SandboxError::unavailable("cgroup", message).hint(super::delegation_hint())
+        SandboxError::new(ErrorCode::LimitUnavailable, message).hint(super::delegation_hint())
     }
 
     pub(super) fn has(&self, file: &str) -> bool {
@@ -147,11 +151,11 @@ mod tests {
         let directory =
             Directory::create(home.path(), SandboxId::from_random([3; 8])).expect("made").expect("ours");
         let refused = directory.failed("cpu.max", &Errno::INVAL.into());
-        assert_eq!(refused.code, "limit_unavailable");
+        assert_eq!(refused.code, ErrorCode::LimitUnavailable);
         let unwritable = directory.failed("cpu.max", &Errno::ACCESS.into());
         assert_eq!(
             (unwritable.code, unwritable.hint.as_deref()),
-            ("cgroup", Some(super::super::delegation_hint()))
+            (ErrorCode::LimitUnavailable, Some(super::super::delegation_hint()))
         );
     }
 }

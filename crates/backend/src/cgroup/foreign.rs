@@ -1,7 +1,7 @@
 //! A cgroup that the Docker daemon made and will remove: read, and given the one limit that no request to the daemon sets.
 
 use super::{Counters, v1};
-use belljar_spec::{Limits, Origin, SandboxError};
+use belljar_spec::{ErrorCode, Limits, Origin, SandboxError};
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -31,8 +31,8 @@ impl Foreign {
                 let message = format!(
                     "the limit on memory cannot be held here: the buffers of TCP connections have none ({error})"
                 );
-                Err(SandboxError::unavailable("limit_unavailable", message)
-                    .hint("boot the machine with cgroup version 2, or omit `--memory`"))
+                Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+                    .hint("boot the machine with cgroup version 2, or omit `limits.memory`"))
             }
             _ => Ok(()),
         }

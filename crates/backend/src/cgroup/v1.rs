@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::{Cgroup, Held, Turns, Version, set};
-use belljar_spec::{ByteSize, Limits, Origin, SandboxError, SandboxId};
+use belljar_spec::{ByteSize, ErrorCode, Limits, Origin, SandboxError, SandboxId};
 use std::path::PathBuf;
 
 pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
@@ -17,8 +17,8 @@ pub(super) fn create(id: SandboxId, limits: &Limits) -> Result<Option<Cgroup>, S
             held.memory &= set(&memory, TCP, &share, limits.memory.origin)?;
         } else if limits.memory.origin == Origin::Asked {
             let message = "the limit on memory cannot be held here: this kernel does not limit the buffers of TCP connections";
-            return Err(SandboxError::unavailable("limit_unavailable", message)
-                .hint("boot the machine with cgroup version 2, or omit `--memory`"));
+            return Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+                .hint("boot the machine with cgroup version 2, or omit `limits.memory`"));
         }
         // Swap counts too, where the kernel counts it.
         if memory.has("memory.memsw.limit_in_bytes") {

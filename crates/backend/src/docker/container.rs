@@ -10,7 +10,7 @@ use belljar_docker::bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
     MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
 };
-use belljar_spec::{Origin, Runtime, SandboxError};
+use belljar_spec::{ErrorCode, Origin, Runtime, SandboxError};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -185,8 +185,8 @@ pub(super) fn accept_warnings(plan: &Plan, warnings: &[String]) -> Result<(), Sa
     });
     let Some((_, name, _)) = lost else { return Ok(()) };
     let message = format!("the Docker daemon cannot hold the limit on {name}: {}", warnings.join("; "));
-    Err(SandboxError::unavailable("limit_unavailable", message)
-        .hint("leave the flag away, or use `--backend native`"))
+    Err(SandboxError::new(ErrorCode::LimitUnavailable, message)
+        .hint("leave the flag away, or use `backend: native`"))
 }
 
 /// The daemon counts what the host sees. Of a process in gVisor that is about twenty tasks: a stand-in with a thread for each

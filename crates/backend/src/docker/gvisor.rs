@@ -11,7 +11,7 @@ use crate::{Enforcement, Guest, Meanwhile, Plan};
 use belljar_docker::Daemon;
 use belljar_docker::bollard::models::ContainerState;
 use belljar_docker::bollard::query_parameters::InspectContainerOptions;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -40,12 +40,12 @@ pub(super) fn finish(
     let Some(knocked) = knocker.wait(plan.limits.ready.value)? else { return Err(did_not_knock()) };
     if !knocked.is_of(&container.id, FILE_SERVER_USER) {
         let message = "somebody else than the container knocked at its door";
-        return Err(SandboxError::runtime("guest_died", message));
+        return Err(SandboxError::new(ErrorCode::GuestGone, message));
     }
     container.has_knocked.store(true, Ordering::SeqCst);
     container.place.strike();
     let failed =
-        |what: &str, why: String| SandboxError::runtime("guest_died", format!("cannot {what}: {why}"));
+        |what: &str, why: String| SandboxError::new(ErrorCode::GuestGone, format!("cannot {what}: {why}"));
     let kernel = kernel(&container.daemon, &container.id)?;
     let process = pidfd_open(kernel, PidfdFlags::empty())
         .map_err(|errno| failed("find the container's kernel", errno.to_string()))?;
@@ -99,7 +99,7 @@ fn state(daemon: &Daemon, id: &str) -> Result<ContainerState, SandboxError> {
 
 fn did_not_knock() -> SandboxError {
     let message = "the guest cannot connect to belljar from within gVisor, or died";
-    SandboxError::unavailable("gvisor_without_sockets", message).hint(
+    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(
         "give runsc the arguments `--network=none` and `--host-uds=open` (before 2023: `--fsgofer-host-uds`) in \
          /etc/docker/daemon.json, and restart the daemon (docs/gvisor.md)",
     )

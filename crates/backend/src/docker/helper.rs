@@ -6,7 +6,7 @@ use crate::guest::{Door, PendingSetup, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::stubs::Stubs;
 use crate::{Guest, Plan, embedded};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use belljar_wire::message::{FileRoot, IntakeReport, Privileges, Seal, Setup, Step, Syscalls};
@@ -30,8 +30,9 @@ impl Helper {
             stderr: None,
         };
         let (started, ()) = start(&launch, |_| ()).map_err(|errno| {
-            SandboxError::runtime("launch_failed", format!("cannot start a helper: {errno}"))
+            SandboxError::new(ErrorCode::StartFailed, format!("cannot start a helper: {errno}"))
                 .hint("there may be too many processes or open files: `ulimit -u`, `ulimit -n`")
+                .caused_by(errno)
         })?;
         Ok(Helper(Guest::starting(door, Process::without_namespace(started), None).ready_within(plan)))
     }

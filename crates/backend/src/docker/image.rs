@@ -5,7 +5,7 @@
 
 use crate::layout::Layout;
 use belljar_docker::{Daemon, bollard, is_missing, refused};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::TryStreamExt;
 use sha1::Sha1;
@@ -36,7 +36,7 @@ impl HostImage {
         self.id(daemon)?.ok_or_else(|| {
             let message =
                 format!("the Docker daemon made another image of `{}` than it was given", self.name);
-            SandboxError::runtime("docker_failed", message)
+            SandboxError::new(ErrorCode::StartFailed, message)
                 .hint(format!("remove it (`docker image rm {}`), and try again", self.name))
         })
     }

@@ -32,7 +32,7 @@ use belljar_docker::bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, StartContainerOptions, WaitContainerOptions,
 };
 use belljar_docker::{Daemon, refused};
-use belljar_spec::{Admin, Nesting, Root, Runtime, SandboxError};
+use belljar_spec::{Admin, ErrorCode, Nesting, Root, Runtime, SandboxError};
 use belljar_sys::rustix::process::geteuid;
 use belljar_wire::message::{FileRoot, Setup, Step};
 use futures_util::TryStreamExt;
@@ -65,7 +65,7 @@ pub(super) fn launch(runtime: Runtime, plan: &Plan, meanwhile: Meanwhile<'_>) ->
     };
     if !knocked.is_of(&container.id, user_of_container(plan.id)) {
         let message = "somebody else than the container's first process knocked at its door";
-        return Err(SandboxError::runtime("guest_died", message).hint(
+        return Err(SandboxError::new(ErrorCode::GuestGone, message).hint(
             "the Docker daemon and belljar have to see the same processes: run both on the host itself",
         ));
     }
@@ -119,8 +119,8 @@ pub(super) fn accept_us() -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = "a container is furnished by root, and belljar is not root";
-    Err(SandboxError::unavailable("docker_needs_root", message)
-        .hint("run belljar as root, or use `--backend native`, which needs no root"))
+    Err(SandboxError::new(ErrorCode::BackendUnavailable, message)
+        .hint("run belljar as root, or use `backend: native`, which needs no root"))
 }
 
 /// What a container cannot be, by name.
@@ -129,12 +129,12 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
     accept_us()?;
     if plan.nesting() == Nesting::Allowed {
         let message = "sandboxes inside of a container need powers that no container of belljar's has";
-        return Err(SandboxError::unavailable("nesting_unavailable", message)
-            .hint("leave `--nested` away, or use `--backend native`"));
+        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            .hint("leave `nested` away, or use `backend: native`"));
     }
     if plan.admin() == Admin::Root {
         let message = "root in a container would be root of this machine: it has no users of its own";
-        return Err(SandboxError::unavailable("root_unavailable", message)
+        return Err(SandboxError::new(ErrorCode::NotSupported, message)
             .hint("leave `root` away, or use the backend `native`, where root inside is nobody outside"));
     }
     Ok(())
@@ -142,7 +142,7 @@ fn accept(runtime: Runtime, plan: &Plan) -> Result<(), SandboxError> {
 
 fn containers(plan: &Plan) -> Result<&Path, SandboxError> {
     plan.containers().ok_or_else(|| {
-        SandboxError::runtime("no_state", "there is no directory to put a container together in")
+        SandboxError::new(ErrorCode::StateFailed, "there is no directory to put a container together in")
             .hint("set XDG_STATE_HOME to a folder that you can write to")
     })
 }
@@ -234,7 +234,7 @@ impl Container {
         let place = volume.destination.unwrap_or_default();
         let message =
             format!("the image declares a volume at `{place}`, where its files could not be limited");
-        Err(SandboxError::policy("image_volume", message)
+        Err(SandboxError::new(ErrorCode::ImageRefused, message)
             .hint("make an image of it without that VOLUME (`belljar build`), or use another one"))
     }
 
@@ -296,9 +296,9 @@ impl Container {
                     "the Docker daemon has not started the container within {:?}, and it is not waited for",
                     self.patience
                 );
-                Some(SandboxError::runtime("not_ready", message).hint(
+                Some(SandboxError::new(ErrorCode::NotReady, message).hint(
                     "`docker info` says whether the daemon is well, its log says more (`journalctl -u docker`); on a busy \
-                     machine allow more with `--ready-timeout`",
+                     machine allow more with `limits.ready`",
                 ))
             }
             error => Some(refused("start the container", &error)),
@@ -307,8 +307,8 @@ impl Container {
 
     fn why_not_started(mut self) -> SandboxError {
         self.not_started().unwrap_or_else(|| {
-            SandboxError::runtime("guest_died", "the container ended before its first process said a word")
-                .hint("its runtime may not let it reach belljar's socket: `belljar doctor` tries each wall by itself")
+            SandboxError::new(ErrorCode::GuestGone, "the container ended before its first process said a word")
+                .hint("its runtime may not let it reach belljar's socket: `GET /v1/capabilities` tries each wall by itself")
         })
     }
 }
@@ -368,8 +368,8 @@ fn image_name(plan: &Plan, layout: &Layout) -> Result<String, SandboxError> {
 fn no_root(root: &Root) -> SandboxError {
     let message =
         format!("a container cannot have the root `{root}`: the daemon has images, and shows the host's");
-    SandboxError::unavailable("root_unavailable", message)
-        .hint("use `--root host` or `--image IMAGE`, or `--backend native`")
+    SandboxError::new(ErrorCode::NotSupported, message)
+        .hint("use `rootfs: host` or `rootfs: oci:IMAGE`, or `backend: native`")
 }
 
 /// What a start that nobody waits for any more still gets: most of them are about to end.

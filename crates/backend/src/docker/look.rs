@@ -12,7 +12,7 @@ use belljar_docker::bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder,
 };
 use belljar_docker::{Daemon, is_missing, refused};
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use belljar_state::{Survives, create_private, write_atomic};
 use futures_util::TryStreamExt;
 use std::collections::{BTreeSet, HashMap};
@@ -29,7 +29,9 @@ pub fn image_root(image: &ImageName, containers: &Path) -> Result<RootTree, Sand
     let digits = id.strip_prefix("sha256:").filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()));
     let Some(digits) = digits else {
         let message = format!("the Docker daemon calls `{image}` `{id}`, which is no digest");
-        return Err(SandboxError::runtime("docker_failed", message).hint("`docker image inspect` says more"));
+        return Err(
+            SandboxError::new(ErrorCode::StartFailed, message).hint("`docker image inspect` says more")
+        );
     };
     let config = inspected.config.unwrap_or_default();
     let variable = |text: &String| {
@@ -89,7 +91,7 @@ fn find(
     pulled.and_then(|()| inspect()).map_err(|error| {
         let why = refused("fetch it", &error).message;
         let message = format!("the image `{image}` is not here: {why}");
-        SandboxError::unavailable("image_missing", message).hint(
+        SandboxError::new(ErrorCode::ImageMissing, message).hint(
             "check its name; fetch it yourself (`docker pull`), after `docker login` if its registry asks who you are; or \
              make it (`belljar build`)",
         )
@@ -200,7 +202,7 @@ pub(super) fn refuse_links(
 fn led_away(place: &str, link: &str) -> SandboxError {
     let message =
         format!("the image has a link at `{link}`, which would lead `/{place}` of the sandbox elsewhere");
-    SandboxError::policy("image_link", message)
+    SandboxError::new(ErrorCode::ImageRefused, message)
         .hint("make an image of it with a directory there (`belljar build`), or use another one")
 }
 

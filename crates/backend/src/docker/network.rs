@@ -3,7 +3,7 @@
 use super::helper::Helper;
 use crate::Plan;
 use crate::guest::{SetupFailure, not_ready};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::errno;
 use belljar_sys::rustix::fd::{BorrowedFd, OwnedFd};
 use belljar_sys::rustix::io::Errno;
@@ -27,8 +27,8 @@ impl Opener {
         let Some((helper, intake)) = self.0 else { return Ok(None) };
         let failed = |doing: &str, errno: Errno| {
             let message = format!("cannot {doing}: {errno}");
-            SandboxError::runtime("network_failed", message).hint(
-                "`belljar doctor` says what this machine's kernel lacks; `--egress none` needs no way out",
+            SandboxError::new(ErrorCode::StartFailed, message).hint(
+                "`GET /v1/capabilities` says what this machine's kernel lacks; `egress.mode: none` needs no way out",
             )
         };
         let steps = vec![Step::JoinNetwork, Step::OpenIntake(intake)];

@@ -15,7 +15,7 @@
 use super::strays;
 use belljar_docker::Daemon;
 use belljar_docker::bollard::query_parameters::ListContainersOptionsBuilder;
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::Lock;
 use belljar_sys::mount::{UnmountFlags, unmount};
 use std::collections::{HashMap, HashSet};
@@ -46,8 +46,9 @@ impl Place {
         let failed = |error: io::Error| {
             let message =
                 format!("cannot make a place for the container in `{}`: {error}", containers.display());
-            SandboxError::runtime("no_state", message)
+            SandboxError::new(ErrorCode::StateFailed, message)
                 .hint("set XDG_STATE_HOME to a folder that you can write to")
+                .caused_by(error)
         };
         make_directory(containers, 0o700).map_err(failed)?;
         let containers = &containers.canonicalize().map_err(failed)?;

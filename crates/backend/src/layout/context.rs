@@ -4,7 +4,7 @@
 //! Git inside is told of it: what was added is never part of a commit.
 
 use super::{Bind, BindKind, BindOrigin, Layout, Missing, relative};
-use belljar_spec::{AgentContext, SandboxError};
+use belljar_spec::{AgentContext, ErrorCode, SandboxError};
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use std::path::PathBuf;
 
@@ -46,8 +46,8 @@ impl Layout {
         if super::workspace::cannot_be_made(&self.opened.look_through(folder), path) {
             let message =
                 format!("agent context cannot be shown in `{}`: nothing can be made there", folder.display());
-            return Err(SandboxError::policy("agent_context_no_place", message)
-                .hint("make the folder writable for yourself, or work on it with `--overlay`"));
+            return Err(SandboxError::new(ErrorCode::RequestValue, message)
+                .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"));
         }
         match self.missing.iter_mut().find(|missing| missing.root == *folder) {
             Some(missing) => {

@@ -26,7 +26,7 @@ mod volumes;
 mod workspace;
 
 use belljar_spec::workspace::{View, WorkspaceMode};
-use belljar_spec::{Admin, AgentContext, SandboxError, SandboxSpec, WorkspacePath};
+use belljar_spec::{Admin, AgentContext, ErrorCode, SandboxError, SandboxSpec, WorkspacePath};
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -340,30 +340,28 @@ impl Layout {
     pub(crate) fn without_root(spec: &SandboxSpec, view: Option<&View>) -> Result<Layout, SandboxError> {
         if view.is_some_and(|view| view.layer.is_some()) {
             let message = "without a wall nothing can lie over a folder";
-            return Err(SandboxError::unavailable("overlay_without_wall", message)
-                .hint("leave `--overlay` away, or use `--backend native`"));
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("leave `workspace.overlay` away, or use `backend: native`"));
         }
         if let Some(shared) = spec.shared.first() {
             let message = format!(
                 "`{}` cannot be shared without a wall: everything is visible already",
                 shared.path.display()
             );
-            return Err(SandboxError::unavailable("share_without_wall", message)
-                .hint("leave `--ro` and `--rw` away, or use `--backend native`"));
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("leave `workspace.ro` and `workspace.rw` away, or use `backend: native`"));
         }
         volumes::refuse_without_wall(spec)?;
         if spec.admin == Admin::Root {
             let message = "without a wall nobody can be root inside and nobody outside";
-            return Err(SandboxError::unavailable("root_without_wall", message)
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
                 .hint("leave `root` away, or use the backend `native`"));
         }
         let mut opened = OpenedPaths::default();
         let named = spec.workspace.as_deref().map(|path| shared::workspace(path, &mut opened)).transpose()?;
         let Some(workspace) = view.map(|view| view.folder.clone()).or(named) else {
             let message = "without a wall there is no private workspace";
-            return Err(
-                SandboxError::unavailable("workspace_required", message).hint("name a folder to work on")
-            );
+            return Err(SandboxError::new(ErrorCode::NotSupported, message).hint("name a folder to work on"));
         };
         let environment = environment::on_host(&workspace, &asked_environment(spec));
         Ok(Layout { environment, workspace: text(&workspace)?.to_string(), ..Layout::default() })
@@ -428,7 +426,7 @@ fn relative(path: &str) -> &str {
 fn text(path: &Path) -> Result<&str, SandboxError> {
     path.to_str().ok_or_else(|| {
         let message = format!("the path `{}` is not UTF-8", path.display());
-        SandboxError::policy("path_not_utf8", message).hint("rename it, or share a folder above it")
+        SandboxError::new(ErrorCode::PathInvalid, message).hint("rename it, or share a folder above it")
     })
 }
 

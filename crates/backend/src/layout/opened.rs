@@ -2,7 +2,7 @@
 //! on its descriptor is looked at and mounted, so that what is shown is what was judged. Without one nothing is mounted that
 //! a caller named.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::rustix::io::Errno;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ impl OpenedPaths {
             Errno::LOOP | Errno::STALE | Errno::NOENT | Errno::NOTDIR => moved(real),
             _ => {
                 let message = format!("cannot open `{}`: {errno}", real.display());
-                SandboxError::runtime("share_failed", message)
+                SandboxError::new(ErrorCode::StartFailed, message)
             }
         })
     }
@@ -37,7 +37,7 @@ impl OpenedPaths {
     pub(crate) fn get(&self, real: &Path) -> Result<&OpenedPath, SandboxError> {
         self.0.get(real).ok_or_else(|| {
             let message = format!("`{}` was not opened before it was to be mounted", real.display());
-            SandboxError::runtime("share_failed", message)
+            SandboxError::new(ErrorCode::StartFailed, message)
         })
     }
 
@@ -60,7 +60,7 @@ impl OpenedPaths {
 /// What has another file at its path than the one that was judged.
 pub(crate) fn moved(path: &Path) -> SandboxError {
     let message = format!("`{}` was replaced by something else while it was being opened", path.display());
-    SandboxError::policy("path_moved", message).hint(
+    SandboxError::new(ErrorCode::PathMoved, message).hint(
         "a program that can write to a folder above it did that, perhaps another sandbox: end it, put back what was there, \
          and start again",
     )
@@ -138,6 +138,6 @@ mod tests {
         opened.open_source(&place).unwrap();
         assert_eq!(opened.get(&place).unwrap().path(), place);
         symlink("none", place.join("link")).unwrap();
-        assert_eq!(opened.open_source(&place.join("link")).unwrap_err().code, "path_moved");
+        assert_eq!(opened.open_source(&place.join("link")).unwrap_err().code, ErrorCode::PathMoved);
     }
 }

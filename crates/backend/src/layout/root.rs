@@ -6,7 +6,7 @@ use super::etc::Etc;
 use super::opened::OpenedPaths;
 use super::tree::{RootTree, Tree};
 use super::{Bind, BindKind, BindOrigin, HOME, Marker, PrivateDir, System, USER, java, trust};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_wire::message::{Bytes, Stub, StubKind};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) struct RootLayer {
 pub(super) fn open(root: &RootTree) -> Result<Tree<'_>, SandboxError> {
     Tree::open(root).map_err(|(path, errno)| {
         let message = format!("the root's directory `{}` cannot be opened: {errno}", path.display());
-        SandboxError::runtime("root_unusable", message)
+        SandboxError::new(ErrorCode::ImageFailed, message)
     })
 }
 
@@ -166,7 +166,7 @@ pub(super) fn layer(
 /// The directory that all of them lie in, and how they are called from there.
 fn hold(lowers: &[PathBuf]) -> Result<(PathBuf, Vec<String>), SandboxError> {
     let unusable =
-        |why: &str| SandboxError::unavailable("root_unusable", format!("the root cannot be mounted: {why}"));
+        |why: &str| SandboxError::new(ErrorCode::ImageFailed, format!("the root cannot be mounted: {why}"));
     if lowers.len() > MOST_LOWERS {
         return Err(unusable(&format!(
             "it has {} layers, and {MOST_LOWERS} can lie over each other",

@@ -3,7 +3,7 @@
 use super::home::Homes;
 use super::opened::{MOST_LINKS, OpenedPaths, Walked, identity, moved, walk};
 use super::{Bind, BindKind, BindOrigin, text};
-use belljar_spec::{Permission, SandboxError, SharedPath};
+use belljar_spec::{ErrorCode, Permission, SandboxError, SharedPath};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_sys::rustix::fs::FileType;
 use belljar_sys::rustix::io::Errno;
@@ -16,11 +16,11 @@ pub(super) fn workspace(path: &Path, opened: &mut OpenedPaths) -> Result<PathBuf
     let Walked { real, .. } = resolve(path, "workspace", opened)?;
     let folder = opened.get(&real)?;
     if !folder.is_directory() {
-        return Err(SandboxError::policy(
-            "workspace_not_a_folder",
+        return Err(SandboxError::new(
+            ErrorCode::WorkspaceMissing,
             format!("the workspace `{}` is a file", path.display()),
         )
-        .hint("give the folder that it lies in: `--workspace DIR`"));
+        .hint("give the folder that it lies in: `workspace.folder: DIR`"));
     }
     if folder.for_reading().is_err() {
         return Err(unreadable(path, "workspace"));
@@ -35,8 +35,8 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
     let Walked { real, .. } = resolve(path, "root", &mut opened)?;
     if real == Path::new("/") {
         let message = "the host's own `/` holds everybody's files, and cannot be a sandbox's";
-        return Err(SandboxError::policy("path_too_wide", message)
-            .hint("`--root host` shows the host's system, without the rest"));
+        return Err(SandboxError::new(ErrorCode::PathRefused, message)
+            .hint("`rootfs: host` shows the host's system, without the rest"));
     }
     let directory = opened.get(&real)?;
     if !directory.is_directory() || directory.for_reading().is_err() {
@@ -48,7 +48,7 @@ pub fn root_directory(path: &Path, own: &[PathBuf]) -> Result<PathBuf, SandboxEr
     if !["bin", "usr", "nix"].iter().any(|name| inside.join(name).symlink_metadata().is_ok()) {
         let message =
             format!("the directory `{}` holds no system: neither bin nor usr is in it", path.display());
-        return Err(SandboxError::policy("root_unusable", message)
+        return Err(SandboxError::new(ErrorCode::ImageRefused, message)
             .hint("name a directory that debootstrap, `docker export` or the like has filled"));
     }
     Ok(real)
@@ -75,9 +75,8 @@ pub(super) fn named(
                 "`{}` is a socket: whoever can write to it speaks to a service of the host",
                 path.display()
             );
-            return Err(
-                SandboxError::policy("path_is_socket", message).hint("no socket of the host can be shared")
-            );
+            return Err(SandboxError::new(ErrorCode::PathRefused, message)
+                .hint("no socket of the host can be shared"));
         }
         if found.for_reading().is_err() {
             return Err(unreadable(path, "path"));
@@ -103,7 +102,7 @@ pub(super) fn refuse_moved<'p>(
 ) -> Result<(), SandboxError> {
     let Some(moved) = named.into_iter().find(|named| !real.contains(named)) else { return Ok(()) };
     let message = format!("the path `{}` leads over a link that was not there before", moved.display());
-    Err(SandboxError::policy("path_moved", message)
+    Err(SandboxError::new(ErrorCode::PathMoved, message)
         .hint("put back what was there, or delete the sandbox and make it anew"))
 }
 
@@ -117,7 +116,7 @@ fn refuse_planted_links(path: &Path, walked: &Walked, workspace: Option<&Path>) 
             path.display(),
             walked.real.display()
         );
-        return Err(SandboxError::policy("path_leaves_workspace", message)
+        return Err(SandboxError::new(ErrorCode::PathRefused, message)
             .hint("somebody, perhaps an agent, put the link there; name the place that it points to if that is what you want"));
     }
     Ok(())
@@ -134,14 +133,15 @@ fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, 
     let found =
         if path.as_os_str().is_empty() { Err(Errno::NOENT) } else { opened.open(&walked.real).map(drop) };
     found.map_err(|errno| match errno {
-        Errno::NOENT => {
-            SandboxError::policy("path_missing", format!("the {what} `{}` does not exist", path.display()))
-                .hint("check the spelling, or make it first")
-        }
+        Errno::NOENT => SandboxError::new(
+            ErrorCode::PathInvalid,
+            format!("the {what} `{}` does not exist", path.display()),
+        )
+        .hint("check the spelling, or make it first"),
         Errno::ACCESS => unreadable(path, what),
         Errno::LOOP | Errno::STALE if walked.links.len() < MOST_LINKS => moved(path),
-        _ => SandboxError::policy(
-            "path_unusable",
+        _ => SandboxError::new(
+            ErrorCode::PathInvalid,
             format!("the {what} `{}` cannot be used: {errno}", path.display()),
         ),
     })?;
@@ -151,7 +151,7 @@ fn resolve(path: &Path, what: &str, opened: &mut OpenedPaths) -> Result<Walked, 
 
 fn unreadable(path: &Path, what: &str) -> SandboxError {
     let message = format!("the {what} `{}` cannot be read by you", path.display());
-    SandboxError::policy("path_unreadable", message)
+    SandboxError::new(ErrorCode::PathInvalid, message)
         .hint("belljar gives a sandbox no more than you have yourself")
 }
 
@@ -160,12 +160,12 @@ fn refuse_whole_worlds(real: &Path, what: &str, homes: &Homes) -> Result<(), San
     if homes.are_in(real) {
         let message =
             format!("the {what} `{}` holds a whole home, with its keys and credentials", real.display());
-        return Err(SandboxError::policy("path_too_wide", message)
+        return Err(SandboxError::new(ErrorCode::PathRefused, message)
             .hint("change to the folder of a project, or name one"));
     }
     if KERNELS_AND_SERVICES.iter().any(|system| real.starts_with(system)) {
         let message = format!("the {what} `{}` belongs to the running system", real.display());
-        return Err(SandboxError::policy("path_of_system", message)
+        return Err(SandboxError::new(ErrorCode::PathRefused, message)
             .hint("copy what is needed of it to a folder of its own"));
     }
     Ok(())
@@ -201,7 +201,7 @@ pub(super) fn refuse_our_own(
         if let Some((path, _)) = shared.iter().zip(&holders).find(is_ours) {
             let message =
                 format!("`{}` holds what belljar keeps to itself, at `{}`", path.display(), named.display());
-            return Err(SandboxError::policy("path_is_ours", message).hint(
+            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint(
                 "share a folder below it, or keep that elsewhere: records by XDG_STATE_HOME, the file of a secret or a \
                  belljar.toml in a folder that is not shared",
             ));
@@ -239,7 +239,7 @@ pub(super) fn refuse_docker_sockets<'p>(
         let mut all = opened.identity(path).into_iter().chain(nested.filter_map(|point| identity(point)));
         if all.any(|file| held.contains(&file) || linked.contains(&file.device)) {
             let message = format!("`{}` is or holds the socket of a Docker daemon", path.display());
-            return Err(SandboxError::policy("path_is_docker_socket", message).hint(
+            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint(
                 "whoever reaches it is root here, so no sandbox is given it; share a folder without it",
             ));
         }
@@ -284,11 +284,15 @@ mod tests {
         };
         for own in ["config/file", "around/file"] {
             for shared in ["config", "dots", "dots/file", "middle"] {
-                assert_eq!(refused(shared, own), Err("path_is_ours"), "{shared} {own}");
+                assert_eq!(refused(shared, own), Err(ErrorCode::PathRefused), "{shared} {own}");
             }
             assert_eq!(refused("other", own), Ok(()));
         }
-        assert_eq!(refused("later", "config/inner/file"), Err("path_is_ours"), "it can still be made there");
+        assert_eq!(
+            refused("later", "config/inner/file"),
+            Err(ErrorCode::PathRefused),
+            "it can still be made there"
+        );
     }
 
     #[test]
@@ -310,16 +314,12 @@ mod tests {
         for path in
             ["run/inner/docker.sock", "run/inner", "run", "link", "direct", "again", "link/docker.sock", ""]
         {
-            assert_eq!(refuse(&place.join(path)), Err("path_is_docker_socket"), "{path}");
+            assert_eq!(refuse(&place.join(path)), Err(ErrorCode::PathRefused), "{path}");
         }
         let over_proc = Path::new("/proc/self/root").join(socket.strip_prefix("/").expect("absolute"));
-        assert_eq!(refuse(&over_proc), Err("path_is_docker_socket"));
+        assert_eq!(refuse(&over_proc), Err(ErrorCode::PathRefused));
         let other = place.join("other");
-        assert_eq!(
-            refuse(&other),
-            Err("path_is_docker_socket"),
-            "its other name may be anywhere on its disk"
-        );
+        assert_eq!(refuse(&other), Err(ErrorCode::PathRefused), "its other name may be anywhere on its disk");
         std::fs::remove_file(place.join("again")).expect("ours");
         assert_eq!(refuse(&other), Ok(()));
     }

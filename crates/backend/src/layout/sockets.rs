@@ -5,7 +5,7 @@
 mod list;
 
 use super::{Bind, seen_at, spelled};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -15,8 +15,8 @@ pub(super) fn below(binds: &[Bind]) -> Result<Vec<String>, SandboxError> {
         let message = format!(
             "the kernel's list of unix sockets cannot be read ({error}), so those of the host cannot be hidden"
         );
-        SandboxError::unavailable("sockets_unlisted", message)
-            .hint("let belljar ask the kernel (netlink, sock_diag), or read /proc/net/unix")
+        SandboxError::new(ErrorCode::NotSupported, message)
+            .hint("let belljar ask the kernel (netlink, sock_diag), or read /proc/net/unix").caused_by(error)
     })?;
     hidden(sockets, binds)
 }
@@ -30,7 +30,7 @@ fn hidden(sockets: Vec<PathBuf>, binds: &[Bind]) -> Result<Vec<String>, SandboxE
             places.push(spelled(place).ok_or_else(|| {
                 let message =
                     format!("the socket `/{shown}` has a name that is not UTF-8, and cannot be hidden");
-                SandboxError::policy("socket_not_utf8", message)
+                SandboxError::new(ErrorCode::PathInvalid, message)
                     .hint("end the service that listens there, or share a folder without it")
             })?);
         }
@@ -137,7 +137,7 @@ mod tests {
     fn a_socket_that_cannot_be_named_is_not_passed_over() {
         let socket = Path::new("/no/such").join(OsStr::from_bytes(b"\xff.sock"));
         let refused = hidden(vec![socket.clone()], &[bind("/no".as_ref(), "no")]).unwrap_err();
-        assert_eq!(refused.code, "socket_not_utf8");
+        assert_eq!(refused.code, ErrorCode::PathInvalid);
         assert_eq!(hidden(vec![socket], &[bind("/usr".as_ref(), "usr")]).unwrap(), Vec::<String>::new());
     }
 }

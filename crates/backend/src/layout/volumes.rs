@@ -3,7 +3,7 @@
 
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, HOME, relative, text};
-use belljar_spec::{SandboxError, SandboxSpec, Volume};
+use belljar_spec::{ErrorCode, SandboxError, SandboxSpec, Volume};
 use std::path::{Path, PathBuf};
 
 /// The kept home.
@@ -28,7 +28,7 @@ pub(super) fn mounted(
         };
         if let Some(other) = before.iter().find(covers) {
             let message = format!("a volume cannot be at `{target}`: `/{}` is seen there", other.target);
-            return Err(SandboxError::policy("volume_covers", message).hint("mount it below /volumes"));
+            return Err(SandboxError::new(ErrorCode::PathRefused, message).hint("mount it below /volumes"));
         }
         binds.push(bind);
     }
@@ -40,7 +40,7 @@ pub(super) fn mounted(
 pub(super) fn refuse_without_wall(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let Some(volume) = spec.volumes.first() else { return Ok(()) };
     let message = format!("a volume cannot be seen at `{}` without a wall", volume.target);
-    Err(SandboxError::unavailable("volume_without_wall", message)
+    Err(SandboxError::new(ErrorCode::NotSupported, message)
         .hint("leave it away, or use the backend `native`"))
 }
 
@@ -51,7 +51,7 @@ fn bind(
     opened: &mut OpenedPaths,
 ) -> Result<Bind, SandboxError> {
     let refused = |why: String| {
-        SandboxError::policy("volume_unusable", format!("`{}` cannot be a volume: {why}", source.display()))
+        SandboxError::new(ErrorCode::PathRefused, format!("`{}` cannot be a volume: {why}", source.display()))
     };
     let real = walk(source).real;
     let found = opened.open(&real).map_err(|errno| refused(errno.to_string()))?;
@@ -101,12 +101,12 @@ mod tests {
             "home/agent/.cache"
         );
         for (source, target, before, code) in [
-            (&state, "/volumes/a", vec![], "volume_unusable"),
-            (&state.join("none"), "/volumes/a", vec![], "volume_unusable"),
-            (&PathBuf::from("/"), "/volumes/a", vec![], "volume_unusable"),
-            (&kept, "/data/a", vec![seen("data/a/b")], "volume_covers"),
-            (&kept, "/data/a/b", vec![seen("data/a")], "volume_covers"),
-            (&kept, "/data/a", vec![seen("data/a")], "volume_covers"),
+            (&state, "/volumes/a", vec![], ErrorCode::PathRefused),
+            (&state.join("none"), "/volumes/a", vec![], ErrorCode::PathRefused),
+            (&PathBuf::from("/"), "/volumes/a", vec![], ErrorCode::PathRefused),
+            (&kept, "/data/a", vec![seen("data/a/b")], ErrorCode::PathRefused),
+            (&kept, "/data/a/b", vec![seen("data/a")], ErrorCode::PathRefused),
+            (&kept, "/data/a", vec![seen("data/a")], ErrorCode::PathRefused),
         ] {
             assert_eq!(mounted_at(source, target, &before).unwrap_err().code, code, "{target}");
         }

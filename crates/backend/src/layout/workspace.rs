@@ -7,8 +7,8 @@
 
 use super::opened::{OpenedPaths, walk};
 use super::{Bind, BindKind, BindOrigin, mounts, relative, text};
-use belljar_spec::SandboxError;
 use belljar_spec::workspace::{DotGit, Layer, LinkedGit, PrivateGitView, Shield, Shielded, View};
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{Access, AtFlags, CWD, accessat};
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -77,7 +77,7 @@ pub(super) fn show(view: &View, workspace: &str, opened: &mut OpenedPaths) -> Re
         if view.layer.is_some() {
             let message =
                 "a layer leaves the host's git directory as it is: the sandbox needs one of its own";
-            return Err(SandboxError::runtime("overlay_unusable", message));
+            return Err(SandboxError::new(ErrorCode::WorkspaceFailed, message));
         }
         shown.git(git, &view.folder, workspace, opened)?;
     }
@@ -236,8 +236,8 @@ impl Root {
                 bind.source.display(),
                 self.folder.display()
             );
-            return Err(SandboxError::policy("share_undoes_overlay", message)
-                .hint("share it with `--ro`, or leave `--overlay` away"));
+            return Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                .hint("share it with `workspace.ro`, or leave `workspace.overlay` away"));
         }
         for shield in &self.shields {
             let path = self.folder.join(&shield.path);
@@ -250,8 +250,8 @@ impl Root {
                     bind.source.display(),
                     path.display()
                 );
-                return Err(SandboxError::policy("protected_path_shared", message)
-                    .hint("share it with `--ro`, or share another folder"));
+                return Err(SandboxError::new(ErrorCode::PathRefused, message)
+                    .hint("share it with `workspace.ro`, or share another folder"));
             }
         }
         Ok(())
@@ -354,7 +354,7 @@ fn layered(
 ) -> Result<Layered, SandboxError> {
     let unusable = |what: &str| {
         let message = format!("the layer `{}` cannot be used: {what}", layer.upper.display());
-        SandboxError::runtime("overlay_unusable", message)
+        SandboxError::new(ErrorCode::WorkspaceFailed, message)
     };
     let directory = layer.upper.parent().filter(|parent| layer.work.parent() == Some(parent));
     let directory = directory.ok_or_else(|| unusable("its two directories lie apart"))?;
@@ -369,8 +369,8 @@ fn layered(
             "`{mounted}` is mounted inside of `{}`: an overlay shows one filesystem",
             folder.display()
         );
-        return Err(SandboxError::unavailable("overlay_unsupported", message)
-            .hint("unmount it, work on a folder without it, or leave `--overlay` away"));
+        return Err(SandboxError::new(ErrorCode::NotSupported, message)
+            .hint("unmount it, work on a folder without it, or leave `workspace.overlay` away"));
     }
     let (upper, work) = (name(&layer.upper)?, name(&layer.work)?);
     // Belljar's own; a link on the way to it is the host's.
@@ -477,7 +477,7 @@ mod tests {
         }
         for source in [folder.join(".git/hooks"), folder.join(".git/hooks/pre-commit")] {
             let refused = with(rw(&source, "h")).expect_err("refused");
-            assert_eq!(refused.code, "protected_path_shared", "{source:?}");
+            assert_eq!(refused.code, ErrorCode::PathRefused, "{source:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::container::around_us;
 use crate::guest::{SetupFailure, not_ready};
 use crate::layout::{Bind, BindOrigin, Layout, moved};
 use crate::plan::trial;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::statfs;
 use belljar_sys::rustix::io::Errno;
 use belljar_sys::rustix::process::geteuid;
@@ -23,7 +23,7 @@ pub(crate) fn refused(doing: &str, errno: Errno) -> SandboxError {
     let around = Around::us();
     let by = if around.is_filter(errno) { ", refused here by a seccomp filter" } else { "" };
     let message = format!("cannot {doing}: {errno}{by}");
-    SandboxError::unavailable("namespaces_refused", message).hint(remedy(errno, &around))
+    SandboxError::new(ErrorCode::BackendUnavailable, message).hint(remedy(errno, &around))
 }
 
 /// What to do where root has nothing to give to a sandbox.
@@ -48,8 +48,8 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
         SetupFailure::Step(fault) => step_failed(&fault.doing, fault.errno, layout),
         SetupFailure::Late(patience) => not_ready(patience),
         SetupFailure::Silent => {
-            SandboxError::runtime("guest_died", "the sandbox's first process died while it was set up")
-                .hint("there may be too little memory; `belljar doctor` tries each wall by itself")
+            SandboxError::new(ErrorCode::GuestGone, "the sandbox's first process died while it was set up")
+                .hint("there may be too little memory; `GET /v1/capabilities` tries each wall by itself")
         }
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn setup_failed(failure: SetupFailure, layout: &Layout) -> SandboxErr
 fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     // What the guest itself objects to has no number of the kernel's.
     let Some(errno) = errno::told(errno) else {
-        return SandboxError::runtime("setup_failed", format!("cannot {doing}"));
+        return SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}"));
     };
     if errno == Errno::STALE {
         // It is not what was judged.
@@ -73,14 +73,14 @@ fn step_failed(doing: &str, errno: i32, layout: &Layout) -> SandboxError {
     }
     if let Some(share) = share_in(doing, layout) {
         let message = format!("cannot mount `{}` at `/{}`{reason}", share.source.display(), share.target);
-        return SandboxError::runtime("share_failed", message)
+        return SandboxError::new(ErrorCode::StartFailed, message)
             .hint("leave it away, or copy what is needed of it to another folder");
     }
     match errno {
         Errno::PERM | Errno::NOSYS if is_the_wall(doing, layout) => refused(doing, errno),
         // How AppArmor says it.
         Errno::ACCESS if doing.starts_with("make ") && is_the_wall(doing, layout) => refused(doing, errno),
-        _ => SandboxError::runtime("setup_failed", format!("cannot {doing}{reason}")),
+        _ => SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}{reason}")),
     }
 }
 
@@ -117,7 +117,7 @@ fn no_overlay(doing: &str, errno: Errno, layout: &Layout) -> SandboxError {
             "cannot {doing}: changes would go to `{}`, which lies in an overlay itself, as a container's files do",
             layer.directory.display()
         );
-        return SandboxError::unavailable("overlay_unsupported", message).hint(
+        return SandboxError::new(ErrorCode::NotSupported, message).hint(
             "keep belljar's state on a filesystem of its own, a volume or a tmpfs: set XDG_STATE_HOME",
         );
     }
@@ -129,7 +129,7 @@ fn no_overlay(doing: &str, errno: Errno, layout: &Layout) -> SandboxError {
             "changes need a filesystem like ext4, xfs, btrfs or tmpfs: set XDG_STATE_HOME to a folder on one"
         }
     };
-    SandboxError::unavailable("overlay_unsupported", format!("cannot {doing}: {errno}")).hint(hint)
+    SandboxError::new(ErrorCode::NotSupported, format!("cannot {doing}: {errno}")).hint(hint)
 }
 
 /// Why something that is protected cannot be: it is not what it was a moment ago, when it was looked at.
@@ -138,13 +138,13 @@ fn not_held(doing: &str, errno: Errno) -> SandboxError {
     match errno {
         Errno::LOOP => {
             let message = format!("`{path}` is protected, and it or a folder on the way to it is a link");
-            SandboxError::policy("protected_path_is_link", message).hint("put what it points to in its place")
+            SandboxError::new(ErrorCode::PathRefused, message).hint("put what it points to in its place")
         }
         Errno::NOENT | Errno::NOTDIR => {
             let message = format!("`{path}` is protected, and somebody took it away just now");
-            SandboxError::runtime("protected_path_gone", message).hint("try again")
+            SandboxError::new(ErrorCode::ChangedMeanwhile, message).hint("try again")
         }
-        _ => SandboxError::runtime("setup_failed", format!("cannot {doing}: {errno}")),
+        _ => SandboxError::new(ErrorCode::StartFailed, format!("cannot {doing}: {errno}")),
     }
 }
 
@@ -190,7 +190,7 @@ impl Around {
             _ => "",
         };
         Some(format!(
-            "start the container with {options}{apparmor}; or run without isolation, knowingly, with `--backend container`: commands \
+            "start the container with {options}{apparmor}; or run without isolation, knowingly, with `backend: container`: commands \
              then have the container's files, processes and network"
         ))
     }
@@ -299,7 +299,7 @@ mod tests {
         Bind { source: source.into(), target: target.into(), kind: BindKind::ReadOnly, origin }
     }
 
-    fn code(doing: &str, errno: Errno) -> &'static str {
+    fn code(doing: &str, errno: Errno) -> ErrorCode {
         let layout = Layout {
             binds: vec![
                 bind("/usr", "usr", BindOrigin::System),
@@ -321,7 +321,7 @@ mod tests {
             let error = setup_failed(SetupFailure::Step(fault), &Layout::default());
             assert_eq!(
                 (error.code, &*error.to_string()),
-                ("setup_failed", "cannot obey a setup of version 1")
+                (ErrorCode::StartFailed, "cannot obey a setup of version 1")
             );
         }
     }
@@ -331,32 +331,32 @@ mod tests {
         let mounts = ["mount /usr at /usr", "mount /tmp", "mount /dev/null at /dev/null"];
         let staged = ["mount /.stage/dev/tty at /dev/tty"];
         for doing in WALL.into_iter().chain(mounts).chain(staged) {
-            assert_eq!(code(doing, Errno::PERM), "namespaces_refused", "{doing}");
-            assert_eq!(code(doing, Errno::NOSYS), "namespaces_refused", "{doing}");
-            assert_eq!(code(doing, Errno::NOMEM), "setup_failed", "{doing}");
+            assert_eq!(code(doing, Errno::PERM), ErrorCode::BackendUnavailable, "{doing}");
+            assert_eq!(code(doing, Errno::NOSYS), ErrorCode::BackendUnavailable, "{doing}");
+            assert_eq!(code(doing, Errno::NOMEM), ErrorCode::StartFailed, "{doing}");
         }
-        assert_eq!(code("make a new root", Errno::ACCESS), "namespaces_refused");
-        assert_eq!(code("mount proc at /proc", Errno::ACCESS), "setup_failed");
+        assert_eq!(code("make a new root", Errno::ACCESS), ErrorCode::BackendUnavailable);
+        assert_eq!(code("mount proc at /proc", Errno::ACCESS), ErrorCode::StartFailed);
     }
 
     #[test]
     fn a_refusal_of_one_thing_is_about_that_and_no_wall() {
         for (doing, expected) in [
-            ("mount /w at /workspace", "share_failed"),
-            ("mount /workspace", "share_failed"),
-            ("mount /.stage/7 at /workspace", "share_failed"),
-            ("mount /home/ada/.cargo/bin", "share_failed"),
-            ("mount /srv/x at /usr at /srv/x at /usr", "share_failed"),
-            ("mount /etc/shadow at /usr", "setup_failed"),
-            ("hide /workspace/service.sock", "setup_failed"),
-            ("hold /workspace/.git", "setup_failed"),
-            ("lay an overlay over /workspace", "overlay_unsupported"),
-            ("make the directory /workspace/a", "setup_failed"),
-            ("make the link /var/tmp", "setup_failed"),
-            ("write /workspace/file", "setup_failed"),
-            ("execute the program", "setup_failed"),
-            ("enter its cgroup", "setup_failed"),
-            ("limit the number of processes", "setup_failed"),
+            ("mount /w at /workspace", ErrorCode::StartFailed),
+            ("mount /workspace", ErrorCode::StartFailed),
+            ("mount /.stage/7 at /workspace", ErrorCode::StartFailed),
+            ("mount /home/ada/.cargo/bin", ErrorCode::StartFailed),
+            ("mount /srv/x at /usr at /srv/x at /usr", ErrorCode::StartFailed),
+            ("mount /etc/shadow at /usr", ErrorCode::StartFailed),
+            ("hide /workspace/service.sock", ErrorCode::StartFailed),
+            ("hold /workspace/.git", ErrorCode::StartFailed),
+            ("lay an overlay over /workspace", ErrorCode::NotSupported),
+            ("make the directory /workspace/a", ErrorCode::StartFailed),
+            ("make the link /var/tmp", ErrorCode::StartFailed),
+            ("write /workspace/file", ErrorCode::StartFailed),
+            ("execute the program", ErrorCode::StartFailed),
+            ("enter its cgroup", ErrorCode::StartFailed),
+            ("limit the number of processes", ErrorCode::StartFailed),
         ] {
             for errno in [Errno::PERM, Errno::NOSYS, Errno::ACCESS] {
                 assert_eq!(code(doing, errno), expected, "{doing}: {errno}");
@@ -405,7 +405,7 @@ mod tests {
                 let around = Around { container: Some(container), filter, apparmor };
                 let remedy = remedy_by(errno, true, &around, found);
                 assert!(remedy.contains(expected), "{container} {errno}: {remedy}");
-                assert!(remedy.contains("`--backend container`"), "{container} {errno}: {remedy}");
+                assert!(remedy.contains("`backend: container`"), "{container} {errno}: {remedy}");
                 assert!(!remedy.contains("older"), "{container} {errno}: {remedy}");
             }
         }

@@ -4,10 +4,10 @@ use super::check::{refused, setup_failed};
 use super::identity::{Identity, user_inside};
 use super::steps::{Sources, steps};
 use crate::cgroup::Cgroup;
-use crate::guest::{Door, GUEST_GONE, NOT_READY, Process, SetupFailure};
+use crate::guest::{Door, Process, SetupFailure};
 use crate::layout::Layout;
 use crate::{Drawing, Enforcement, Guest, Meanwhile, Plan, embedded};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::launch::{Capabilities, Launch, Namespaces, Program, launch as start};
 use belljar_sys::rustix::fd::{AsFd, OwnedFd};
 use belljar_wire::message::{FileRoot, Setup};
@@ -26,13 +26,13 @@ pub(super) fn launch(plan: &Plan, meanwhile: Meanwhile<'_>) -> Result<Guest, San
     let mounts: Vec<_> = sources.mounts.iter().map(AsFd::as_fd).collect();
     let pending = guest.send_setup(&setup, &mounts).map_err(|error| match error.code {
         // Nobody was there any more to take it.
-        GUEST_GONE => setup_failed(SetupFailure::Silent, layout),
+        ErrorCode::GuestGone => setup_failed(SetupFailure::Silent, layout),
         _ => error,
     })?;
     meanwhile()?;
     let sent = guest.send_first(plan, layout);
     if let Err(late) = &sent
-        && late.code == NOT_READY
+        && late.code == ErrorCode::NotReady
     {
         return Err(late.clone());
     }

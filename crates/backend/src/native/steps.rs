@@ -4,7 +4,7 @@ use super::identity::{Passed, Users, layer_mount, mapped_mount, private_copy, ro
 use super::{Identity, shares};
 use crate::layout::{Bind, BindKind, BindOrigin, Layered, Layout, ROOT_ID};
 use crate::{Plan, embedded};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::opened::{FileIdentity, OpenedPath};
 use belljar_wire::message::{Access, Bytes, NodeKind, Source, Step};
 use std::path::Path;
@@ -153,7 +153,7 @@ impl Sources {
 fn folder_of<'l>(layout: &'l Layout, layer: &Layered) -> Result<&'l Path, SandboxError> {
     let bind = layout.binds.iter().find(|bind| bind.target == layer.target);
     bind.map(|bind| &*bind.source)
-        .ok_or_else(|| SandboxError::runtime("overlay_unusable", "a layer lies over nothing"))
+        .ok_or_else(|| SandboxError::new(ErrorCode::WorkspaceFailed, "a layer lies over nothing"))
 }
 
 /// For a guest that has to open it itself, in a mount namespace where no descriptor of ours means a mount: it opens the same

@@ -4,7 +4,7 @@
 
 use super::find;
 use crate::layout::Missing;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::opened::OpenedPath;
 use belljar_sys::rustix::fd::OwnedFd;
 use belljar_sys::rustix::fs::{
@@ -65,7 +65,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 
 fn gone(path: &Path) -> SandboxError {
     let message = format!("`{}` is protected, and somebody took it away just now", path.display());
-    SandboxError::runtime("protected_path_gone", message).hint("try again")
+    SandboxError::new(ErrorCode::ChangedMeanwhile, message).hint("try again")
 }
 
 /// Of a file that is a stub, in bytes.

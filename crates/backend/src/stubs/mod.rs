@@ -29,7 +29,7 @@ mod turn;
 
 use crate::layout::{Layout, Missing};
 use crate::{Plan, embedded};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::remove::Removal;
 use belljar_sys::rustix::fd::{AsFd, BorrowedFd};
 use belljar_sys::rustix::fs::{
@@ -168,7 +168,7 @@ fn stand_by_with(
 ) -> Result<StandBy, SandboxError> {
     let failed = |errno: Errno| {
         let message = format!("cannot start the process that cleans up after a sandbox: {errno}");
-        SandboxError::runtime("stand_by_failed", message)
+        SandboxError::new(ErrorCode::StartFailed, message).caused_by(errno)
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory, flags, Mode::empty()).map_err(failed)?;
@@ -239,7 +239,7 @@ fn no_place(reason: &str) -> SandboxError {
     let message = format!(
         "something in the workspace is protected that is not there yet, and belljar cannot note what it makes for that: {reason}"
     );
-    SandboxError::runtime("stubs_not_noted", message)
+    SandboxError::new(ErrorCode::StateFailed, message)
         .hint("set XDG_STATE_HOME to a folder that you can write to")
 }
 
@@ -247,10 +247,10 @@ fn not_made(folder: &Path, stub: &Stub, errno: Errno) -> SandboxError {
     let path = folder.join(&stub.path);
     let message = format!("`{}` is protected and not there, and cannot be made: {errno}", path.display());
     match errno {
-        Errno::LOOP => SandboxError::policy("protected_path_is_link", message)
+        Errno::LOOP => SandboxError::new(ErrorCode::PathRefused, message)
             .hint("a folder on the way to it is a link: put what it points to in its place"),
-        _ => SandboxError::runtime("protected_path_unusable", message)
-            .hint("make the folder writable for yourself, or work on it with `--overlay`"),
+        _ => SandboxError::new(ErrorCode::StartFailed, message)
+            .hint("make the folder writable for yourself, or work on it with `workspace.overlay`"),
     }
 }
 

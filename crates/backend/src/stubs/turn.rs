@@ -3,7 +3,7 @@
 use super::no_place;
 use crate::Plan;
 use crate::layout::Layout;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Lock, create_private};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -57,7 +57,7 @@ fn held(directory: &Path, timeout: Duration) -> SandboxError {
         directory.display(),
         timeout.as_secs(),
     );
-    SandboxError::runtime("stubs_locked", message).hint(hint)
+    SandboxError::new(ErrorCode::InUse, message).hint(hint)
 }
 
 /// The process that holds a lock of flock(2) on this inode, of lines `1: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF`
@@ -84,7 +84,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let _first = Turn::take_in(place.path(), Duration::ZERO).unwrap();
         let refused = Turn::take_in(place.path(), Duration::ZERO).unwrap_err();
-        assert_eq!(refused.code, "stubs_locked");
+        assert_eq!(refused.code, ErrorCode::InUse);
         assert!(refused.message.starts_with(&format!("process {} (`", std::process::id())), "{refused}");
     }
 

@@ -1,8 +1,8 @@
 //! The words about the route to a model.
 
-use belljar_spec::SandboxError;
 use belljar_spec::llm::{Budget, ModelGlob, UpstreamKind};
 use belljar_spec::request::LlmRequest;
+use belljar_spec::{ErrorCode, SandboxError};
 use clap::{Args as ClapArgs, Subcommand};
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl LlmArgs {
 }
 
 fn read<T: FromStr<Err: fmt::Display>>(flag: &str, text: Option<String>) -> Result<Option<T>, SandboxError> {
-    let wrong = |error| SandboxError::policy("llm_flag", format!("`{flag}`: {error}"));
+    let wrong = |error| SandboxError::new(ErrorCode::RequestValue, format!("`{flag}`: {error}"));
     text.map(|text| text.parse().map_err(wrong)).transpose()
 }
 

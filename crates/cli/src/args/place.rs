@@ -10,8 +10,8 @@ use belljar_spec::egress::{Mode, RuleSource};
 use belljar_spec::git::BranchName;
 use belljar_spec::request::{EnvValue, GitHubRequest, HostPath, WebSearch, WorkspaceRequest};
 use belljar_spec::{
-    Assurance, BackendChoice, BackendName, ByteSize, Cpus, EnvName, ImageName, LimitsRequest, Root, Runtime,
-    SandboxError, SandboxRequest, SandboxSpec, parse_time,
+    Assurance, BackendChoice, BackendName, ByteSize, Cpus, EnvName, ErrorCode, ImageName, LimitsRequest,
+    Root, Runtime, SandboxError, SandboxRequest, SandboxSpec, parse_time,
 };
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::{OsStr, OsString};
@@ -105,7 +105,7 @@ impl PlaceArgs {
         ] {
             if is_said {
                 let message = format!("`{flag}` is for a sandbox of one command");
-                return Err(SandboxError::policy("only_for_one_command", message)
+                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
                     .hint("say it to `belljar run`, or to `belljar shell --once`"));
             }
         }
@@ -250,8 +250,8 @@ fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendCh
     match backend {
         BackendChoice::Named(BackendName::Docker(Runtime::Runc)) => Ok(BackendChoice::Named(wanted)),
         BackendChoice::Named(named) if named == wanted => Ok(backend),
-        _ => Err(SandboxError::policy(
-            "runtime_without_docker",
+        _ => Err(SandboxError::new(
+            ErrorCode::RequestConflict,
             "`--runtime` says what runs Docker's containers",
         )
         .hint(format!("write `--backend docker --runtime {}`, or leave it away", runtime.as_str()))),
@@ -261,14 +261,16 @@ fn backend(backend: BackendChoice, runtime: Option<Runtime>) -> Result<BackendCh
 /// The folder that was named, or the current one.
 pub(crate) fn workspace(named: Option<PathBuf>) -> Result<PathBuf, SandboxError> {
     named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
-        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+        SandboxError::new(ErrorCode::WorkspaceMissing, format!("the current folder cannot be used: {error}"))
             .hint("change to a folder that exists, or name one")
+            .caused_by(error)
     })
 }
 
 /// A path, from the root: relative ones begin at the current folder.
 fn absolute(path: PathBuf) -> Result<HostPath, SandboxError> {
-    let unusable = |why: String| SandboxError::policy("bad_path", format!("`{}` {why}", path.display()));
+    let unusable =
+        |why: String| SandboxError::new(ErrorCode::PathInvalid, format!("`{}` {why}", path.display()));
     let absolute =
         std::path::absolute(&path).map_err(|error| unusable(format!("cannot be used: {error}")))?;
     HostPath::try_from(absolute).map_err(|error| unusable(error.to_string()))
@@ -283,15 +285,17 @@ pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxEr
     };
     let name: EnvName =
         String::from_utf8_lossy(name).parse().map_err(|error: belljar_spec::EnvNameError| {
-            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=VALUE`")
+            SandboxError::new(ErrorCode::RequestValue, error.to_string()).hint("write `--env NAME=VALUE`")
         })?;
     let value = match value {
         Some(value) => EnvValue::parse(value).map_err(|error| {
-            SandboxError::policy("bad_variable", error.to_string()).hint("write `--env NAME=secret:KEY`")
+            SandboxError::new(ErrorCode::RequestValue, error.to_string())
+                .hint("write `--env NAME=secret:KEY`")
+                .caused_by(error)
         })?,
         // Whatever it holds outside is a value, and no word of ours.
         None => EnvValue::Text(std::env::var_os(name.as_str()).ok_or_else(|| {
-            SandboxError::policy("unset_variable", format!("the variable `{name}` is not set"))
+            SandboxError::new(ErrorCode::RequestValue, format!("the variable `{name}` is not set"))
                 .hint(format!("set it, or give its value: `--env {name}=VALUE`"))
         })?),
     };
@@ -301,10 +305,10 @@ pub(crate) fn variable_of(text: &OsStr) -> Result<(EnvName, EnvValue), SandboxEr
 #[cfg(test)]
 mod tests {
     use crate::args::{Args, Command, KeptCommand};
-    use belljar_spec::SandboxRequest;
+    use belljar_spec::{ErrorCode, SandboxRequest};
     use clap::Parser;
 
-    fn request(words: &str) -> Result<SandboxRequest, &'static str> {
+    fn request(words: &str) -> Result<SandboxRequest, ErrorCode> {
         let words = ["belljar", "start"].into_iter().chain(words.split_whitespace());
         match Args::try_parse_from(words).expect("words that are understood").command {
             Some(Command::Kept(KeptCommand::Start(options))) => {
@@ -351,7 +355,7 @@ mod tests {
     #[test]
     fn what_a_kept_sandbox_cannot_have_is_said() {
         for words in ["--layer 3f2a", "--clone https://a.example/b", "--env K=secret:k --forward-secret k"] {
-            assert_eq!(request(words), Err("only_for_one_command"), "{words}");
+            assert_eq!(request(words), Err(ErrorCode::RequestConflict), "{words}");
         }
         assert_eq!(request("--branch fix/login --workspace /"), Ok(SandboxRequest::default()));
     }

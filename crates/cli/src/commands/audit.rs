@@ -10,7 +10,7 @@ pub(super) use sentence::{moment, printable};
 
 use crate::args::{AuditArgs, AuditCommand, AuditShowArgs, AuditTailArgs};
 use belljar_audit::{AuditError, LogFile, Reader, Record};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Stop {
         match error.kind() {
             ErrorKind::BrokenPipe => Stop::ReaderGone,
-            _ => Stop::Failed(SandboxError::runtime("output_closed", format!("cannot write: {error}"))),
+            _ => Stop::Failed(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))),
         }
     }
 }

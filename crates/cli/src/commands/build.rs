@@ -10,7 +10,7 @@ use belljar_image_build::{
     RepositoryRequest, is_here,
 };
 use belljar_overlay::quote::visible;
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use screen::Screen;
 use serde_json::{Value, json};
 
@@ -48,7 +48,9 @@ pub(crate) fn build(options: BuildArgs) -> Result<u8, SandboxError> {
     let asked = workspace(folder)?;
     let folder = asked.canonicalize().map_err(|error| {
         let message = format!("cannot enter `{}`: {error}", visible(asked.as_os_str().as_encoded_bytes()));
-        SandboxError::policy("workspace_missing", message).hint("name a folder that exists")
+        SandboxError::new(ErrorCode::WorkspaceMissing, message)
+            .hint("name a folder that exists")
+            .caused_by(error)
     })?;
     let base = base_image(&base_tag)?;
     let request = RepositoryRequest { folder, base: base.clone(), how: how.how(false) };
@@ -186,5 +188,7 @@ fn usage(image: &ImageName) -> Value {
 }
 
 fn base_image(tag: &str) -> Result<ImageName, SandboxError> {
-    format!("{BASE}:{tag}").parse().map_err(|error| SandboxError::policy("image_name", format!("{error}")))
+    format!("{BASE}:{tag}")
+        .parse()
+        .map_err(|error| SandboxError::new(ErrorCode::RequestValue, format!("{error}")).caused_by(error))
 }

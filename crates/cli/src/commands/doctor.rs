@@ -2,8 +2,9 @@
 
 use super::{block_on, print};
 use crate::args::DoctorArgs;
+use crate::failure::hint_of;
 use belljar_engine::{Engine, Sandbox, WallReport, WayOut};
-use belljar_spec::{BackendName, Command, SandboxError, SandboxSpec};
+use belljar_spec::{BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,8 +26,10 @@ pub(crate) fn doctor(options: DoctorArgs) -> Result<u8, SandboxError> {
     };
     let report = Report { container: belljar_engine::container_around_us(), walls, inside, refusal };
     if options.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| SandboxError::runtime("json", format!("cannot write the report: {error}")))?;
+        let text = serde_json::to_string_pretty(&report).map_err(|error| {
+            SandboxError::new(ErrorCode::Internal, format!("cannot write the report: {error}"))
+                .caused_by(error)
+        })?;
         print(format!("{text}\n").as_bytes())?;
     } else {
         print(report.text().as_bytes())?;
@@ -51,7 +54,7 @@ impl Folder {
             Ok(()) => Ok(Folder(folder)),
             Err(error) => {
                 let message = format!("cannot make `{}`: {error}", folder.display());
-                Err(SandboxError::runtime("probe", message)
+                Err(SandboxError::new(ErrorCode::Internal, message)
                     .hint("set TMPDIR to a folder that you can write to"))
             }
         }
@@ -112,7 +115,7 @@ impl From<WallReport> for Wall {
             backend: report.backend,
             assurance: report.assurance,
             works: error.is_none(),
-            remedy: error.as_ref().and_then(|error| error.hint.clone()),
+            remedy: error.as_ref().and_then(hint_of),
             reason: error.map(|error| error.message),
         }
     }
@@ -181,7 +184,7 @@ async fn look_inside(engine: &Engine, sandbox: &Sandbox) -> Result<Inside, Sandb
         RUNTIMES.join(" "),
     );
     let command = Command::new(["sh", "-c", &script])
-        .map_err(|error| SandboxError::runtime("probe", error.to_string()))?;
+        .map_err(|error| SandboxError::new(ErrorCode::Internal, error.to_string()).caused_by(error))?;
     let output = sandbox.exec(&command).await?;
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut found: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
@@ -227,7 +230,7 @@ fn folders(engine: &Engine) -> Folders {
             sandbox.dispose_blocking();
             Folders { works: true, reason: None, remedy: None }
         }
-        Err(error) => Folders { works: false, reason: Some(error.message), remedy: error.hint },
+        Err(error) => Folders { works: false, remedy: hint_of(&error), reason: Some(error.message) },
     }
 }
 
@@ -240,7 +243,7 @@ fn cgroup() -> Cgroup {
             sandbox.dispose_blocking();
             Cgroup { holds_limits: true, remedy: None }
         }
-        Err(error) => Cgroup { holds_limits: false, remedy: error.hint },
+        Err(error) => Cgroup { holds_limits: false, remedy: hint_of(&error) },
     }
 }
 

@@ -3,7 +3,7 @@
 use super::print;
 use crate::args::{GoldenBuildArgs, GoldenCommand, GoldenStatusArgs};
 use belljar_engine::{BuildOptions, Golden, GoldenStatus, Told};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +47,7 @@ fn build(words: GoldenBuildArgs, anew: bool) -> Result<u8, SandboxError> {
         let digits = digits.trim().to_ascii_lowercase();
         let digest = format!("sha256:{}", digits.trim_start_matches("sha256:")).parse();
         options.digest = Some(digest.map_err(|_| {
-            SandboxError::policy("golden_digest", format!("`{digits}` is no digest: it has 64 digits"))
+            SandboxError::new(ErrorCode::RequestValue, format!("`{digits}` is no digest: it has 64 digits"))
         })?);
     }
     let golden = opened()?;
@@ -79,8 +79,9 @@ fn words_of(status: &GoldenStatus) -> String {
 
 fn opened() -> Result<Golden, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("the golden root cannot be kept: {error}"))
+        SandboxError::new(ErrorCode::StateFailed, format!("the golden root cannot be kept: {error}"))
             .hint(error.hint())
+            .caused_by(error)
     })?;
     Golden::new(&state)
 }

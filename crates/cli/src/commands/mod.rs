@@ -27,7 +27,7 @@ mod table;
 mod terminal_variables;
 pub(crate) mod trust;
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::future::Future;
 use std::io::{ErrorKind, Write, stdout};
 
@@ -35,8 +35,9 @@ use std::io::{ErrorKind, Write, stdout};
 fn block_on<T>(work: impl Future<Output = Result<T, SandboxError>>) -> Result<T, SandboxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| {
-        SandboxError::runtime("no_event_loop", format!("cannot make an event loop: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("cannot make an event loop: {error}"))
             .hint("too many files may be open; `ulimit -n` says how many there can be")
+            .caused_by(error)
     })?;
     let outcome = runtime.block_on(work);
     // Nothing of it is worth waiting for.
@@ -49,6 +50,8 @@ fn print(bytes: &[u8]) -> Result<u8, SandboxError> {
     match stdout().write_all(bytes) {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
-        Err(error) => Err(SandboxError::runtime("output_closed", format!("cannot write: {error}"))),
+        Err(error) => {
+            Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}")).caused_by(error))
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::args::Args;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use clap::CommandFactory;
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> Result<u8, SandboxError> {
@@ -28,5 +28,5 @@ pub(crate) fn man() -> Result<u8, SandboxError> {
 }
 
 fn failed(error: std::io::Error) -> SandboxError {
-    SandboxError::runtime("paper", format!("cannot make the page: {error}"))
+    SandboxError::new(ErrorCode::Internal, format!("cannot make the page: {error}")).caused_by(error)
 }

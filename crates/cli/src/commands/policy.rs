@@ -31,7 +31,7 @@ fn check(options: &PolicyCheckArgs) -> Result<u8, SandboxError> {
         }
         Err(error) => {
             failure::say(&error);
-            if layer == Layer::User && error.code == "config_not_for_this_layer" {
+            if layer == Layer::User && config::check(&options.file, Layer::Operator).is_ok() {
                 eprintln!("  hint: `--as operator` checks it as the operator's");
             }
             Ok(NO)

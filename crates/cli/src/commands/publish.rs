@@ -3,14 +3,16 @@
 use super::print;
 use crate::args::PublishArgs;
 use belljar_engine::{Publication, config, publish as push};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_vault::HostSecrets;
 use belljar_workspace::clone::PullRequest;
 use serde_json::json;
 
 pub(crate) fn publish(options: PublishArgs) -> Result<u8, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("there are no clones: {error}")).hint(error.hint())
+        SandboxError::new(ErrorCode::StateFailed, format!("there are no clones: {error}"))
+            .hint(error.hint())
+            .caused_by(error)
     })?;
     let PublishArgs { clone, to, token, pull_request, body, base, api, json: as_json } = options;
     let request =

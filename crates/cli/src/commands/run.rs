@@ -6,9 +6,11 @@ use super::terminal_variables::terminal_variables;
 use super::{block_on, changes, model, print, roots};
 use crate::args::{RunArgs, Tty};
 use crate::foreground::{attend, terminal_size};
+use crate::hint::for_command_line;
 use belljar_engine::{Engine, Run, Sandbox};
 use belljar_spec::{
-    BackendName, Command, CommandError, Ended, EnvName, Nesting, SandboxError, SandboxSpec, Stdin, WindowSize,
+    BackendName, Command, CommandError, Ended, EnvName, ErrorCode, Nesting, SandboxError, SandboxSpec, Stdin,
+    WindowSize,
 };
 use belljar_sys::rustix::termios::isatty;
 use std::io::Read;
@@ -153,8 +155,13 @@ fn once(options: RunArgs) -> Result<u8, SandboxError> {
         eprintln!("belljar: {warning}");
     }
     let code = run.exit_code();
-    let text = serde_json::to_string_pretty(&belljar_server::run_result(run))
-        .map_err(|error| SandboxError::runtime("json", format!("cannot write the result: {error}")))?;
+    let mut result = belljar_server::run_result(run);
+    if let Some(error) = &mut result.error {
+        error.hint = error.hint.as_deref().map(for_command_line);
+    }
+    let text = serde_json::to_string_pretty(&result).map_err(|error| {
+        SandboxError::new(ErrorCode::Internal, format!("cannot write the result: {error}")).caused_by(error)
+    })?;
     print(format!("{text}\n").as_bytes())?;
     Ok(code)
 }
@@ -163,7 +170,8 @@ async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, Sandbo
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
-            SandboxError::runtime("stdin", format!("cannot read standard input: {error}"))
+            SandboxError::new(ErrorCode::StreamFailed, format!("cannot read standard input: {error}"))
+                .caused_by(error)
         })?;
     }
     command.stdin = Stdin::Bytes(input);
@@ -171,6 +179,6 @@ async fn run_once(spec: SandboxSpec, mut command: Command) -> Result<Run, Sandbo
 }
 
 fn bad_command(error: CommandError) -> SandboxError {
-    SandboxError::policy("bad_command", error.to_string())
+    SandboxError::new(ErrorCode::RequestValue, error.to_string())
         .hint("write it after `--`, as in `belljar run -- make test`; `belljar shell` opens a shell")
 }

@@ -6,8 +6,8 @@ mod value;
 use super::print;
 use crate::args::{SecretsCommand, SecretsListArgs, SecretsRmArgs, SecretsSetArgs};
 use belljar_engine::config::{self, EgressFlags};
-use belljar_spec::SandboxError;
 use belljar_spec::secret::{Credential, SecretName, SecretRef, SecretSource};
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_vault::{Kept, Listed, Vault};
 use serde_json::json;
 use std::fmt::Write;
@@ -40,14 +40,14 @@ fn name_of(options: &SecretsSetArgs) -> Result<SecretName, SandboxError> {
     if !options.more.is_empty() || name.contains('=') {
         let message = "a value cannot be an argument: every process of this machine can read it there, and it is now in \
                        the history of your shell";
-        return Err(SandboxError::policy("value_in_arguments", message).hint(
+        return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
             "take it out of the history, consider a new value, and say `belljar secrets set NAME`: it is asked for",
         ));
     }
     name.parse().map_err(|_| {
         let message =
             "this is not the name of a secret, which has up to 64 letters, digits, `-`, `_` and `.`";
-        SandboxError::policy("bad_secret_name", message)
+        SandboxError::new(ErrorCode::RequestValue, message)
             .hint("say `belljar secrets set NAME`; the value is asked for")
     })
 }

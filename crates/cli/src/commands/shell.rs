@@ -6,7 +6,7 @@ use super::{kept, roots};
 use crate::args::{Args, PlaceArgs, ShellArgs};
 use crate::foreground::terminal_size;
 use belljar_spec::egress::{EgressPolicy, Mode};
-use belljar_spec::{Command, Root, SandboxError};
+use belljar_spec::{Command, ErrorCode, Root, SandboxError};
 use clap::CommandFactory;
 
 /// Joins the folder's sandbox if it has one and nothing else was said; else opens one of its own.
@@ -45,7 +45,8 @@ fn alone(place: PlaceArgs) -> Result<u8, SandboxError> {
         (_, Some(_)) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -i"],
         (_, None) => &["/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\""],
     };
-    let command = Command::new(words).map_err(|error| SandboxError::runtime("shell", error.to_string()))?;
+    let command = Command::new(words)
+        .map_err(|error| SandboxError::new(ErrorCode::Internal, error.to_string()).caused_by(error))?;
     let reach = reach(spec.egress.as_ref());
     in_foreground(&spec, command, size, |sandbox| {
         warn_of_weak_wall(sandbox);

@@ -3,7 +3,7 @@
 use super::{kept, print};
 use crate::args::ShowRunArgs;
 use belljar_engine::describe;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
     let ShowRunArgs { folder, once, place, command_line, .. } = options;
@@ -18,7 +18,7 @@ pub(crate) fn show_run(options: ShowRunArgs) -> Result<u8, SandboxError> {
     }
     let Some(words) = description.command else {
         let message = "no command builds this wall: belljar does it itself";
-        return Err(SandboxError::unavailable("no_command_line", message).hint(
+        return Err(SandboxError::new(ErrorCode::NotSupported, message).hint(
             "add `--backend bwrap` or `--backend docker`, or look at `steps` without `--command-line`",
         ));
     };

@@ -4,8 +4,8 @@ use super::config::openings;
 use super::print;
 use crate::args::{TrustArgs, workspace};
 use belljar_engine::config::{self, Proposal, SandboxSettings, Settings, Standing};
-use belljar_spec::SandboxError;
 use belljar_spec::egress::{Rule, group};
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use serde_json::{Map, Value, json};
@@ -23,8 +23,11 @@ pub(crate) fn trust(options: TrustArgs) -> Result<u8, SandboxError> {
         print(as_text(&proposal).as_bytes())?;
     }
     if asks && !isatty(stdin()) {
-        return Err(SandboxError::policy("cannot_ask", "nobody can be asked: standard input is no terminal")
-            .hint("look at what the file allows, then say `belljar trust --yes`"));
+        return Err(SandboxError::new(
+            ErrorCode::RequestValue,
+            "nobody can be asked: standard input is no terminal",
+        )
+        .hint("look at what the file allows, then say `belljar trust --yes`"));
     }
     if asks && options.json {
         eprint!("{}", as_text(&proposal));
@@ -63,9 +66,10 @@ fn revoke(folder: &Path, as_json: bool) -> Result<u8, SandboxError> {
 fn confirmed() -> Result<bool, SandboxError> {
     eprint!("Trust exactly this? [y/N] ");
     let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| SandboxError::runtime("stdin", format!("cannot read the answer: {error}")))?;
+    std::io::stdin().read_line(&mut answer).map_err(|error| {
+        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the answer: {error}"))
+            .caused_by(error)
+    })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 

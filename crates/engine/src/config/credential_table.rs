@@ -23,10 +23,10 @@ pub(super) fn understand(
     for (name, table) in tables {
         let place = text.place(table.span().start);
         if text.layer == Layer::Repository {
-            return Err(at(&place, "config_not_for_this_layer", "a repository cannot bind a secret")
+            return Err(at(&place, "a repository cannot bind a secret")
                 .hint("take the table out here; it belongs in your own belljar.toml, or the operator's"));
         }
-        let name: SecretName = name.parse().map_err(|error| at(&place, "config_value", error))?;
+        let name: SecretName = name.parse().map_err(|error| at(&place, error))?;
         let reader = Reader { text, place: place.clone(), table: table.get_ref() };
         credentials.push(At { value: reader.credential(name)?, place });
     }
@@ -94,12 +94,12 @@ impl Reader<'_> {
             .collect::<Result<Vec<_>, _>>()?;
         if hosts.is_empty() {
             let what = format!("the credential `{name}` has no host to go to");
-            return Err(at(&self.place, "config_value", what)
+            return Err(at(&self.place, what)
                 .hint("write `host = \"=api.example.com\"`: only that host, by TLS, gets the secret"));
         }
         let ports = match &self.table.port {
             Some(port) => self.one(port, |Scalar(port)| port.parse::<PortRange>())?,
-            None => PortRange::only(443).map_err(|error| at(&self.place, "config_value", error))?,
+            None => PortRange::only(443).map_err(|error| at(&self.place, error))?,
         };
         let requests = RequestFilter {
             methods: self.all(&self.table.methods, |text| text.parse())?,
@@ -136,13 +136,12 @@ impl Reader<'_> {
             {
                 let place = self.text.place(written.span().start);
                 let what = format!("`{key}` does not go with `as = \"{word}\"`");
-                return Err(at(&place, "config_value", what)
-                    .hint(format!("write `as = \"{belongs}\"`, or take it out")));
+                return Err(at(&place, what).hint(format!("write `as = \"{belongs}\"`, or take it out")));
             }
         }
         let needs = |key: &str| {
             let what = format!("a credential in a {key} needs its name");
-            at(&self.place, "config_value", what).hint(format!("write `{key} = \"...\"`"))
+            at(&self.place, what).hint(format!("write `{key} = \"...\"`"))
         };
         let made = match word {
             None => return Ok(None),
@@ -163,7 +162,7 @@ impl Reader<'_> {
                 let place = carrier
                     .as_ref()
                     .map_or_else(|| self.place.clone(), |word| self.text.place(word.span().start));
-                let fault = at(&place, "config_value", "`as` is none of bearer, basic, header and query");
+                let fault = at(&place, "`as` is none of bearer, basic, header and query");
                 return Err(match nearest(other, &["bearer", "basic", "header", "query"]) {
                     Some(meant) => fault.hint(format!("did you mean `{meant}`?")),
                     None => fault.hint("write `as = \"bearer\"` for `authorization: Bearer ...`"),
@@ -187,7 +186,7 @@ impl Reader<'_> {
         parse: impl FnOnce(&W) -> Result<T, E>,
     ) -> Result<T, SandboxError> {
         let place = self.text.place(written.span().start);
-        parse(written.get_ref()).map_err(|error| at(&place, "config_value", error))
+        parse(written.get_ref()).map_err(|error| at(&place, error))
     }
 }
 
@@ -195,6 +194,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
     use crate::config::layer::Settings;
+    use belljar_spec::ErrorCode;
 
     fn read(layer: Layer, content: &str) -> Result<Vec<Credential>, SandboxError> {
         let text = Text { layer, name: "belljar.toml".into(), content: content.into() };
@@ -247,7 +247,7 @@ mod tests {
         ] {
             let error = read(Layer::Repository, content).expect_err(content);
             assert_eq!(error.message, "belljar.toml:1: a repository cannot bind a secret");
-            assert_eq!(error.code, "config_not_for_this_layer");
+            assert_eq!(error.code, ErrorCode::ConfigInvalid);
         }
     }
 

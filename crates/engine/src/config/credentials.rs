@@ -11,7 +11,7 @@ use belljar_spec::secret::{
     Credential, CredentialPlace, Forwarded, GitHubApp, GitHubGrant, GitHubProfile, Inject, SecretName,
     SecretRef, SecretSource, built_in, built_ins, searches,
 };
-use belljar_spec::{EnvName, SandboxError};
+use belljar_spec::{EnvName, ErrorCode, SandboxError};
 use belljar_vault::SecretStore;
 
 /// What was said of secrets for one run.
@@ -120,16 +120,15 @@ impl Chosen<'_> {
         if built_in(name.as_str()).is_some_and(|known| known.is_search) {
             let message =
                 format!("the credential `{name}` is for web search, which this run has not asked for");
-            return Err(
-                SandboxError::policy("no_web_search", message).hint(format!("use `--web-search={name}`"))
-            );
+            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
+                .hint(format!("use `web_search: {name}`")));
         }
         match self.find(name).cloned() {
             Some(credential) => self.push(credential),
             None => {
                 let message = format!("there is no credential `{name}`");
                 let names: Vec<&str> = built_ins().map(|known| known.credential.name.as_str()).collect();
-                Err(SandboxError::policy("no_credential", message).hint(format!(
+                Err(SandboxError::new(ErrorCode::CredentialMissing, message).hint(format!(
                     "say where it may go, under [credential.{name}] in your belljar.toml; belljar knows {}",
                     names.join(", ")
                 )))
@@ -147,7 +146,7 @@ impl Chosen<'_> {
                     "`{twice}` would be set by two credentials, `{}` and `{}`",
                     other.name, credential.name
                 );
-                return Err(SandboxError::policy("variable_twice", message)
+                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
                     .hint("use one of them, or give one other `variables` in your belljar.toml"));
             }
         }
@@ -162,9 +161,8 @@ impl Chosen<'_> {
             WebSearch::Named(name) if names.contains(&name) => self.find(name).cloned(),
             WebSearch::Named(name) => {
                 let message = format!("`{name}` does not search the web");
-                return Err(
-                    SandboxError::policy("no_web_search", message).hint(format!("there are {listed}"))
-                );
+                return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
+                    .hint(format!("there are {listed}")));
             }
             WebSearch::Detect | WebSearch::IfKept => names.iter().find_map(|name| {
                 let credential = self.find(name)?;
@@ -175,8 +173,8 @@ impl Chosen<'_> {
         match found {
             Some(credential) => self.push(credential),
             None if *search == WebSearch::IfKept => Ok(()),
-            None => Err(SandboxError::policy(
-                "no_web_search",
+            None => Err(SandboxError::new(
+                ErrorCode::CredentialMissing,
                 format!("no search of the web has a secret: {listed}"),
             )
             .hint("keep one: `belljar secrets set tavily`")),
@@ -198,7 +196,7 @@ impl Chosen<'_> {
                 let message = format!(
                     "`{variable}` cannot have a placeholder: no credential is bound to `secret:{key}`"
                 );
-                return Err(SandboxError::policy("secret_not_bound", message).hint(format!(
+                return Err(SandboxError::new(ErrorCode::CredentialMissing, message).hint(format!(
                     "say where it may go, under [credential.{key}] in your belljar.toml; or let this run hold the real \
                      value, with `--forward-secret {key}`"
                 )));
@@ -212,11 +210,11 @@ impl Chosen<'_> {
             }
         }
         match flags.forward.iter().find(|key| !flags.variables.iter().any(|(_, named)| named == *key)) {
-            Some(key) => Err(SandboxError::policy(
-                "nothing_to_forward",
+            Some(key) => Err(SandboxError::new(
+                ErrorCode::RequestValue,
                 format!("`--forward-secret {key}` does not say into which variable"),
             )
-            .hint(format!("add `--env NAME=secret:{key}`"))),
+            .hint(format!("add `env: NAME=secret:{key}`"))),
             None => Ok(forwarded),
         }
     }
@@ -228,12 +226,12 @@ impl Chosen<'_> {
     ) -> Result<GitHubGrant, SandboxError> {
         let Some(app) = self.layers.iter().find_map(|layer: &Settings| layer.github.as_ref()) else {
             let message = "`--github` needs a GitHub App, and none is configured";
-            return Err(SandboxError::policy("no_github_app", message)
+            return Err(SandboxError::new(ErrorCode::CredentialMissing, message)
                 .hint("name one under [github] in your belljar.toml: app, installation and key"));
         };
         if danger_forward_key && asked.profile != GitHubProfile::RepoWrite {
             let message = format!("`--danger-forward-app-key` does not go with `--github {}`", asked.profile);
-            return Err(SandboxError::policy("key_not_forwarded", message).hint(
+            return Err(SandboxError::new(ErrorCode::NotGranted, message).hint(
                 "whoever holds the key can do all that the App can: it goes only with `--github repo-write`",
             ));
         }
@@ -241,7 +239,7 @@ impl Chosen<'_> {
         let credential = of_app(&app)?;
         if self.credentials.iter().any(|known| known.name == credential.name) {
             let message = "`--github` and the credential `github` both say what GitHub gets";
-            return Err(SandboxError::policy("github_twice", message).hint("use one of them"));
+            return Err(SandboxError::new(ErrorCode::RequestConflict, message).hint("use one of them"));
         }
         self.push(credential)?;
         Ok(GitHubGrant {
@@ -261,8 +259,9 @@ fn of_app(app: &GitHubApp) -> Result<Credential, SandboxError> {
     if app.host.as_str() == "github.com" {
         return Ok(credential);
     }
-    let wrong =
-        |error: &dyn std::fmt::Display| SandboxError::policy("config_value", format!("[github]: {error}"));
+    let wrong = |error: &dyn std::fmt::Display| {
+        SandboxError::new(ErrorCode::ConfigInvalid, format!("[github]: {error}"))
+    };
     let rest = app.api.split_once("://").map_or(app.api.as_str(), |(_, rest)| rest);
     let (authority, base) = rest.split_once('/').unwrap_or((rest, ""));
     let git = credential.places.iter().find(|place| place.host.to_string() == "=github.com").cloned();
@@ -294,7 +293,8 @@ fn rules(credential: &Credential) -> Result<Vec<Rule>, SandboxError> {
     let rule = |place: &CredentialPlace| {
         let text = format!("{}:{}/tls", place.host, place.ports);
         Rule::allow(&text, RuleSource::Credential(credential.name.clone())).map_err(|error| {
-            SandboxError::policy("config_value", format!("credential `{}`: {error}", credential.name))
+            SandboxError::new(ErrorCode::ConfigInvalid, format!("credential `{}`: {error}", credential.name))
+                .caused_by(error)
         })
     };
     credential.places.iter().map(rule).collect()
@@ -305,8 +305,8 @@ fn has_way_out(policy: &EgressPolicy, credentials: &[Credential]) -> Result<(), 
         (Mode::None, Some(first)) => {
             let message =
                 format!("the credential `{}` is of no use: the mode is none, and nothing leaves", first.name);
-            Err(SandboxError::policy("no_way_out", message)
-                .hint("add `--egress strict`, or take the secret away"))
+            Err(SandboxError::new(ErrorCode::RequestConflict, message)
+                .hint("add `egress.mode: strict`, or take the secret away"))
         }
         _ => Ok(()),
     }

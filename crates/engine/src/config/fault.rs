@@ -1,12 +1,12 @@
 //! What is wrong with a file: where, what, and what to write instead.
 
 use super::place::Place;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 
 /// At a line. The sentence has the fix in it, unless one follows with `hint`.
-pub(super) fn at(place: &Place, code: &'static str, what: impl std::fmt::Display) -> SandboxError {
-    SandboxError::policy(code, format!("{place}: {what}"))
+pub(super) fn at(place: &Place, what: impl std::fmt::Display) -> SandboxError {
+    SandboxError::new(ErrorCode::ConfigInvalid, format!("{place}: {what}"))
 }
 
 /// Text that somebody else wrote, fit to be shown: it cannot move a cursor, start a line or turn the direction of

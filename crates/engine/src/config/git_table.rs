@@ -27,28 +27,20 @@ impl GitSettings {
         let mut push = Vec::new();
         for pattern in &table.push {
             let understood = pattern.get_ref().parse::<RefPattern>();
-            push.push(understood.map_err(|error| at(&place(pattern.span().start), "config_value", error))?);
+            push.push(understood.map_err(|error| at(&place(pattern.span().start), error))?);
         }
         if !push.is_empty() && push.iter().all(RefPattern::excludes) {
             let start = table.push[0].span().start;
-            return Err(at(
-                &place(start),
-                "config_value",
-                "`push` allows no branch: every pattern has a `!`",
-            )
-            .hint("write what is allowed first, as in `push = [\"*\", \"!main\"]`"));
+            return Err(at(&place(start), "`push` allows no branch: every pattern has a `!`")
+                .hint("write what is allowed first, as in `push = [\"*\", \"!main\"]`"));
         }
         let bytes = table.bytes.as_ref().map(|size| {
             let Scalar(size_text) = size.get_ref();
-            size_text.parse().map_err(|error| at(&place(size.span().start), "config_value", error))
+            size_text.parse().map_err(|error| at(&place(size.span().start), error))
         });
         let objects = table.objects.as_ref().map(|number| {
             u64::try_from(*number.get_ref()).ok().filter(|number| *number > 0).ok_or_else(|| {
-                at(
-                    &place(number.span().start),
-                    "config_value",
-                    "`objects` is a number of objects, at least 1",
-                )
+                at(&place(number.span().start), "`objects` is a number of objects, at least 1")
             })
         });
         let mut alternates = Vec::new();
@@ -56,7 +48,7 @@ impl GitSettings {
             let path = PathBuf::from(directory.get_ref());
             if !path.is_absolute() || path == Path::new("/") {
                 let message = format!("`{}` is not the whole path of a directory", path.display());
-                return Err(at(&place(directory.span().start), "config_value", message)
+                return Err(at(&place(directory.span().start), message)
                     .hint("name the directory that repositories borrow objects from, as in `/srv/mirrors`"));
             }
             alternates.push(path);

@@ -19,7 +19,7 @@ pub(super) fn understand(
     let Some(table) = table else { return Ok(None) };
     let place = text.place(table.span().start);
     if text.layer == Layer::Repository {
-        return Err(at(&place, "config_not_for_this_layer", "a repository cannot name a GitHub App")
+        return Err(at(&place, "a repository cannot name a GitHub App")
             .hint("take the table out here; it belongs in your own belljar.toml, or the operator's"));
     }
     let table = table.get_ref();
@@ -34,7 +34,7 @@ pub(super) fn understand(
         api,
         host: match &table.host {
             Some(host) => one(text, host, |host| host.parse::<HostName>())?,
-            None => "github.com".parse().map_err(|error| at(&place, "config_value", error))?,
+            None => "github.com".parse().map_err(|error| at(&place, error))?,
         },
     };
     Ok(Some(At { value, place }))
@@ -63,7 +63,7 @@ fn one<W, T, E: fmt::Display>(
     written: &Spanned<W>,
     parse: impl FnOnce(&W) -> Result<T, E>,
 ) -> Result<T, SandboxError> {
-    parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), "config_value", error))
+    parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), error))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl GoldenSettings {
             parse: impl FnOnce(&str) -> Result<T, E>,
         ) -> Result<Option<T>, SandboxError> {
             let Some(written) = written else { return Ok(None) };
-            let failed = |error| at(&text.place(written.span().start), "config_value", error);
+            let failed = |error| at(&text.place(written.span().start), error);
             parse(written.get_ref()).map(Some).map_err(failed)
         }
         Ok(GoldenSettings {

@@ -35,7 +35,7 @@ impl ImageSettings {
             let host = written.get_ref();
             if host.is_empty() || host.contains(['/', ' ', '*', '@']) {
                 let what = format!("`{host}` is no registry: write `host` or `host:port`");
-                return Err(at(&text.place(written.span().start), "config_value", what));
+                return Err(at(&text.place(written.span().start), what));
             }
             settings.plain_http.push(host.clone());
         }
@@ -43,7 +43,7 @@ impl ImageSettings {
             let path = PathBuf::from(written.get_ref());
             if !path.is_absolute() {
                 let what = format!("`{}` is no absolute path", path.display());
-                return Err(at(&text.place(written.span().start), "config_value", what));
+                return Err(at(&text.place(written.span().start), what));
             }
             settings.authorities.push(path);
         }
@@ -100,7 +100,7 @@ fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Said), Sand
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/' | '[' | ']');
     if place.is_empty() || place.starts_with('/') || !place.chars().all(is_place) || place.contains("..") {
         let what = format!("`{}` is no mirror: write `https://host/path`", written.get_ref());
-        return Err(at(&text.place(written.span().start), "config_value", what));
+        return Err(at(&text.place(written.span().start), what));
     }
     Ok((place.to_string(), said))
 }
@@ -108,6 +108,7 @@ fn mirror(text: &Text, written: &Spanned<String>) -> Result<(String, Said), Sand
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::ErrorCode;
 
     fn options(toml: &str) -> Result<PullOptions, SandboxError> {
         let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ mod tests {
             "[images]\nauthorities = [\"corp.pem\"]",
         ] {
             let error = options(toml).unwrap_err();
-            assert_eq!(error.code, "config_value", "{toml}");
+            assert_eq!(error.code, ErrorCode::ConfigInvalid, "{toml}");
             assert!(error.message.contains(":2"), "{}", error.message);
         }
     }

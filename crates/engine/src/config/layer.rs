@@ -285,7 +285,7 @@ impl Reader<'_> {
                 let layer = self.text.layer;
                 let what = format!("`{key}` is not for {layer} to say");
                 let names: Vec<String> = layers.iter().map(|layer| layer.file().to_string()).collect();
-                Err(at(&self.place(value), "config_not_for_this_layer", what)
+                Err(at(&self.place(value), what)
                     .hint(format!("take it out here; it belongs in {}", names.join(" or "))))
             }
             _ => Ok(()),
@@ -300,7 +300,7 @@ impl Reader<'_> {
         let place = self.place(written);
         match parse(written.get_ref()) {
             Ok(value) => Ok(At { value, place }),
-            Err(error) => Err(at(&place, "config_value", error)),
+            Err(error) => Err(at(&place, error)),
         }
     }
 
@@ -435,6 +435,7 @@ const DNS: u16 = 53;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belljar_spec::ErrorCode;
 
     fn understand(layer: Layer, content: &str) -> Result<Settings, SandboxError> {
         Settings::understand(&Text { layer, name: "belljar.toml".into(), content: content.into() })
@@ -488,7 +489,7 @@ mod tests {
             assert_eq!(understand(layer, content).expect("a file").unprotect[0].value.as_str(), ".vscode");
         }
         let refused = understand(Layer::Repository, content).expect_err("not for it");
-        assert_eq!(refused.code, "config_not_for_this_layer");
+        assert_eq!(refused.code, ErrorCode::ConfigInvalid);
         // What git runs cannot be taken out.
         let error =
             understand(Layer::User, "[workspace]\nunprotect = [\".git/hooks\"]\n").expect_err("no settings");

@@ -9,11 +9,11 @@ use super::place::{At, Places};
 use super::read::{self, FILE, FOLDER};
 use super::sandbox_table::SandboxSettings;
 use super::trust::{self, Standing};
-use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::git::{PushRules, RefPattern};
 use belljar_spec::secret::{Credential, Forwarded, GitHubGrant};
 use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -162,7 +162,10 @@ fn repository(
         Standing::Trusted => {
             let path = workspace.join(FOLDER).join(FILE);
             let text = read::repository_text(&path, bytes).map_err(|why| {
-                SandboxError::policy("config_unreadable", format!("`{}` cannot be used: {why}", shown(&path)))
+                SandboxError::new(
+                    ErrorCode::ConfigInvalid,
+                    format!("`{}` cannot be used: {why}", shown(&path)),
+                )
             })?;
             loaded.files.push((Layer::Repository, text.name.clone()));
             return Settings::understand(&text).map(Some);

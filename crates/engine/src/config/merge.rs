@@ -10,7 +10,6 @@
 //! | `authorities` | add up |
 //! | `inspect` | whoever says true |
 
-use super::fault::at;
 use super::flags::EgressFlags;
 use super::layer::{Layer, Settings};
 use super::load::Note;
@@ -18,7 +17,7 @@ use super::place::{At, Origin, Place};
 use belljar_spec::egress::{
     EgressLimits, EgressPolicy, GroupName, HostPattern, Mode, Rule, RuleLabel, RuleSource, group,
 };
-use belljar_spec::{ByteSize, SandboxError};
+use belljar_spec::{ByteSize, ErrorCode, SandboxError};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -128,8 +127,8 @@ impl Layers {
         if let Some(wanted) = flags.mode {
             return match ceiling {
                 Some(ceiling) if wanted > ceiling.mode => {
-                    Err(SandboxError::policy("mode_too_wide", format!("`--egress {wanted}`: {ceiling}"))
-                        .hint(format!("use `--egress {}`, or ask the operator", ceiling.mode)))
+                    Err(SandboxError::new(ErrorCode::NotGranted, format!("`--egress {wanted}`: {ceiling}"))
+                        .hint(format!("use `egress.mode: {}`, or ask the operator", ceiling.mode)))
                 }
                 _ => Ok((wanted, Origin::Flag)),
             };
@@ -140,10 +139,9 @@ impl Layers {
                     "a repository cannot widen the mode: it says {}, without it the mode is {mode} ({origin})",
                     wanted.value
                 );
-                Err(at(&wanted.place, "mode_too_wide", what).hint(format!(
-                    "take the line out; whoever wants it says `--egress {}` for a run",
-                    wanted.value
-                )))
+                Err(SandboxError::new(ErrorCode::NotGranted, format!("{}: {what}", &wanted.place)).hint(
+                    format!("take the line out; whoever wants it says `--egress {}` for a run", wanted.value),
+                ))
             }
             Some(wanted) => Ok((wanted.value, Origin::Line(wanted.place))),
             None => Ok((mode, origin)),
@@ -260,7 +258,7 @@ fn within(mode: &At<Mode>, ceiling: Option<&Ceiling>) -> Result<(), SandboxError
     match ceiling {
         Some(ceiling) if mode.value > ceiling.mode => {
             let what = format!("the mode cannot be {}: {ceiling}", mode.value);
-            Err(at(&mode.place, "mode_too_wide", what)
+            Err(SandboxError::new(ErrorCode::NotGranted, format!("{}: {what}", &mode.place))
                 .hint(format!("write `mode = \"{}\"`, or take the line out", ceiling.mode)))
         }
         _ => Ok(()),
@@ -303,8 +301,8 @@ fn covered(
     }
     let what = format!("{} is outside of the operator's `only` ({})", what(), only.place);
     let error = match origin {
-        Origin::Line(place) => at(place, "outside_only", what),
-        Origin::Flag | Origin::Default => SandboxError::policy("outside_only", what),
+        Origin::Line(place) => SandboxError::new(ErrorCode::NotGranted, format!("{place}: {what}")),
+        Origin::Flag | Origin::Default => SandboxError::new(ErrorCode::NotGranted, what),
     };
     Err(error.hint(format!("take it out, or ask the operator to add `{}` to `only`", rule.host)))
 }

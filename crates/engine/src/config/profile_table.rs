@@ -43,7 +43,7 @@ pub fn profiles_from(places: &Places) -> Result<Vec<Profile>, SandboxError> {
     for profile in &users {
         if let Some(known) = operators.iter().find(|known| known.name == profile.name) {
             let what = format!("the profile `{}` is the operator's already ({})", profile.name, known.place);
-            return Err(at(&profile.place, "config_value", what).hint("give yours another name"));
+            return Err(at(&profile.place, what).hint("give yours another name"));
         }
     }
     if users.iter().any(|profile| profile.default) {
@@ -60,13 +60,13 @@ pub(super) fn understand(
     for (name, table) in tables {
         let place = text.place(table.span().start);
         if text.layer == Layer::Repository {
-            return Err(at(&place, "config_not_for_this_layer", "a repository has no profiles")
+            return Err(at(&place, "a repository has no profiles")
                 .hint("take the table out here; a repository names one with `profile` below `[sandbox]`"));
         }
         let profile = one(text, name, place, table.get_ref())?;
         if let Some(other) = profiles.iter().find(|other| other.default && profile.default) {
             let what = format!("`{}` and `{}` cannot both be the default", other.name, profile.name);
-            return Err(at(&profile.place, "config_value", what).hint("take `default` out of one of them"));
+            return Err(at(&profile.place, what).hint("take `default` out of one of them"));
         }
         profiles.push(profile);
     }
@@ -79,7 +79,7 @@ fn one(text: &Text, name: &str, place: Place, table: &ProfileTable) -> Result<Pr
             "`{}` cannot name a profile: write small letters, digits, `-` and `_`",
             name.escape_debug()
         );
-        return Err(at(&place, "config_value", what));
+        return Err(at(&place, what));
     }
     let reader = Words { text };
     let base = SandboxRequest {
@@ -128,7 +128,7 @@ impl Words<'_> {
         written: &Spanned<W>,
         read: impl FnOnce(&W) -> Result<T, E>,
     ) -> Result<T, SandboxError> {
-        let failed = |error| at(&self.text.place(written.span().start), "config_value", error);
+        let failed = |error| at(&self.text.place(written.span().start), error);
         read(written.get_ref()).map_err(failed)
     }
 

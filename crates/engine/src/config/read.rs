@@ -4,7 +4,7 @@ use super::fault::{argument, shown};
 use super::layer::Layer;
 use super::place::{Place, Places};
 use super::toml_text::TomlText;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, stat};
 use belljar_sys::rustix::io::Errno;
 use std::fs::File;
@@ -58,7 +58,7 @@ pub(super) fn operator(places: &Places) -> Result<Option<Text>, SandboxError> {
                 shown(what)
             );
             let what = argument(what);
-            return Err(SandboxError::policy("config_not_the_operators", message)
+            return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
                 .hint(format!("as root: chown root:root {what} && chmod go-w {what}")));
         }
     }
@@ -71,7 +71,7 @@ pub(super) fn user(places: &Places) -> Result<Option<Text>, SandboxError> {
     let Some((file, found)) = found(path)? else { return Ok(None) };
     if found.st_mode & WRITABLE_BY_ALL != 0 {
         let message = format!("your configuration `{}` does not count: everybody can change it", shown(path));
-        return Err(SandboxError::policy("config_open_to_all", message)
+        return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
             .hint(format!("chmod go-w {}", argument(path))));
     }
     text(Layer::User, path, file).map(Some)
@@ -161,8 +161,8 @@ fn unreadable(path: &Path, why: Unread) -> SandboxError {
             "put a text file in its place, or take it away".to_string()
         }
     };
-    SandboxError::policy(
-        "config_unreadable",
+    SandboxError::new(
+        ErrorCode::ConfigInvalid,
         format!("the configuration `{}` cannot be used: {why}", shown(path)),
     )
     .hint(hint)

@@ -20,14 +20,14 @@ pub(super) fn understand(text: &Text, table: &RuleTable) -> Result<(Rule, Option
     let mut openings: Vec<Opening> = Vec::new();
     for line in lines(&host, &ports, &protocols) {
         let rule = Rule::allow(&line, source(place.clone()))
-            .map_err(|error| at(&place, "config_value", error).hint("ports = [8443] says at which port"))?;
+            .map_err(|error| at(&place, error).hint("ports = [8443] says at which port"))?;
         openings.extend(rule.openings);
     }
     let requests = requests(text, table)?;
     let mut words = label(&host, &ports, &protocols);
     if let Some(filter) = &requests {
         words = format!("{words}: {filter}");
-        looked_into(&openings).map_err(|error| at(&place, "config_value", error))?;
+        looked_into(&openings).map_err(|error| at(&place, error))?;
     }
     let rule = Rule { host, openings, requests, label: RuleLabel::new(source(place), &words) };
     for (examples, must_match) in [(&table.matches, true), (&table.does_not_match, false)] {
@@ -46,7 +46,7 @@ fn requests(text: &Text, table: &RuleTable) -> Result<Option<RequestFilter>, San
     match &table.inspect {
         Some(inspect) if !*inspect.get_ref() && !filter.is_any() => {
             let what = "what is not looked into cannot be held to `methods` and `paths`";
-            Err(at(&text.place(inspect.span().start), "config_value", what)
+            Err(at(&text.place(inspect.span().start), what)
                 .hint("leave `inspect` out, or leave `methods` and `paths` out"))
         }
         Some(inspect) if *inspect.get_ref() => Ok(Some(filter)),
@@ -109,7 +109,7 @@ fn list<W, T, E: fmt::Display>(
     let Some(written) = written else { return Ok(Vec::new()) };
     // Nothing between the brackets reads like "none", and left out means "the usual": no guess is made.
     if written.get_ref().is_empty() {
-        return Err(at(&text.place(written.span().start), "config_value", "this list is empty")
+        return Err(at(&text.place(written.span().start), "this list is empty")
             .hint("write what is needed, or leave the key out for what is usual"));
     }
     written.get_ref().iter().map(|one| parse(text, one, understand)).collect()
@@ -120,8 +120,7 @@ fn parse<W, T, E: fmt::Display>(
     written: &Spanned<W>,
     understand: impl FnOnce(&W) -> Result<T, E>,
 ) -> Result<T, SandboxError> {
-    understand(written.get_ref())
-        .map_err(|error| at(&text.place(written.span().start), "config_value", error))
+    understand(written.get_ref()).map_err(|error| at(&text.place(written.span().start), error))
 }
 
 fn check(text: &Text, rule: &Rule, example: &Spanned<String>, must_match: bool) -> Result<(), SandboxError> {
@@ -130,7 +129,7 @@ fn check(text: &Text, rule: &Rule, example: &Spanned<String>, must_match: bool) 
         true => rule.check_examples(&one, &none),
         false => rule.check_examples(&none, &one),
     };
-    outcome.map_err(|error| at(&text.place(example.span().start), "config_example", error))
+    outcome.map_err(|error| at(&text.place(example.span().start), error))
 }
 
 #[cfg(test)]

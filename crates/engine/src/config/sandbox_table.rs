@@ -42,7 +42,7 @@ impl SandboxSettings {
             let target: VolumePath = value(text, written, |path| path.parse())?;
             if settings.volumes.iter().any(|(_, known)| *known == target) {
                 let what = format!("two volumes cannot both be at `{target}`");
-                return Err(at(&text.place(written.span().start), "config_value", what));
+                return Err(at(&text.place(written.span().start), what));
             }
             settings.volumes.push((name, target));
         }
@@ -97,7 +97,7 @@ fn value<W, T, E: fmt::Display>(
     written: &Spanned<W>,
     parse: impl FnOnce(&W) -> Result<T, E>,
 ) -> Result<T, SandboxError> {
-    parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), "config_value", error))
+    parse(written.get_ref()).map_err(|error| at(&text.place(written.span().start), error))
 }
 
 const LONGEST: usize = 48;

@@ -26,22 +26,22 @@ impl TomlText<'_> {
             match unknown_key(error.message()) {
                 Some((key, known)) => {
                     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                    let fault =
-                        at(&place, "config_unknown_key", format!("there is no key `{}`", plain(&key)));
+                    let fault = at(&place, format!("there is no key `{}`", plain(&key)));
                     fault.hint(match nearest(&key, &known) {
                         Some(meant) => format!("did you mean `{meant}`?"),
                         None => format!("known here: {}", known.join(", ")),
                     })
                 }
-                None => at(&place, "config_syntax", plain(error.message()).replace("\\n", ", "))
-                    .hint(correction(error.message())),
+                None => {
+                    at(&place, plain(error.message()).replace("\\n", ", ")).hint(correction(error.message()))
+                }
             }
         })
     }
 
     /// What is wrong at a byte.
-    pub fn fault(&self, byte: usize, code: &'static str, what: impl Display) -> SandboxError {
-        at(&self.place(byte), code, what)
+    pub fn fault(&self, byte: usize, what: impl Display) -> SandboxError {
+        at(&self.place(byte), what)
     }
 
     /// The line that a byte stands in.

@@ -10,7 +10,7 @@ use super::layer::Settings;
 use super::load::above;
 use super::place::Places;
 use super::read::{self, FILE, FOLDER};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::{Mode, OFlags, fstat, open};
 use belljar_sys::rustix::process::geteuid;
@@ -55,14 +55,14 @@ pub fn propose_from(places: &Places, workspace: &Path) -> Result<Proposal, Sandb
     let workspace = canonical(workspace)?;
     let file = workspace.join(FOLDER).join(FILE);
     let unusable = |why: &dyn std::fmt::Display| {
-        SandboxError::policy("config_unreadable", format!("`{}` cannot be trusted: {why}", shown(&file)))
+        SandboxError::new(ErrorCode::ConfigInvalid, format!("`{}` cannot be trusted: {why}", shown(&file)))
             .hint("put a text file in its place, or take it away")
     };
     let bytes = match read::repository(&workspace) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => {
             let message = format!("there is nothing to trust: `{}` does not exist", shown(&file));
-            return Err(SandboxError::policy("nothing_to_trust", message)
+            return Err(SandboxError::new(ErrorCode::ConfigInvalid, message)
                 .hint("name the folder of the repository, as in `belljar trust DIR`"));
         }
         Err(why) => return Err(unusable(&why)),
@@ -89,8 +89,9 @@ impl Proposal {
         self.record.write().map_err(|error| {
             let message = format!("cannot keep that `{}` is trusted: {error}", shown(&self.file));
             let folder = self.record.file.parent().unwrap_or(Path::new("/"));
-            SandboxError::runtime("trust_not_kept", message)
+            SandboxError::new(ErrorCode::StateFailed, message)
                 .hint(format!("see to it that you can write in {}", argument(folder)))
+                .caused_by(error)
         })
     }
 }
@@ -106,8 +107,8 @@ pub fn revoke_from(places: &Places, workspace: &Path) -> Result<bool, SandboxErr
     match fs::remove_file(&record.file) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(SandboxError::runtime(
-            "trust_not_revoked",
+        Err(error) => Err(SandboxError::new(
+            ErrorCode::StateFailed,
             format!("cannot remove `{}`: {error}", shown(&record.file)),
         )
         .hint("remove the file by hand")),
@@ -135,8 +136,11 @@ impl Record {
     /// For a workspace without links on its way.
     fn of(places: &Places, workspace: &Path, bytes: &[u8]) -> Result<Record, SandboxError> {
         let state = places.state.as_deref().ok_or_else(|| {
-            SandboxError::policy("no_home", "there is no place to keep what is trusted: HOME is not set")
-                .hint("set HOME, or XDG_STATE_HOME")
+            SandboxError::new(
+                ErrorCode::ConfigInvalid,
+                "there is no place to keep what is trusted: HOME is not set",
+            )
+            .hint("set HOME, or XDG_STATE_HOME")
         })?;
         // The part of it that exists, since it may still have to be made.
         let existing = state.ancestors().find_map(|folder| folder.canonicalize().ok());
@@ -145,7 +149,7 @@ impl Record {
                 "what is trusted is kept in `{}`, inside the workspace, where a sandbox can write",
                 shown(state)
             );
-            return Err(SandboxError::policy("state_in_workspace", message)
+            return Err(SandboxError::new(ErrorCode::PathRefused, message)
                 .hint("set XDG_STATE_HOME to a folder outside, or choose another workspace"));
         }
         let path = workspace.join(FOLDER).join(FILE);
@@ -176,8 +180,12 @@ impl Record {
 
 fn canonical(workspace: &Path) -> Result<PathBuf, SandboxError> {
     workspace.canonicalize().map_err(|error| {
-        SandboxError::policy("workspace_missing", format!("cannot enter `{}`: {error}", shown(workspace)))
-            .hint("name a folder that exists")
+        SandboxError::new(
+            ErrorCode::WorkspaceMissing,
+            format!("cannot enter `{}`: {error}", shown(workspace)),
+        )
+        .hint("name a folder that exists")
+        .caused_by(error)
     })
 }
 

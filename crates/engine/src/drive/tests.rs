@@ -5,7 +5,7 @@ use crate::exec::FixedInput;
 use crate::held::GuestProcess;
 use crate::stream;
 use belljar_backend::Counters;
-use belljar_spec::Stdin;
+use belljar_spec::{ErrorCode, Stdin};
 use belljar_wire::frame::{Tag, encode};
 use belljar_wire::message::{self, Disk, Ending, ExecControl, ExecEvent, Fault};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ struct Case {
     grace: Option<Grace>,
     /// The reader of its output has gone.
     reader_gone: bool,
-    expected: Result<Ended, &'static str>,
+    expected: Result<Ended, ErrorCode>,
     exit_code: u8,
     /// The guest is killed.
     killed: bool,
@@ -54,7 +54,7 @@ async fn every_ending_is_reported_by_what_happened_first() {
         let (outcome, killed) = driven(&case).await;
         let exit_code = match &outcome {
             Ok(ended) => ended.exit_code(),
-            Err(error) => error.kind.exit_code(),
+            Err(error) => error.kind().exit_code(),
         };
         assert_eq!(outcome.map_err(|error| error.code), case.expected, "{}", case.name);
         assert_eq!((exit_code, killed), (case.exit_code, case.killed), "{}", case.name);
@@ -137,8 +137,8 @@ fn cases() -> Vec<Case> {
             exit_code: 130,
             ..stopped("abort, ended by the signal", Guest::EndsOnSignal)
         },
-        lost("supervisor killed", Guest::Reports, "supervisor_killed"),
-        lost("sandbox gone", Guest::HangsUp, "guest_gone"),
+        lost("supervisor killed", Guest::Reports, ErrorCode::SupervisorKilled),
+        lost("sandbox gone", Guest::HangsUp, ErrorCode::GuestGone),
         Case {
             counters: oom,
             ..plain("out of memory", kill.clone(), limited(LimitHit::OomKilled, Ended::killed()))
@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
             )
         },
         Case { output: CAP, ..plain("output below its limit", event(Ending::Exited(0)), exited(0)) },
-        Case { output: 1, reader_gone: true, ..lost("caller gone", Guest::Silent, "output_closed") },
+        Case { output: 1, reader_gone: true, ..lost("caller gone", Guest::Silent, ErrorCode::StreamFailed) },
     ]
 }
 
@@ -315,7 +315,7 @@ impl Default for TestSink {
 impl Sink for TestSink {
     async fn write(&mut self, _: OutputStream, bytes: &[u8]) -> Result<(), SandboxError> {
         if self.is_gone {
-            return Err(SandboxError::runtime("output_closed", "the reader has gone"));
+            return Err(SandboxError::new(ErrorCode::StreamFailed, "the reader has gone"));
         }
         sleep(self.delay).await;
         self.written.extend_from_slice(self.cap.take(bytes));

@@ -7,7 +7,9 @@ use crate::{config, credentials, llm, relay, way_out};
 use belljar_backend::{GitInside, Plan, WORKSPACE, Wall, context_git_config};
 use belljar_gateway::Authority;
 use belljar_spec::egress::EgressPolicy;
-use belljar_spec::{Assurance, BackendName, Limits, SandboxError, SandboxId, SandboxSpec, WorkspacePath};
+use belljar_spec::{
+    Assurance, BackendName, ErrorCode, Limits, SandboxError, SandboxId, SandboxSpec, WorkspacePath,
+};
 use belljar_vault::SecretStore;
 use belljar_workspace::context;
 use belljar_workspace::inside::{self, Person, Remote};
@@ -125,8 +127,8 @@ fn egress(name: BackendName, wall: Wall, spec: &SandboxSpec) -> Result<Option<Eg
         (Wall::Absent, None) => Ok(None),
         (Wall::Absent, Some(_)) => {
             let message = format!("the backend {name} has no wall, and so no hold on what is reached");
-            Err(SandboxError::unavailable("egress_unavailable", message)
-                .hint("use `--backend native`, or say nothing of egress, by flag or in a belljar.toml"))
+            Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("use `backend: native`, or say nothing of egress, by flag or in a belljar.toml"))
         }
     }
 }

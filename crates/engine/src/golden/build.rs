@@ -9,7 +9,7 @@ use belljar_images::{Downloader, Limits, unpack};
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::egress::HostName;
 use belljar_spec::{
-    Admin, BackendChoice, BackendName, Command, LimitsRequest, Root, SandboxError, SandboxSpec,
+    Admin, BackendChoice, BackendName, Command, ErrorCode, LimitsRequest, Root, SandboxError, SandboxSpec,
 };
 use belljar_sys::rustix::system::uname;
 use std::fs::{self, File};
@@ -38,7 +38,11 @@ pub(super) fn build(
     let size = fs::metadata(&archive).map_err(failed(&archive))?.len();
     let file = File::open(&archive).map_err(failed(&archive))?;
     unpack(file, size, &base, &Limits::default()).map_err(|error| {
-        SandboxError::policy("golden_archive", format!("the archive {} is refused: {error}", release.file()))
+        SandboxError::new(
+            ErrorCode::ImageRefused,
+            format!("the archive {} is refused: {error}", release.file()),
+        )
+        .caused_by(error)
     })?;
     repositories(&base, &release, &mirror)?;
     for directory in ["upper", "work"] {
@@ -65,7 +69,7 @@ impl Mirror {
     fn understand(options: &BuildOptions) -> Result<Mirror, SandboxError> {
         let url = options.mirror.trim_end_matches('/').to_string();
         let unusable = |why: String| {
-            SandboxError::policy("golden_mirror", format!("`{url}` cannot be a mirror: {why}"))
+            SandboxError::new(ErrorCode::RequestValue, format!("`{url}` cannot be a mirror: {why}"))
                 .hint("it is like `https://dl-cdn.alpinelinux.org/alpine`")
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(|| unusable("it is no address".into()))?;
@@ -97,8 +101,8 @@ impl Mirror {
             Vec::new()
         } else {
             let found = crate::resolve(&policy, &name).map_err(|error| {
-                SandboxError::unavailable(
-                    "golden_mirror",
+                SandboxError::new(
+                    ErrorCode::RegistryFailed,
                     format!("the name `{name}` leads nowhere: {error}"),
                 )
             })?;
@@ -155,8 +159,9 @@ fn install(
     let words = ["apk", "add", "--no-cache", "--no-progress"].into_iter().chain(packages.iter().copied());
     let tree = RootTree { lowers: vec![build.base()], kept: Some(build.changes()), ..RootTree::default() };
     run(place, tree, Admin::Root, Some(&mirror.policy), words, INSTALLING).map(drop).map_err(|error| {
-        SandboxError::runtime("golden_packages", format!("the packages could not be installed: {error}"))
+        SandboxError::new(ErrorCode::ImageFailed, format!("the packages could not be installed: {error}"))
             .hint("does the mirror have them? `belljar golden build --tier base` makes a root without")
+            .caused_by(error)
     })
 }
 
@@ -166,7 +171,7 @@ fn check(place: &Place, build: &Build, tier: Tier) -> Result<(), SandboxError> {
         let tree = RootTree { lowers: build.lowers(), ..RootTree::default() };
         run(place, tree, Admin::No, None, words.iter().copied(), CHECKING).map_err(|error| {
             let message = format!("the new root does not work: `{}`: {error}", words.join(" "));
-            SandboxError::runtime("golden_not_ready", message)
+            SandboxError::new(ErrorCode::ImageFailed, message).caused_by(error)
         })?;
     }
     Ok(())
@@ -189,10 +194,11 @@ fn run<'w>(
         limits: LimitsRequest { timeout: Some(most), ..LimitsRequest::default() },
         ..SandboxSpec::default()
     };
-    let command =
-        Command::new(words).map_err(|error| SandboxError::runtime("golden_build", error.to_string()))?;
+    let command = Command::new(words)
+        .map_err(|error| SandboxError::new(ErrorCode::ImageFailed, error.to_string()).caused_by(error))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| SandboxError::runtime("golden_build", error.to_string()))?;
+    let runtime = runtime
+        .map_err(|error| SandboxError::new(ErrorCode::ImageFailed, error.to_string()).caused_by(error))?;
     let sandbox = place.engine().with_root(tree).create_blocking(&spec)?;
     let result = runtime.block_on(async {
         let result = sandbox.exec(&command).await;
@@ -211,7 +217,7 @@ fn run<'w>(
                 (Some(code), _) => format!("it ended with {code}"),
                 (None, _) => "it was killed".into(),
             };
-            Err(SandboxError::runtime("golden_build", format!("{how}: {last}")))
+            Err(SandboxError::new(ErrorCode::ImageFailed, format!("{how}: {last}")))
         }
     }
 }

@@ -7,8 +7,8 @@ mod release;
 
 use crate::config::{self, EgressFlags, GoldenSettings};
 use belljar_images::Digest;
-use belljar_spec::SandboxError;
 use belljar_spec::egress::EgressPolicy;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use place::{Build, Place};
 use serde::{Deserialize, Serialize};
@@ -172,8 +172,10 @@ impl Golden {
         anew: bool,
         told: &(dyn Fn(Told<'_>) + Sync),
     ) -> Result<GoldenStatus, SandboxError> {
-        let gone =
-            || SandboxError::runtime("golden_gone", "the golden root was removed just now").hint("try again");
+        let gone = || {
+            SandboxError::new(ErrorCode::ChangedMeanwhile, "the golden root was removed just now")
+                .hint("try again")
+        };
         if !anew && let Some(status) = self.status() {
             return Ok(status);
         }
@@ -190,7 +192,7 @@ impl Golden {
         let work = || build::build(&self.place, options, told);
         let outcome = std::thread::scope(|scope| scope.spawn(work).join());
         let build = outcome.unwrap_or_else(|_| {
-            Err(SandboxError::runtime("golden_build", "the build of the golden root was interrupted"))
+            Err(SandboxError::new(ErrorCode::ImageFailed, "the build of the golden root was interrupted"))
         })?;
         self.place.switch(&build)?;
         self.place.sweep();
@@ -230,7 +232,7 @@ impl Golden {
                 return Ok(Held { lowers: build.lowers(), _lease: lease });
             }
         }
-        Err(SandboxError::runtime("golden_gone", "the golden root was removed again and again")
+        Err(SandboxError::new(ErrorCode::ChangedMeanwhile, "the golden root was removed again and again")
             .hint("try again"))
     }
 }

@@ -10,7 +10,7 @@
 
 use super::Tier;
 use crate::Engine;
-use belljar_spec::{SandboxError, SandboxId};
+use belljar_spec::{ErrorCode, SandboxError, SandboxId};
 use belljar_state::{Lock, Survives, create_private, write_atomic};
 use belljar_sys::rustix::fs::syncfs;
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,8 @@ impl Place {
             Some(build) => Ok(Some(build)),
             None => {
                 let message = "the golden root that this sandbox was made on is gone";
-                Err(SandboxError::runtime("golden_gone", message).hint("delete the sandbox and make it anew"))
+                Err(SandboxError::new(ErrorCode::ChangedMeanwhile, message)
+                    .hint("delete the sandbox and make it anew"))
             }
         }
     }
@@ -224,7 +225,7 @@ impl Build {
         // Somebody may have taken it away while we waited.
         match lock.is_at(&path) {
             true => Ok(lock),
-            false => Err(SandboxError::unavailable("golden_gone", "this golden root was just removed")
+            false => Err(SandboxError::new(ErrorCode::ChangedMeanwhile, "this golden root was just removed")
                 .hint("try again: `belljar golden status` says which there is")),
         }
     }
@@ -251,7 +252,8 @@ fn is_name(text: &str) -> bool {
 
 pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> SandboxError {
     move |error| {
-        SandboxError::runtime("golden_place", format!("`{}` cannot be used: {error}", path.display()))
+        SandboxError::new(ErrorCode::ImageFailed, format!("`{}` cannot be used: {error}", path.display()))
+            .caused_by(error)
     }
 }
 

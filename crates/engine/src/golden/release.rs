@@ -1,7 +1,7 @@
 //! Which Alpine: the release that belljar comes with, and what is known of it from elsewhere than the server it is had from.
 
 use belljar_images::Digest;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 /// A minirootfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +22,13 @@ impl Release {
     ) -> Result<Release, SandboxError> {
         let Some((_, arch)) = MACHINES.iter().find(|(name, _)| *name == machine) else {
             let message = format!("there is no Alpine for this machine, `{machine}`");
-            return Err(SandboxError::unavailable("golden_machine", message)
-                .hint("use the host's own system, or an image: `--root oci:IMAGE`"));
+            return Err(SandboxError::new(ErrorCode::NotSupported, message)
+                .hint("use the host's own system, or an image: `rootfs: oci:IMAGE`"));
         };
         let version = version.unwrap_or(VERSION);
         if !is_version(version) {
             let message = format!("`{version}` is no release of Alpine: it is like `{VERSION}`");
-            return Err(SandboxError::policy("golden_release", message));
+            return Err(SandboxError::new(ErrorCode::RequestValue, message));
         }
         let pinned = PINNED.iter().find(|(known, of, _)| (*known, *of) == (version, *arch));
         let pinned = pinned.map(|(_, _, digits)| {
@@ -42,13 +42,13 @@ impl Release {
             (Some(_), Some(pinned)) => {
                 let message =
                     format!("Alpine {version} for {arch} has another digest, as belljar knows it: {pinned}");
-                Err(SandboxError::policy("golden_digest", message))
+                Err(SandboxError::new(ErrorCode::RequestValue, message))
             }
             (None, _) => {
                 let message = format!(
                     "belljar does not know the digest of Alpine {version} for {arch}, and would have to believe the server"
                 );
-                Err(SandboxError::policy("golden_digest", message).hint(format!(
+                Err(SandboxError::new(ErrorCode::RequestValue, message).hint(format!(
                     "learn it from somewhere else, and say it: `belljar golden build --release {version} --sha256 DIGEST`"
                 )))
             }
@@ -81,7 +81,7 @@ impl Release {
                 "the mirror says that {} has the digest {}, and belljar knows {}",
                 listed.file, listed.sha256, self.digest
             );
-            return Err(SandboxError::policy("golden_mismatch", message)
+            return Err(SandboxError::new(ErrorCode::ImageRefused, message)
                 .hint("use another mirror, and tell the people of this one"));
         }
         Ok(None)
@@ -101,8 +101,8 @@ impl Listed {
     /// else is refused.
     fn read(text: &str) -> Result<Listed, SandboxError> {
         let refused = |why: String| {
-            SandboxError::policy(
-                "golden_listing",
+            SandboxError::new(
+                ErrorCode::ImageRefused,
                 format!("the mirror's list of releases makes no sense: {why}"),
             )
             .hint("is this a mirror of Alpine?")
@@ -217,11 +217,11 @@ mod tests {
         assert_eq!(release.file(), "alpine-minirootfs-3.24.1-x86_64.tar.gz");
         let other: Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
         let code = |machine, version, digest| Release::choose(machine, version, digest).unwrap_err().code;
-        assert_eq!(code("mips", None, None), "golden_machine");
-        assert_eq!(code("i686", None, None), "golden_digest");
-        assert_eq!(code("x86_64", Some("3.24.0"), None), "golden_digest");
-        assert_eq!(code("x86_64", None, Some(&other)), "golden_digest");
-        assert_eq!(code("x86_64", Some("../3.24"), Some(&other)), "golden_release");
+        assert_eq!(code("mips", None, None), ErrorCode::NotSupported);
+        assert_eq!(code("i686", None, None), ErrorCode::RequestValue);
+        assert_eq!(code("x86_64", Some("3.24.0"), None), ErrorCode::RequestValue);
+        assert_eq!(code("x86_64", None, Some(&other)), ErrorCode::RequestValue);
+        assert_eq!(code("x86_64", Some("../3.24"), Some(&other)), ErrorCode::RequestValue);
         assert_eq!(Release::choose("i686", None, Some(&other)).unwrap().arch, "x86");
     }
 
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(release.compare(&listing("3.24.1", DIGITS)), Ok(None));
         assert_eq!(release.compare(&listing("3.24.2", DIGITS)), Ok(Some("3.24.2".into())));
         let code = |text: &str| release.compare(text).unwrap_err().code;
-        assert_eq!(code(&listing("3.24.1", &"0".repeat(64))), "golden_mismatch");
+        assert_eq!(code(&listing("3.24.1", &"0".repeat(64))), ErrorCode::ImageRefused);
         for text in [
             "",
             "<html>",
@@ -241,7 +241,7 @@ mod tests {
             &format!("{0}{0}", listing("3.24.1", DIGITS)),
             &listing("3.24.1", &format!("{DIGITS}\n  sha256: {DIGITS}")),
         ] {
-            assert_eq!(code(text), "golden_listing", "{text}");
+            assert_eq!(code(text), ErrorCode::ImageRefused, "{text}");
         }
     }
 }

@@ -1,12 +1,13 @@
 use super::*;
+use belljar_spec::ErrorCode;
 use belljar_spec::egress::Mode;
 use belljar_spec::parse_time;
 use belljar_spec::request::{EnvValue, LlmRequest};
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-fn code<T>(outcome: Result<T, SandboxError>) -> &'static str {
-    outcome.err().map_or("", |error| error.code)
+fn code<T>(outcome: Result<T, SandboxError>) -> Option<ErrorCode> {
+    outcome.err().map(|error| error.code)
 }
 
 fn path(path: PathBuf) -> HostPath {
@@ -42,7 +43,7 @@ fn what_only_the_owner_may_say_is_refused() {
     for change in asks {
         let mut ask = SandboxRequest::default();
         change(&mut ask);
-        assert_eq!(code(admit(&rules, ask.clone())), "owner_only", "{ask:?}");
+        assert_eq!(code(admit(&rules, ask.clone())), Some(ErrorCode::NotGranted), "{ask:?}");
     }
     let ask = SandboxRequest { backend: Some("native".parse().unwrap()), ..SandboxRequest::default() };
     assert!(admit(&rules, ask).is_ok());
@@ -56,15 +57,15 @@ fn a_root_is_the_machines_or_an_image_that_was_granted() {
         ..GrantRules::default()
     };
     for (rootfs, outcome) in [
-        ("host", ""),
-        ("golden", ""),
-        ("oci:alpine:3.22", ""),
-        ("oci:ghcr.io/us/tools:1", ""),
-        ("oci:alpine:3.21", "image_not_granted"),
-        ("oci:10.0.0.1:5000/us/tools:1", "image_not_granted"),
-        ("oci:ghcr.io/usual/tools:1", "image_not_granted"),
-        ("/srv", "owner_only"),
-        ("/", "owner_only"),
+        ("host", None),
+        ("golden", None),
+        ("oci:alpine:3.22", None),
+        ("oci:ghcr.io/us/tools:1", None),
+        ("oci:alpine:3.21", Some(ErrorCode::NotGranted)),
+        ("oci:10.0.0.1:5000/us/tools:1", Some(ErrorCode::NotGranted)),
+        ("oci:ghcr.io/usual/tools:1", Some(ErrorCode::NotGranted)),
+        ("/srv", Some(ErrorCode::NotGranted)),
+        ("/", Some(ErrorCode::NotGranted)),
     ] {
         let ask = SandboxRequest { rootfs: Some(rootfs.parse().unwrap()), ..SandboxRequest::default() };
         assert_eq!(code(admit(&rules, ask)), outcome, "{rootfs}");
@@ -98,7 +99,7 @@ fn a_folder_is_judged_by_where_it_really_is() {
         let judged = admit(&rules, ask).map(|ask| ask.workspace.folder);
         match &outcome {
             Some(real) => assert_eq!(judged, Ok(Some(path(real.clone()))), "{asked:?}"),
-            None => assert_eq!(code(judged), "folder_not_granted", "{asked:?}"),
+            None => assert_eq!(code(judged), Some(ErrorCode::NotGranted), "{asked:?}"),
         }
         let mut ask = SandboxRequest::default();
         ask.workspace.rw = vec![path(asked.clone())];
@@ -122,11 +123,15 @@ fn names_are_covered_or_refused() {
     ] {
         let mut ask = SandboxRequest::default();
         ask.egress.allow = vec![asked.parse().unwrap()];
-        assert_eq!(code(admit(&rules, ask)), if allowed { "" } else { "host_not_granted" }, "{asked}");
+        assert_eq!(
+            code(admit(&rules, ask)),
+            if allowed { None } else { Some(ErrorCode::NotGranted) },
+            "{asked}"
+        );
     }
     let mut ask = SandboxRequest::default();
     ask.egress.groups = vec!["github".parse().unwrap()];
-    assert_eq!(code(admit(&rules, ask.clone())), "host_not_granted");
+    assert_eq!(code(admit(&rules, ask.clone())), Some(ErrorCode::NotGranted));
     assert!(admit(&GrantRules { hosts: vec!["*".parse().unwrap()], ..GrantRules::default() }, ask).is_ok());
 }
 
@@ -142,32 +147,32 @@ fn secrets_and_volumes_are_granted_by_name() {
         change(&mut ask);
         code(admit(&rules, ask))
     };
-    assert_eq!(with(|ask| ask.secrets = vec!["npm".parse().unwrap()]), "");
-    assert_eq!(with(|ask| ask.secrets = vec!["anthropic".parse().unwrap()]), "secret_not_granted");
+    assert_eq!(with(|ask| ask.secrets = vec!["npm".parse().unwrap()]), None);
+    assert_eq!(with(|ask| ask.secrets = vec!["anthropic".parse().unwrap()]), Some(ErrorCode::NotGranted));
     assert_eq!(
         with(|ask| _ =
             ask.env.insert("KEY".parse().unwrap(), EnvValue::parse("secret:anthropic".into()).unwrap())),
-        "secret_not_granted"
+        Some(ErrorCode::NotGranted)
     );
     assert_eq!(
         with(|ask| _ = ask.env.insert("KEY".parse().unwrap(), EnvValue::parse("plain".into()).unwrap())),
-        ""
+        None
     );
     assert_eq!(
         with(|ask| _ = ask.volumes.insert("cache-npm".parse().unwrap(), "/volumes/cache".parse().unwrap())),
-        ""
+        None
     );
     assert_eq!(
         with(|ask| _ = ask.volumes.insert("history".parse().unwrap(), "/volumes/h".parse().unwrap())),
-        "volume_not_granted"
+        Some(ErrorCode::NotGranted)
     );
-    assert_eq!(with(|ask| ask.web_search = Some("auto".parse().unwrap())), "secret_not_granted");
-    assert_eq!(with(|ask| ask.web_search = Some("npm".parse().unwrap())), "");
-    assert_eq!(with(|ask| ask.llm = Some(LlmRequest::default())), "llm_not_granted");
+    assert_eq!(with(|ask| ask.web_search = Some("auto".parse().unwrap())), Some(ErrorCode::NotGranted));
+    assert_eq!(with(|ask| ask.web_search = Some("npm".parse().unwrap())), None);
+    assert_eq!(with(|ask| ask.llm = Some(LlmRequest::default())), Some(ErrorCode::NotGranted));
     let off = |ask: &mut SandboxRequest| {
         ask.llm = Some(LlmRequest { url: Some("off".parse().unwrap()), ..LlmRequest::default() });
     };
-    assert_eq!(with(off), "", "no route needs no grant");
+    assert_eq!(with(off), None, "no route needs no grant");
 }
 
 #[test]
@@ -180,12 +185,15 @@ fn modes_hold_whoever_asked() {
     };
     assert_eq!(mode(&[], None), Ok(Mode::Strict), "never what the machine's settings say");
     assert_eq!(mode(&[], Some(Mode::None)), Ok(Mode::None));
-    assert_eq!(mode(&[], Some(Mode::Open)), Err("egress_not_granted"));
+    assert_eq!(mode(&[], Some(Mode::Open)), Err(ErrorCode::NotGranted));
     assert_eq!(mode(&[Mode::Open], Some(Mode::Open)), Ok(Mode::Open));
     assert_eq!(mode(&[Mode::Open], None), Ok(Mode::None));
-    assert_eq!(mode(&[Mode::None], Some(Mode::Strict)), Err("egress_not_granted"));
+    assert_eq!(mode(&[Mode::None], Some(Mode::Strict)), Err(ErrorCode::NotGranted));
     let open = GrantRules { egress: vec!["open".parse().unwrap()], ..GrantRules::default() };
-    assert_eq!(code(SandboxRequest::default().within(&GrantRules::default(), false)), "egress_not_granted");
+    assert_eq!(
+        code(SandboxRequest::default().within(&GrantRules::default(), false)),
+        Some(ErrorCode::NotGranted)
+    );
     let made = SandboxRequest::default().within(&open, false).unwrap();
     assert_eq!(made.egress.mode, None, "where nothing holds it, nothing is said of it");
 }
@@ -209,20 +217,20 @@ fn a_ceiling_is_what_is_had_if_nothing_is_asked_for() {
         (Some(Duration::from_secs(600)), None, Some(1000))
     );
     type Change = fn(&mut LimitsRequest);
-    let asks: [(Change, &str); 6] = [
-        (|ask| ask.memory = Some("1024m".parse().unwrap()), ""),
-        (|ask| ask.memory = Some("1025m".parse().unwrap()), "limit_over_grant"),
-        (|ask| ask.pids = Some(101), "limit_over_grant"),
-        (|ask| ask.open_files = Some(1001), "limit_over_grant"),
-        (|ask| ask.timeout = parse_time("1h").ok(), "limit_over_grant"),
-        (|ask| ask.ready = parse_time("31s").ok(), "limit_over_grant"),
+    let asks: [(Change, Option<ErrorCode>); 6] = [
+        (|ask| ask.memory = Some("1024m".parse().unwrap()), None),
+        (|ask| ask.memory = Some("1025m".parse().unwrap()), Some(ErrorCode::NotGranted)),
+        (|ask| ask.pids = Some(101), Some(ErrorCode::NotGranted)),
+        (|ask| ask.open_files = Some(1001), Some(ErrorCode::NotGranted)),
+        (|ask| ask.timeout = parse_time("1h").ok(), Some(ErrorCode::NotGranted)),
+        (|ask| ask.ready = parse_time("31s").ok(), Some(ErrorCode::NotGranted)),
     ];
     for (change, expected) in asks {
         let mut ask = SandboxRequest::default();
         change(&mut ask.limits);
         let outcome = ask.clone().within(&rules, true);
         if let Err(error) = &outcome
-            && expected == "limit_over_grant"
+            && expected == Some(ErrorCode::NotGranted)
         {
             assert!(error.message.contains("limits."), "{error}");
         }
@@ -238,18 +246,18 @@ fn a_command_takes_no_more_than_the_grant_has() {
         ..LimitsRequest::default()
     };
     for (timeout_s, max_output, expected) in [
-        (None, None, ""),
-        (Some(60), Some(1024), ""),
-        (Some(61), None, "limit_over_grant"),
-        (None, Some(1025), "limit_over_grant"),
-        (Some(u64::MAX), None, "limit_over_grant"),
+        (None, None, None),
+        (Some(60), Some(1024), None),
+        (Some(61), None, Some(ErrorCode::NotGranted)),
+        (None, Some(1025), Some(ErrorCode::NotGranted)),
+        (Some(u64::MAX), None, Some(ErrorCode::NotGranted)),
         // Nothing at all is not too much; whether it makes sense is another's question.
-        (Some(0), Some(0), ""),
+        (Some(0), Some(0), None),
     ] {
         let outcome = limits.must_allow(timeout_s, max_output);
         assert_eq!(code(outcome), expected, "{timeout_s:?} {max_output:?}");
     }
-    assert_eq!(code(LimitsRequest::default().must_allow(Some(1 << 40), Some(1 << 40))), "");
+    assert_eq!(code(LimitsRequest::default().must_allow(Some(1 << 40), Some(1 << 40))), None);
 }
 
 #[test]
@@ -265,8 +273,8 @@ fn a_branch_is_one_of_a_whole_repository() {
         ask.workspace.branch = Some("agent/x".parse().unwrap());
         code(admit(&rules, ask))
     };
-    assert_eq!(judged(repository.join("part"), repository.join("part")), "folder_not_granted");
-    assert_eq!(judged(repository.clone(), repository.join("part")), "");
+    assert_eq!(judged(repository.join("part"), repository.join("part")), Some(ErrorCode::NotGranted));
+    assert_eq!(judged(repository.clone(), repository.join("part")), None);
 }
 
 #[test]

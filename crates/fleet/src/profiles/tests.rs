@@ -1,4 +1,5 @@
 use super::*;
+use belljar_spec::ErrorCode;
 
 fn walls(working: &[BackendName]) -> Vec<WallReport> {
     let report = |name: BackendName| WallReport {
@@ -6,7 +7,7 @@ fn walls(working: &[BackendName]) -> Vec<WallReport> {
         assurance: name.assurance(),
         outcome: match working.contains(&name) {
             true => Ok(()),
-            false => Err(SandboxError::unavailable("wall_refused", "this machine does not allow it")),
+            false => Err(SandboxError::new(ErrorCode::BackendUnavailable, "this machine does not allow it")),
         },
     };
     BackendName::ALL.into_iter().map(report).collect()
@@ -33,7 +34,7 @@ fn only_what_works_here_is_advertised() {
     let default = &profiles.advertised()[0];
     assert!(default.default && default.backend == "bwrap" && default.assurance == "namespace");
     let error = profiles.choose(Some("native")).unwrap_err();
-    assert_eq!(error.code, "profile_unavailable");
+    assert_eq!(error.code, ErrorCode::ProfileUnavailable);
     assert!(error.message.contains("this machine does not allow it"), "{error}");
     assert_eq!(error.hint.as_deref(), Some("on offer here: default, bwrap, host"));
 }
@@ -41,7 +42,7 @@ fn only_what_works_here_is_advertised() {
 #[test]
 fn no_wall_is_never_chosen_by_itself() {
     let profiles = Profiles::new(&walls(&[BackendName::Host]), Vec::new(), None).unwrap();
-    assert_eq!(profiles.choose(None).unwrap_err().code, "profile_unavailable");
+    assert_eq!(profiles.choose(None).unwrap_err().code, ErrorCode::ProfileUnavailable);
     assert!(!profiles.choose(Some("host")).unwrap().has_wall());
 }
 
@@ -49,15 +50,15 @@ fn no_wall_is_never_chosen_by_itself() {
 fn an_unknown_one_is_told_with_what_there_is() {
     let profiles = Profiles::new(&walls(&[BackendName::Native]), Vec::new(), None).unwrap();
     let error = profiles.choose(Some("nativ")).unwrap_err();
-    assert_eq!(error.code, "profile_unknown");
+    assert_eq!(error.code, ErrorCode::ProfileUnknown);
     assert_eq!(error.hint.as_deref(), Some("did you mean `native`? on offer here: default, native"));
 }
 
 #[test]
 fn names_are_unique_and_plain() {
     let new = |profile| Profiles::new(&walls(&[BackendName::Native]), vec![profile], None).unwrap_err().code;
-    assert_eq!(new(configured("native", |_| {})), "profile_twice");
-    assert_eq!(new(configured("Big One", |_| {})), "profile_name");
+    assert_eq!(new(configured("native", |_| {})), ErrorCode::RequestConflict);
+    assert_eq!(new(configured("Big One", |_| {})), ErrorCode::RequestValue);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_configured_one_can_be_the_default() {
     assert_eq!(profiles.choose(None).unwrap().name, "small");
     let unknown =
         Profiles::new(&walls(&[BackendName::Native]), Vec::new(), Some(String::from("smal"))).unwrap_err();
-    assert_eq!(unknown.code, "profile_unknown");
+    assert_eq!(unknown.code, ErrorCode::ProfileUnknown);
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_request_fills_in_and_replaces_but_never_widens() {
         |asked| asked.egress.allow = vec!["example.org:443/tcp".parse().unwrap()],
     ];
     for change in widenings {
-        assert_eq!(apply(change).unwrap_err().code, "profile_narrower");
+        assert_eq!(apply(change).unwrap_err().code, ErrorCode::NotGranted);
     }
     assert!(
         apply(|asked| asked.backend = Some("auto".parse().unwrap())).unwrap().backend
@@ -143,7 +144,7 @@ fn what_can_never_start_is_not_offered() {
         let profiles = of(host(change));
         assert!(profiles.advertised().iter().all(|profile| profile.name != "mine"));
         let error = profiles.choose(Some("mine")).unwrap_err();
-        assert_eq!(error.code, "profile_unavailable");
+        assert_eq!(error.code, ErrorCode::ProfileUnavailable);
         assert!(error.message.contains("does not isolate the network"), "{error}");
     }
 }
@@ -163,7 +164,7 @@ fn a_profile_whose_limits_nothing_holds_does_not_work() {
     let by_docker = |limits: &LimitsRequest| limits.memory.iter().map(|_| "memory").collect();
     let profiles = Profiles::with_limits(&walls, configured(), None, by_docker).unwrap();
     let error = profiles.choose(Some("here")).unwrap_err();
-    assert_eq!(error.code, "profile_unavailable");
+    assert_eq!(error.code, ErrorCode::ProfileUnavailable);
     assert!(error.message.contains("native cannot hold its limit on memory here"), "{error}");
     assert!(profiles.advertised().iter().all(|profile| profile.name != "here"));
     assert!(profiles.choose(Some("there")).is_ok() && profiles.choose(Some("native")).is_ok());

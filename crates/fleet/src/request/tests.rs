@@ -1,7 +1,7 @@
 use super::*;
 use belljar_spec::request::EnvValue;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Admin, BackendChoice, BackendName, WorkspacePath};
+use belljar_spec::{Admin, BackendChoice, BackendName, ErrorCode, WorkspacePath};
 
 fn surroundings() -> Surroundings {
     Surroundings {
@@ -84,7 +84,7 @@ fn what_is_out_of_range_is_named_with_its_field() {
         (r#"{"ports": [0]}"#, "ports"),
     ] {
         let error = error(json);
-        assert_eq!(error.code, "request_value", "{error}");
+        assert_eq!(error.code, ErrorCode::RequestValue, "{error}");
         assert!(error.message.starts_with(&format!("`{field}`: ")), "{error}");
         assert_eq!(error.hint, Some(format!("correct `sandbox.{field}`")), "{json}");
     }
@@ -105,6 +105,6 @@ fn parts_that_contradict_each_other_are_refused() {
         r#"{"volumes": {"a": "/volumes/x", "b": "/volumes/x/"}}"#,
         r#"{"admin": true, "volumes": {"a": "/volumes/x"}}"#,
     ] {
-        assert_eq!(error(json).code, "request_conflict", "{json}");
+        assert_eq!(error(json).code, ErrorCode::RequestConflict, "{json}");
     }
 }

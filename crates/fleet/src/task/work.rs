@@ -6,7 +6,7 @@ use crate::place::Place;
 use crate::shim::{Shim, ShimPlan, Shims, Status, Stop};
 use crate::sweep::remove_place;
 use belljar_api::SandboxInfo;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use std::io::ErrorKind;
 use std::pin::Pin;
@@ -168,7 +168,7 @@ fn is_free(place: &Place) -> Free {
 }
 
 pub(super) fn mute() -> SandboxError {
-    SandboxError::unavailable("keeper_mute", "the shim of the sandbox does not answer")
+    SandboxError::new(ErrorCode::DaemonUnreachable, "the shim of the sandbox does not answer")
         .hint("try again; `keeper.log` in its directory may say why")
 }
 

@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::CreateSandbox;
 use belljar_fleet::*;
+use belljar_spec::ErrorCode;
 
 #[test]
 fn a_key_of_somebody_else_needs_a_grant() {
@@ -15,7 +16,7 @@ fn a_key_of_somebody_else_needs_a_grant() {
         create_as(&fleet, keyed("own"), None, &a).await.unwrap();
         assert!(!create_as(&fleet, keyed("shared"), None, &b).await.unwrap().created);
         for request in [keyed("own"), guest("own"), keyed("new")] {
-            assert_eq!(refused(create_as(&fleet, request, None, &b).await), "key_not_granted");
+            assert_eq!(refused(create_as(&fleet, request, None, &b).await), Some(ErrorCode::NotGranted));
         }
         let name = name_of("own");
         for code in [
@@ -27,13 +28,13 @@ fn a_key_of_somebody_else_needs_a_grant() {
             refused(fleet.identify(&CreateSandbox { inherit: Some(name.clone()), ..Default::default() }, &b)),
         ] {
             // The same as of one that is not there: names follow from keys, and who asks must not learn which are in use.
-            assert_eq!(code, "sandbox_not_found");
+            assert_eq!(code, Some(ErrorCode::SandboxNotFound));
         }
         let absent = name_of("absent");
         let (of_other, of_none) =
             (fleet.get(&name, &b).await.unwrap_err(), fleet.get(&absent, &b).await.unwrap_err());
         assert_eq!(of_other.message.replace(&name, ""), of_none.message.replace(&absent, ""));
-        assert_eq!((of_other.kind, of_other.hint), (of_none.kind, of_none.hint));
+        assert_eq!((of_other.code, of_other.hint), (of_none.code, of_none.hint));
         let names = async |caller: &dyn Permission| fleet.list(&Filter::default(), caller).await.items.len();
         assert_eq!([names(&a).await, names(&b).await, names(&c).await, names(&owner()).await], [2, 1, 0, 2]);
     });
@@ -49,7 +50,10 @@ fn a_key_that_nobody_gave_is_the_callers_own() {
         let again = create_as(&fleet, keyed(&made.sandbox.key), None, &a).await.unwrap();
         assert_eq!(again.sandbox.name, made.sandbox.name);
         let b = somebody("b", &[]);
-        assert_eq!(refused(create_as(&fleet, keyed(&made.sandbox.key), None, &b).await), "key_not_granted");
+        assert_eq!(
+            refused(create_as(&fleet, keyed(&made.sandbox.key), None, &b).await),
+            Some(ErrorCode::NotGranted)
+        );
         let other = create_as(&fleet, CreateSandbox::default(), None, &b).await.unwrap();
         assert_ne!(other.sandbox.name, made.sandbox.name);
     });
@@ -60,7 +64,7 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
     let world = World::new();
     world.run(async |fleet| {
         let (a, b) = (somebody("a", &["k"]), somebody("b", &["k"]));
-        assert_eq!(refused(create_as(&fleet, guest("k"), None, &b).await), "sandbox_not_alive");
+        assert_eq!(refused(create_as(&fleet, guest("k"), None, &b).await), Some(ErrorCode::SandboxNotAlive));
         assert_eq!((world.on_disk().len(), world.started().len()), (0, 0));
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
         let name = &made.sandbox.name;
@@ -76,16 +80,16 @@ fn a_guest_uses_and_neither_makes_nor_ends() {
             refused(fleet.pause(name, &b).await),
             refused(fleet.resume(name, &b).await),
         ] {
-            assert_eq!(code, "not_owner");
+            assert_eq!(code, Some(ErrorCode::NotGranted));
         }
         // The same grant, under the lease of an heir.
         let heir = CreateSandbox { inherit: Some(name.clone()), ..CreateSandbox::default() };
         let heir = create_as(&fleet, heir, None, &a).await.unwrap();
         assert!(!heir.lease.owner && heir.sandbox.key == "k");
         let as_heir = Somebody { lease: Some(heir.lease.id), ..somebody("a", &["k"]) };
-        assert_eq!(refused(fleet.delete(name, &as_heir).await), "not_owner");
-        assert_eq!(refused(fleet.drop_lease(name, &made.lease.id, &b).await), "lease_not_found");
-        assert_eq!(refused(fleet.renew(name, &made.lease.id, None, &b).await), "lease_not_found");
+        assert_eq!(refused(fleet.delete(name, &as_heir).await), Some(ErrorCode::NotGranted));
+        assert_eq!(refused(fleet.drop_lease(name, &made.lease.id, &b).await), Some(ErrorCode::NameUnknown));
+        assert_eq!(refused(fleet.renew(name, &made.lease.id, None, &b).await), Some(ErrorCode::NameUnknown));
         fleet.drop_lease(name, &made.lease.id, &a).await.unwrap();
         fleet.drop_lease(name, &as_heir.lease.clone().unwrap(), &a).await.unwrap();
         seconds(600).await;
@@ -115,12 +119,12 @@ fn a_grant_has_only_so_many() {
         }
         let came = racers.join_all().await;
         assert_eq!(came.iter().filter(|made| made.is_ok()).count(), 1);
-        assert_eq!(came.iter().filter(|made| **made == Err("too_many_sandboxes")).count(), 2);
+        assert_eq!(came.iter().filter(|made| **made == Err(ErrorCode::QuotaExceeded)).count(), 2);
         create_as(&fleet, keyed("1"), None, &a).await.unwrap();
         create_as(&fleet, keyed("5"), None, &owner()).await.unwrap();
         fleet.stop(&made.sandbox.name, &a).await.unwrap();
         create_as(&fleet, keyed("6"), None, &a).await.unwrap();
-        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), "too_many_sandboxes");
+        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), Some(ErrorCode::QuotaExceeded));
     });
     world.must_be_right();
 }
@@ -131,23 +135,23 @@ fn runs_count_among_what_a_grant_has() {
     world.run(async |fleet| {
         let a = Somebody { most: Some(2), ..somebody("a", &["*"]) };
         let (first, second) = (fleet.seat_run(&a).unwrap(), fleet.seat_run(&a).unwrap());
-        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
-        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), "too_many_sandboxes");
+        assert_eq!(refused(fleet.seat_run(&a)), Some(ErrorCode::QuotaExceeded));
+        assert_eq!(refused(create_as(&fleet, keyed("1"), None, &a).await), Some(ErrorCode::QuotaExceeded));
         // Others have places of their own.
         create_as(&fleet, keyed("5"), None, &owner()).await.unwrap();
         assert!(fleet.seat_run(&owner()).is_ok());
         drop(first);
         let made = create_as(&fleet, keyed("1"), None, &a).await.unwrap();
         assert!(!create_as(&fleet, keyed("1"), None, &a).await.unwrap().created, "it has this one");
-        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        assert_eq!(refused(fleet.seat_run(&a)), Some(ErrorCode::QuotaExceeded));
         drop(second);
         drop(fleet.seat_run(&a).unwrap());
         // One that is just being made counts.
         let mut making = Box::pin(create_as(&fleet, keyed("2"), None, &a));
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut making).await.is_err());
-        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        assert_eq!(refused(fleet.seat_run(&a)), Some(ErrorCode::QuotaExceeded));
         making.await.unwrap();
-        assert_eq!(refused(fleet.seat_run(&a)), "too_many_sandboxes");
+        assert_eq!(refused(fleet.seat_run(&a)), Some(ErrorCode::QuotaExceeded));
         fleet.delete(&made.sandbox.name, &a).await.unwrap();
         assert!(fleet.seat_run(&a).is_ok());
         fleet.shutdown().await.unwrap();
@@ -164,7 +168,7 @@ fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
         let made = create_as(&fleet, keyed("k"), None, &a).await.unwrap();
         let name = &made.sandbox.name;
         let insists = CreateSandbox { owner: Some(true), ..keyed("k") };
-        assert_eq!(refused(create_as(&fleet, insists.clone(), None, &b).await), "not_owner");
+        assert_eq!(refused(create_as(&fleet, insists.clone(), None, &b).await), Some(ErrorCode::NotGranted));
         let joined = create_as(&fleet, keyed("k"), None, &b).await.unwrap();
         assert!(!joined.lease.owner && made.lease.owner);
         assert_eq!(joined.sandbox.leases.iter().map(|lease| &*lease.holder).collect::<Vec<_>>(), ["b"]);
@@ -178,12 +182,12 @@ fn who_joins_a_sandbox_does_not_own_it_whatever_it_asks() {
                     .await,
             ),
         ] {
-            assert_eq!(code, "not_owner");
+            assert_eq!(code, Some(ErrorCode::NotGranted));
         }
         fleet.stop(name, &a).await.unwrap();
         assert_eq!(
             refused(create_as(&fleet, keyed("k"), None, &b).await),
-            "sandbox_not_alive",
+            Some(ErrorCode::SandboxNotAlive),
             "it wakes nothing"
         );
         // The grant says that the key is its own.
@@ -213,7 +217,7 @@ fn a_grant_makes_no_record_grow() {
                 Err(error) => break error.code,
             }
         };
-        assert_eq!((refusal, held.len()), ("too_many_leases", 128));
+        assert_eq!((refusal, held.len()), (ErrorCode::QuotaExceeded, 128));
         create_as(&fleet, keyed("k"), None, &a).await.expect("others join as before");
         for lease in held {
             fleet.drop_lease(name, &lease, &b).await.unwrap();
@@ -229,7 +233,7 @@ fn a_grant_makes_no_record_grow() {
         assert_eq!(remembered(&world), 1);
         // Long ones count by their length.
         let long = CreateSandbox { lease_s: Some(31_536_000), ..keyed("k") };
-        for expected in ["nothing was refused", "nothing was refused", "too_many_leases"] {
+        for expected in [None, None, Some(ErrorCode::QuotaExceeded)] {
             assert_eq!(refused(create_as(&fleet, long.clone(), None, &b).await), expected);
         }
     });

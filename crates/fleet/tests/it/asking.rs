@@ -2,7 +2,7 @@
 
 use belljar_api::{CreateSandbox, Created};
 use belljar_fleet::*;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -28,7 +28,7 @@ impl Permission for Somebody {
 
     fn may_join(&self, key: &str, _: Option<&str>) -> Result<(), SandboxError> {
         let may = self.keys.iter().any(|may| *may == "*" || *may == key);
-        may.then_some(()).ok_or_else(|| SandboxError::policy("key_not_granted", "not granted"))
+        may.then_some(()).ok_or_else(|| SandboxError::new(ErrorCode::NotGranted, "not granted"))
     }
 
     fn may_own(&self, key: &str) -> bool {
@@ -87,11 +87,8 @@ pub(crate) async fn create_as(
 }
 
 /// The code of a refusal.
-pub(crate) fn refused<T>(result: Result<T, SandboxError>) -> &'static str {
-    match result {
-        Ok(_) => "nothing was refused",
-        Err(error) => error.code,
-    }
+pub(crate) fn refused<T>(result: Result<T, SandboxError>) -> Option<ErrorCode> {
+    result.err().map(|error| error.code)
 }
 
 /// Time passes.

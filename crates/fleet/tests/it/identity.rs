@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::{CreateSandbox, Scope};
 use belljar_fleet::*;
+use belljar_spec::ErrorCode;
 
 #[test]
 fn scopes_share_or_keep_apart() {
@@ -27,14 +28,14 @@ fn heirs_of_what_is_not_there_or_not_alive_are_refused() {
     let world = World::new();
     world.run(async |fleet| {
         let heir = |name: &str| CreateSandbox { inherit: Some(name.into()), ..CreateSandbox::default() };
-        assert_eq!(refused(create(&fleet, heir("bj-none")).await), "sandbox_not_found");
+        assert_eq!(refused(create(&fleet, heir("bj-none")).await), Some(ErrorCode::SandboxNotFound));
         let mut more = heir("bj-none");
         more.persistent = Some(true);
-        assert_eq!(refused(create(&fleet, more).await), "inherit_alone");
+        assert_eq!(refused(create(&fleet, more).await), Some(ErrorCode::RequestConflict));
         let made = create(&fleet, keyed("k")).await.unwrap();
         create(&fleet, heir(&made.sandbox.name)).await.unwrap();
         fleet.stop(&made.sandbox.name, &owner()).await.unwrap();
-        assert_eq!(refused(create(&fleet, heir(&made.sandbox.name)).await), "sandbox_not_alive");
+        assert_eq!(refused(create(&fleet, heir(&made.sandbox.name)).await), Some(ErrorCode::SandboxNotAlive));
     });
 }
 
@@ -49,7 +50,7 @@ fn the_same_request_gets_the_same_answer() {
         assert_eq!((again.created, again.sandbox.leases.len()), (true, 1));
         let second = ask(&fleet, CreateSandbox::default(), "2").await.unwrap();
         assert_ne!(second.sandbox.name, first.sandbox.name);
-        assert_eq!(refused(ask(&fleet, keyed("k"), "1").await), "idempotency_mismatch");
+        assert_eq!(refused(ask(&fleet, keyed("k"), "1").await), Some(ErrorCode::IdempotencyMismatch));
         // Another grant's keys are its own.
         let other =
             create_as(&fleet, CreateSandbox::default(), Some("1"), &somebody("a", &[])).await.unwrap();
@@ -61,7 +62,7 @@ fn the_same_request_gets_the_same_answer() {
             let again = ask(&fleet, CreateSandbox::default(), once).await.unwrap();
             assert_eq!((&again.sandbox.name, &again.lease.id), (&made.sandbox.name, &made.lease.id));
         }
-        assert_eq!(refused(ask(&fleet, keyed("k"), "1").await), "idempotency_mismatch");
+        assert_eq!(refused(ask(&fleet, keyed("k"), "1").await), Some(ErrorCode::IdempotencyMismatch));
         fleet.delete(&first.sandbox.name, &owner()).await.unwrap();
         assert!(
             ask(&fleet, keyed("k"), "1").await.unwrap().created,
@@ -95,7 +96,7 @@ fn a_request_that_failed_can_be_made_again() {
     world.run(async |fleet| {
         world.set(|world| *world.fail_starts = 1);
         let ask = async |request| create_as(&fleet, request, Some("1"), &owner()).await;
-        assert_eq!(refused(ask(keyed("k")).await), "start_failed");
+        assert_eq!(refused(ask(keyed("k")).await), Some(ErrorCode::StartFailed));
         assert!(ask(keyed("k")).await.unwrap().created);
     });
     world.must_be_right();

@@ -3,7 +3,7 @@
 use crate::world::*;
 use belljar_api::{CreateSandbox, State};
 use belljar_fleet::*;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::time::Duration;
 use tokio::task::yield_now;
 
@@ -54,7 +54,7 @@ fn what_died_meanwhile_is_swept_when_the_next_one_starts() {
         assert_eq!(told, [("e", "removed"), ("p", "stopped")]);
         let info = fleet.get(&name_of("p"), &owner()).await.unwrap();
         assert_eq!((info.state, info.leases.len(), info.fault.is_some()), (State::Stopped, 0, true));
-        assert_eq!(refused(fleet.get(&name_of("e"), &owner()).await), "sandbox_not_found");
+        assert_eq!(refused(fleet.get(&name_of("e"), &owner()).await), Some(ErrorCode::SandboxNotFound));
         assert_eq!(fleet.get(&name_of("lives"), &owner()).await.unwrap().leases.len(), 1);
     });
     world.must_be_right();
@@ -194,9 +194,9 @@ fn a_second_daemon_of_one_directory_is_refused_and_others_do_not_meet() {
     world.run(async |fleet| {
         create(&fleet, ephemeral("k")).await.unwrap();
         let error = world.open().await.err().unwrap();
-        assert_eq!(error.code, "daemon_running");
+        assert_eq!(error.code, ErrorCode::InUse);
         assert!(error.hint.is_some());
-        assert_eq!(refused(sweep_alone(&world.directory(), false).await), "daemon_running");
+        assert_eq!(refused(sweep_alone(&world.directory(), false).await), Some(ErrorCode::InUse));
         assert_eq!(sweep_alone(&other.directory(), false).await.unwrap().swept, []);
         assert!(world.process("k").is_some());
     });

@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::State;
 use belljar_fleet::*;
+use belljar_spec::ErrorCode;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::EnvValue;
 
@@ -48,8 +49,8 @@ fn what_nobody_holds_ends_after_its_grace() {
             assert_eq!(
                 refused(fleet.renew(name, &made.lease.id, None, &owner()).await),
                 match left {
-                    Some(_) => "lease_not_found",
-                    None => "sandbox_not_found",
+                    Some(_) => Some(ErrorCode::NameUnknown),
+                    None => Some(ErrorCode::SandboxNotFound),
                 }
             );
         });
@@ -82,7 +83,7 @@ fn leases_end_unless_they_are_renewed_or_used() {
         seconds(2).await;
         assert_eq!(fleet.get(name, &owner()).await.unwrap().leases.len(), 0);
         seconds(10).await;
-        assert_eq!(refused(fleet.get(name, &owner()).await), "sandbox_not_found");
+        assert_eq!(refused(fleet.get(name, &owner()).await), Some(ErrorCode::SandboxNotFound));
         assert_eq!(world.on_disk().len(), 0);
     });
     world.must_be_right();
@@ -145,9 +146,9 @@ fn a_stopped_one_is_woken_into_a_new_life() {
         assert_eq!((stopped.state, stopped.leases.len(), stopped.started_ms), (State::Stopped, 0, None));
         assert_eq!((stopped.fault, world.living()), (None, 0));
         assert_eq!(fleet.stop(name, &owner()).await.unwrap().state, State::Stopped);
-        assert_eq!(refused(fleet.shim(name, &owner()).await), "sandbox_not_alive");
-        assert_eq!(refused(fleet.pause(name, &owner()).await), "sandbox_not_alive");
-        assert_eq!(refused(create(&fleet, guest("k")).await), "sandbox_not_alive");
+        assert_eq!(refused(fleet.shim(name, &owner()).await), Some(ErrorCode::SandboxNotAlive));
+        assert_eq!(refused(fleet.pause(name, &owner()).await), Some(ErrorCode::SandboxNotAlive));
+        assert_eq!(refused(create(&fleet, guest("k")).await), Some(ErrorCode::SandboxNotAlive));
         let woken = create(&fleet, keyed("k")).await.unwrap();
         assert!(!woken.created && woken.sandbox.state == State::Live);
         assert_ne!(woken.sandbox.id, made.sandbox.id);
@@ -182,7 +183,7 @@ fn what_is_deleted_is_gone_and_stays_so() {
                 refused(fleet.renew(name, &made.lease.id, None, &owner()).await),
                 refused(fleet.drop_lease(name, &made.lease.id, &owner()).await),
             ] {
-                assert_eq!(code, "sandbox_not_found");
+                assert_eq!(code, Some(ErrorCode::SandboxNotFound));
             }
         }
         assert!(exists("/etc/passwd".as_ref()), "links are not followed");
@@ -261,9 +262,9 @@ fn a_shim_that_does_not_answer_is_left_alone_and_nobody_hangs() {
         let name = &made.sandbox.name;
         let process = world.process("k").unwrap();
         process.be_deaf(true);
-        assert_eq!(refused(fleet.pause(name, &owner()).await), "keeper_gone");
-        assert_eq!(refused(fleet.delete(name, &owner()).await), "keeper_gone");
-        assert_eq!(refused(create(&fleet, ephemeral("k")).await), "keeper_gone");
+        assert_eq!(refused(fleet.pause(name, &owner()).await), Some(ErrorCode::SandboxNotAlive));
+        assert_eq!(refused(fleet.delete(name, &owner()).await), Some(ErrorCode::SandboxNotAlive));
+        assert_eq!(refused(create(&fleet, ephemeral("k")).await), Some(ErrorCode::SandboxNotAlive));
         assert_eq!((process.lives(), world.on_disk().len()), (true, 1));
         assert!(fleet.get(name, &owner()).await.unwrap().fault.is_some());
         process.be_deaf(false);
@@ -279,14 +280,14 @@ fn a_start_that_fails_leaves_nothing() {
     let world = World::new();
     world.run(async |fleet| {
         world.set(|world| *world.fail_starts = 1);
-        assert_eq!(refused(create(&fleet, keyed("k")).await), "start_failed");
+        assert_eq!(refused(create(&fleet, keyed("k")).await), Some(ErrorCode::StartFailed));
         assert_eq!((world.living(), world.on_disk().len()), (0, 0));
         assert_eq!(fleet.list(&Filter::default(), &owner()).await.items.len(), 0);
         let made = create(&fleet, keyed("k")).await.unwrap();
         assert!(made.created);
         fleet.stop(&made.sandbox.name, &owner()).await.unwrap();
         world.set(|world| *world.fail_starts = 1);
-        assert_eq!(refused(create(&fleet, keyed("k")).await), "start_failed");
+        assert_eq!(refused(create(&fleet, keyed("k")).await), Some(ErrorCode::StartFailed));
         let info = fleet.get(&made.sandbox.name, &owner()).await.unwrap();
         assert_eq!((info.state, info.fault.as_deref()), (State::Stopped, Some("it was told to fail")));
         assert_eq!(world.on_disk().len(), 1, "files of an earlier life are kept");
@@ -305,10 +306,10 @@ fn what_is_there_is_taken_as_it_is_or_refused() {
         create(&fleet, keyed("k")).await.unwrap();
         create(&fleet, request.clone()).await.unwrap();
         request.sandbox.limits.memory = "2g".parse().ok();
-        assert_eq!(refused(create(&fleet, request.clone()).await), "sandbox_differs");
+        assert_eq!(refused(create(&fleet, request.clone()).await), Some(ErrorCode::SandboxDiffers));
         fleet.stop(&name_of("k"), &owner()).await.unwrap();
-        assert_eq!(refused(create(&fleet, request.clone()).await), "sandbox_differs");
-        assert_eq!(refused(create(&fleet, ephemeral("k")).await), "sandbox_differs");
+        assert_eq!(refused(create(&fleet, request.clone()).await), Some(ErrorCode::SandboxDiffers));
+        assert_eq!(refused(create(&fleet, ephemeral("k")).await), Some(ErrorCode::SandboxDiffers));
         fleet.delete(&name_of("k"), &owner()).await.unwrap();
         create(&fleet, request).await.unwrap();
     });

@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::{CreateSandbox, State};
 use belljar_fleet::*;
+use belljar_spec::ErrorCode;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -240,7 +241,7 @@ async fn the_end(world: &World, fleet: &Fleet) {
     assert_eq!(world.on_disk().len(), list.len(), "{:?}", world.on_disk());
     for info in list {
         fleet.delete(&info.name, &owner()).await.unwrap();
-        assert_eq!(refused(fleet.get(&info.name, &owner()).await), "sandbox_not_found");
+        assert_eq!(refused(fleet.get(&info.name, &owner()).await), Some(ErrorCode::SandboxNotFound));
     }
     assert_eq!(world.on_disk(), Vec::<String>::new());
 }

@@ -3,8 +3,8 @@
 
 use crate::world::World;
 use belljar_fleet::*;
-use belljar_spec::SandboxError;
 use belljar_spec::request::EnvValue;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -118,7 +118,7 @@ impl Process {
     fn living(&self) -> Result<MutexGuard<'_, State>, SandboxError> {
         let state = self.state();
         if state.held.is_none() || state.deaf {
-            return Err(SandboxError::unavailable("keeper_gone", "nobody answers"));
+            return Err(SandboxError::new(ErrorCode::SandboxNotAlive, "nobody answers"));
         }
         Ok(state)
     }

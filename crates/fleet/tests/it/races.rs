@@ -3,6 +3,7 @@
 use crate::world::*;
 use belljar_api::{CreateSandbox, State};
 use belljar_fleet::*;
+use belljar_spec::ErrorCode;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -84,7 +85,7 @@ fn who_goes_away_while_it_is_made_leaves_nothing_behind() {
             let _ = timeout(Duration::from_millis(after_ms), asked).await.map(drop);
             seconds(4000).await;
             assert_eq!((world.living(), world.on_disk().len()), (0, 0), "after {after_ms} ms");
-            assert_eq!(refused(fleet.shim(&name_of("k"), &owner()).await), "sandbox_not_found");
+            assert_eq!(refused(fleet.shim(&name_of("k"), &owner()).await), Some(ErrorCode::SandboxNotFound));
         });
         world.must_be_right();
     }
@@ -133,7 +134,7 @@ fn requests_wait_for_a_start_and_hear_of_its_failure() {
         );
         assert_eq!(
             (refused(made), refused(shim), refused(other)),
-            ("start_failed", "sandbox_not_alive", "start_failed")
+            (Some(ErrorCode::StartFailed), Some(ErrorCode::SandboxNotAlive), Some(ErrorCode::StartFailed))
         );
     });
     world.must_be_right();
@@ -166,7 +167,7 @@ fn a_deletion_ends_a_start_that_hangs() {
             timeout(Duration::from_secs(60), fleet.delete(&name, &owner())).await
         });
         assert!(deleted.is_ok_and(|deleted| deleted.is_ok()));
-        assert_eq!(refused(made), "sandbox_deleted");
+        assert_eq!(refused(made), Some(ErrorCode::ChangedMeanwhile));
         assert_eq!((world.living(), world.on_disk().len()), (0, 0));
     });
     world.must_be_right();
@@ -191,8 +192,11 @@ fn an_ended_daemon_leaves_what_is_held_and_ends_what_is_not() {
             fleet.shutdown().await
         });
         assert!(made.is_ok() && closed.is_ok(), "what is under way is finished");
-        assert_eq!(refused(create(&fleet, keyed("x")).await), "daemon_stopping");
-        assert_eq!(refused(fleet.pause(&held.sandbox.name, &owner()).await), "daemon_stopping");
+        assert_eq!(refused(create(&fleet, keyed("x")).await), Some(ErrorCode::DaemonUnreachable));
+        assert_eq!(
+            refused(fleet.pause(&held.sandbox.name, &owner()).await),
+            Some(ErrorCode::DaemonUnreachable)
+        );
         held
     });
     for (key, lives) in [("held", true), ("busy", true), ("late", true), ("idle", false), ("kept", false)] {

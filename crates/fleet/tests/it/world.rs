@@ -3,7 +3,7 @@
 pub(crate) use crate::asking::*;
 pub(crate) use crate::process::Process;
 use belljar_fleet::*;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -196,7 +196,7 @@ impl Shims for World {
                 }
                 other => {
                     self.wrong(format!("a second shim for {}: {other:?}", plan.key));
-                    return Err(SandboxError::runtime("held", "it is held"));
+                    return Err(SandboxError::new(ErrorCode::StartFailed, "it is held"));
                 }
             };
             // It comes up by itself from here on.
@@ -204,7 +204,7 @@ impl Shims for World {
             self.lock().starting -= 1;
             if fails || !process.lives() {
                 process.die();
-                return Err(SandboxError::runtime("start_failed", "it was told to fail"));
+                return Err(SandboxError::new(ErrorCode::StartFailed, "it was told to fail"));
             }
             process.come_up();
             Ok(process as Arc<dyn Shim>)

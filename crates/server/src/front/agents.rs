@@ -15,7 +15,7 @@ use axum::{Extension, Json};
 use belljar_agent::adapter::catalog::{Listed, catalog};
 use belljar_api::{AgentInfo, AgentRun, Page, RunEvent, SandboxRequest};
 use belljar_fleet::Caller;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use futures_util::{Stream, stream};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ async fn apart<T: Send + 'static>(
 ) -> Result<T, SandboxError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
-        Err(SandboxError::runtime("run_failed", format!("a thread ended early: {error}")))
+        Err(SandboxError::new(ErrorCode::Internal, format!("a thread ended early: {error}")))
     })
 }
 

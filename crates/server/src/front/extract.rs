@@ -4,7 +4,7 @@ use crate::answer::{Refusal, invalid};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use belljar_api::Page;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -65,7 +65,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
-                return Err(SandboxError::policy("body_too_large", message).into());
+                return Err(SandboxError::new(ErrorCode::BodyTooLarge, message).into());
             }
             Ok(Err(_)) => return Err(invalid("the body did not come whole").into()),
             Err(_) => return Err(invalid("the body did not come in time").into()),

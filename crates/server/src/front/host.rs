@@ -5,7 +5,7 @@ use crate::answer::{Refusal, invalid};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::net::IpAddr;
 
 /// Names and pages that are ours beside the usual ones.
@@ -54,7 +54,7 @@ impl Doors {
             return Ok(Some(origin));
         }
         let message = format!("requests of pages of {origin:?} are not taken");
-        Err(SandboxError::policy("origin_refused", message)
+        Err(SandboxError::new(ErrorCode::NotGranted, message)
             .hint("`belljar serve --origin` allows an origin")
             .into())
     }
@@ -75,7 +75,7 @@ impl Doors {
 
 /// `name` is the one that is not ours, of the header or of the request line.
 fn refused(name: &str) -> Refusal {
-    SandboxError::policy("host_refused", format!("this daemon is not called {name}"))
+    SandboxError::new(ErrorCode::NotGranted, format!("this daemon is not called {name}"))
         .hint("use `localhost`; `belljar serve --host-name` gives it another name")
         .into()
 }

@@ -1,7 +1,7 @@
 //! The daemon's sockets. Its unix socket is made so that it is never open to others, not even for a moment, and is made again where
 //! somebody removed it: what a daemon keeps must not be lost with a file.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::create_private;
 use belljar_sys::rustix::process::geteuid;
 use std::fs::{self, Permissions};
@@ -31,15 +31,16 @@ impl Socket {
     /// Makes it, at a path where nobody listens.
     pub(super) fn bind(path: &Path) -> Result<Socket, SandboxError> {
         let failed = |error: io::Error| {
-            SandboxError::runtime("socket_unusable", format!("cannot listen at {}: {error}", path.display()))
+            SandboxError::new(ErrorCode::Internal, format!("cannot listen at {}: {error}", path.display()))
                 .hint("name another path with `--socket`")
+                .caused_by(error)
         };
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             prepare(directory)?;
         }
         if StdStream::connect(path).is_ok() {
-            return Err(SandboxError::unavailable(
-                "socket_taken",
+            return Err(SandboxError::new(
+                ErrorCode::InUse,
                 format!("somebody already listens at {}", path.display()),
             )
             .hint("another daemon runs; end it, or name another path with `--socket`"));
@@ -68,10 +69,11 @@ impl Socket {
         let listener = StdListener::from(descriptor);
         let made = listener.set_nonblocking(true).and_then(|()| UnixListener::from_std(listener));
         let listener = made.map_err(|error| {
-            SandboxError::runtime(
-                "socket_unusable",
+            SandboxError::new(
+                ErrorCode::Internal,
                 format!("cannot listen at the socket that was handed over: {error}"),
             )
+            .caused_by(error)
         })?;
         Ok(Socket { listener, file: None })
     }
@@ -104,7 +106,8 @@ impl SocketFile {
 /// A directory that only we can change.
 fn prepare(directory: &Path) -> Result<(), SandboxError> {
     let failed = |error: io::Error| {
-        SandboxError::runtime("socket_unusable", format!("cannot make {}: {error}", directory.display()))
+        SandboxError::new(ErrorCode::Internal, format!("cannot make {}: {error}", directory.display()))
+            .caused_by(error)
     };
     create_private(directory).map_err(failed)?;
     let found = fs::symlink_metadata(directory).map_err(failed)?;
@@ -114,7 +117,7 @@ fn prepare(directory: &Path) -> Result<(), SandboxError> {
         return Ok(());
     }
     let message = format!("{} is not a directory that only you can change", directory.display());
-    Err(SandboxError::policy("socket_directory", message)
+    Err(SandboxError::new(ErrorCode::PathRefused, message)
         .hint("anybody could put another socket in its place; name a path of your own with `--socket`"))
 }
 
@@ -130,7 +133,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
         assert!(socket.is_in_place());
-        assert_eq!(Socket::bind(&path).unwrap_err().code, "socket_taken");
+        assert_eq!(Socket::bind(&path).unwrap_err().code, ErrorCode::InUse);
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
         assert!(!socket.is_in_place());
         let again = socket.bind_again().unwrap().unwrap();
@@ -147,7 +150,7 @@ mod tests {
         let shared = folder.path().join("shared");
         fs::create_dir(&shared).unwrap();
         fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(Socket::bind(&shared.join("s")).unwrap_err().code, "socket_directory");
+        assert_eq!(Socket::bind(&shared.join("s")).unwrap_err().code, ErrorCode::PathRefused);
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::{Extension, http};
 use belljar_api::ErrorBody;
 use belljar_fleet::InUse;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use hyper::upgrade::{OnUpgrade, on};
@@ -228,7 +228,7 @@ fn is_file(path: &str) -> bool {
 /// A body that says it is longer is refused; one that does not say is cut off, and so never arrives whole.
 fn no_longer_than(request: Request, most: u64) -> Answer<Request> {
     let too_long = || {
-        SandboxError::policy("body_too_large", format!("the file is longer than {} bytes", most))
+        SandboxError::new(ErrorCode::BodyTooLarge, format!("the file is longer than {} bytes", most))
             .hint("`belljar serve --max-upload` says how long files may be")
     };
     if request.body().size_hint().lower() > most {
@@ -290,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn an_error_of_a_shim_has_the_id_of_the_request() {
         let body =
-            r#"{"error":{"code":"port_closed","kind":"unavailable","message":"nobody listens there"}}"#;
+            r#"{"error":{"code":"permission_denied","kind":"unavailable","message":"nobody listens there"}}"#;
         for (status, kind, is_signed) in [
             (StatusCode::BAD_GATEWAY, "application/json", true),
             (StatusCode::BAD_GATEWAY, "text/html", false),
@@ -302,7 +302,7 @@ mod tests {
             let said = response.into_body().collect().await.unwrap().to_bytes();
             let said = String::from_utf8(said.to_vec()).unwrap();
             assert_eq!(said.contains(r#""request_id":"r-1""#), is_signed, "{status} {kind}: {said}");
-            assert!(said.contains("port_closed"), "{said}");
+            assert!(said.contains("permission_denied"), "{said}");
         }
     }
 

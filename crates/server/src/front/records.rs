@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use belljar_api::{AuditRecord, Page};
 use belljar_audit::{LogFile, Reader, Record};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use futures_util::stream;
 use serde::Deserialize;
 use std::convert::Infallible;
@@ -99,7 +99,7 @@ async fn records(
         return Ok(follow(file, last.unwrap_or(behind), choice)?.into_response());
     }
     let page = tokio::task::spawn_blocking(move || read(&file, behind, limit, choice)).await;
-    let page = page.map_err(|_| SandboxError::runtime("audit_failed", "the log could not be read"))??;
+    let page = page.map_err(|_| SandboxError::new(ErrorCode::StateFailed, "the log could not be read"))??;
     Ok(Json(page).into_response())
 }
 

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use belljar_api::{CreateSandbox, Created, LeaseInfo, Page, RenewLease, SandboxInfo, State as Standing};
 use belljar_fleet::{Filter, Idempotency, Identity, Role, Wanted, request};
-use belljar_spec::{SandboxError, is_regional_variable};
+use belljar_spec::{ErrorCode, SandboxError, is_regional_variable};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ async fn create(
     let wanted = wanted(&front, &asking, request, identity, idempotency).await?;
     let created = front.fleet.create(wanted, &asking).await.map_err(|error| match error.code {
         // Whoever joins what lives found nothing.
-        "sandbox_not_alive" => Refusal::with_status(error, StatusCode::NOT_FOUND),
+        ErrorCode::SandboxNotAlive => Refusal::with_status(error, StatusCode::NOT_FOUND),
         _ => Refusal::from(error),
     })?;
     let status = if created.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -111,7 +111,7 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
         let is_known = ["PATH", "SHELL"].contains(&name.as_str()) || is_regional_variable(name);
         if !is_known || value.contains('\0') {
             let message = format!("`environment`: `{}` cannot be set here", name.escape_debug());
-            return Err(SandboxError::policy("request_value", message).hint(
+            return Err(SandboxError::new(ErrorCode::RequestValue, message).hint(
                 "`PATH`, `SHELL`, `LANG`, `LC_*` and `TZ` can; variables of commands belong in `sandbox.env`",
             ));
         }
@@ -121,8 +121,8 @@ fn of_the_owner(asking: &Asking, environment: &BTreeMap<String, String>) -> Resu
 
 fn within_bounds(request: &CreateSandbox) -> Result<(), SandboxError> {
     let long = |field: &str, seconds: Option<u64>, least: u64| match seconds {
-        Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(SandboxError::policy(
-            "request_value",
+        Some(seconds) if !(least..=LONGEST_S).contains(&seconds) => Err(SandboxError::new(
+            ErrorCode::RequestValue,
             format!("`{field}`: must be from {least} to {LONGEST_S} seconds"),
         )),
         _ => Ok(()),

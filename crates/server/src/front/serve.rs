@@ -20,7 +20,7 @@ use axum::body::Body;
 use belljar_api::State;
 use belljar_engine::new_id;
 use belljar_fleet::{Filter, Fleet, GrantStore, Owner, Shims};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -155,7 +155,8 @@ impl Ends {
     fn new() -> Result<Ends, SandboxError> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
-                SandboxError::runtime("no_signals", format!("cannot listen for signals: {error}"))
+                SandboxError::new(ErrorCode::Internal, format!("cannot listen for signals: {error}"))
+                    .caused_by(error)
             })
         };
         Ok(Ends { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
@@ -189,8 +190,9 @@ async fn living(fleet: &Fleet) -> usize {
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, SandboxError> {
     TcpListener::bind(address).await.map_err(|error| {
-        SandboxError::runtime("address_unusable", format!("cannot listen at {address}: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("cannot listen at {address}: {error}"))
             .hint("name another address with `--listen`")
+            .caused_by(error)
     })
 }
 

@@ -5,7 +5,7 @@ use super::pool::{LinkError, Passing, Pool};
 use crate::shim::{Contact, TOKEN_HEADER};
 use axum::body::Body;
 use belljar_fleet::{Alive, Future, Shim, Status, Stop};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use http_body_util::BodyExt;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response};
@@ -105,10 +105,11 @@ impl Shim for Line {
             let answer = self.ask(Method::GET, "/keeper/status", Body::empty()).await?;
             let body = answer.into_body().collect().await.map_err(|error| LinkError::Broken(error).told())?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| {
-                SandboxError::runtime(
-                    "keeper_unclear",
+                SandboxError::new(
+                    ErrorCode::Internal,
                     format!("the sandbox's shim was not understood: {error}"),
                 )
+                .caused_by(error)
             })
         }))
     }
@@ -127,7 +128,7 @@ impl Shim for Line {
             match self.tell("/keeper/stop", Body::from(body)).await {
                 Ok(()) => {}
                 // It may be quicker than its answer.
-                Err(error) if error.code == "sandbox_not_alive" => {}
+                Err(error) if error.code == ErrorCode::SandboxNotAlive => {}
                 Err(error) => return Err(error),
             }
             match tokio::time::timeout(TO_END, self.life.over()).await {
@@ -149,7 +150,7 @@ async fn within<T>(
 }
 
 fn silent(what: &str) -> SandboxError {
-    SandboxError::unavailable("keeper_silent", format!("the sandbox's shim {what}"))
+    SandboxError::new(ErrorCode::DaemonUnreachable, format!("the sandbox's shim {what}"))
         .hint("`keeper.log` in the sandbox's directory may say why")
 }
 
@@ -158,8 +159,8 @@ async fn refused(answer: Response<Passing>) -> SandboxError {
     let status = answer.status();
     let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     match serde_json::from_slice::<belljar_api::ErrorBody>(&body) {
-        Ok(body) => crate::answer::heard(&body.error),
-        Err(_) => SandboxError::runtime("keeper_unclear", format!("the sandbox's shim answered {status}")),
+        Ok(body) => body.error.into(),
+        Err(_) => SandboxError::new(ErrorCode::Internal, format!("the sandbox's shim answered {status}")),
     }
 }
 

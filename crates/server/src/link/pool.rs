@@ -1,7 +1,7 @@
 //! Connections to one shim. Each carries one request at a time; one that has carried its answer to the end is used again.
 
 use axum::body::Body;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
@@ -34,7 +34,7 @@ pub enum LinkError {
 impl LinkError {
     /// As a caller of a sandbox sees it.
     pub fn told(&self) -> SandboxError {
-        SandboxError::unavailable("sandbox_not_alive", format!("the sandbox is not alive: {self}"))
+        SandboxError::new(ErrorCode::SandboxNotAlive, format!("the sandbox is not alive: {self}"))
             .hint("create it again with its key: a persistent one still has its files")
     }
 }

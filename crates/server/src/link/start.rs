@@ -10,11 +10,10 @@
 //! One task for each waits for its end, whatever becomes of the request that it was started for, and then removes the directory of a run.
 
 use super::runs;
-use crate::answer::heard;
 use crate::shim::protocol::{Answer, Plan};
 use axum::body::Bytes;
 use belljar_fleet::Place;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{Survives, write_atomic};
 use futures_util::{Stream, stream};
 use std::fmt::Display;
@@ -66,7 +65,7 @@ pub(super) async fn start(
     });
     let mut shim = Started { stdout: BufReader::with_capacity(PIECE_BYTES, stdout), wanted, over };
     let error = match shim.answer().await {
-        Ok(Some(Answer::Error(error))) => heard(&error),
+        Ok(Some(Answer::Error(error))) => error.into(),
         Ok(Some(answer)) => return Ok((answer, shim)),
         Ok(None) if is_run => failed("read the answer of the shim", &"it ended without one"),
         Ok(None) => ended(place),
@@ -195,11 +194,11 @@ async fn attend(
 
 pub(super) fn broken(place: &Place, what: &str, why: &dyn Display) -> SandboxError {
     let directory = place.directory().display();
-    SandboxError::runtime("keeper_unreachable", format!("cannot {what} in {directory}: {why}"))
+    SandboxError::new(ErrorCode::Internal, format!("cannot {what} in {directory}: {why}"))
 }
 
 pub(crate) fn run_failed(what: &str, why: &dyn Display) -> SandboxError {
-    SandboxError::runtime("run_failed", format!("cannot {what}: {why}"))
+    SandboxError::new(ErrorCode::Internal, format!("cannot {what}: {why}"))
 }
 
 /// Why a sandbox's shim ended without an answer.
@@ -207,9 +206,9 @@ fn ended(place: &Place) -> SandboxError {
     let log = fs::read_to_string(place.log()).unwrap_or_default();
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     let message = format!("the sandbox's shim ended before it was ready: {last}");
-    let error = SandboxError::runtime("keeper_ended", message);
+    let error = SandboxError::new(ErrorCode::StartFailed, message);
     match is_writable(place) {
-        Ok(()) => error.hint("`belljar doctor` says which walls work here"),
+        Ok(()) => error.hint("`GET /v1/capabilities` says which walls work here"),
         Err(why) => error.hint(format!("`{}` cannot be written: {why}", place.directory().display())),
     }
 }

@@ -13,8 +13,8 @@ use belljar_engine::Engine;
 use belljar_engine::request::resolve_with;
 use belljar_fleet::Place;
 use belljar_fleet::request;
-use belljar_spec::SandboxError;
 use belljar_spec::request::LlmRequest;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -40,7 +40,10 @@ impl AgentPlan {
         optional::<adapter::Effort>("effort", &run.effort)?;
         self.budget()?;
         if run.timeout_s == Some(0) {
-            return Err(SandboxError::policy("request_value", "`timeout_s`: a run takes a second at least"));
+            return Err(SandboxError::new(
+                ErrorCode::RequestValue,
+                "`timeout_s`: a run takes a second at least",
+            ));
         }
         request::check(&run.sandbox)
     }
@@ -56,7 +59,7 @@ impl AgentPlan {
             let is_configured = layers.route(&LlmRequest::default())?.is_some();
             if !is_configured && flags.url.is_none() && !may_choose_model {
                 let message = "no model is configured on this machine, and this grant does not choose one";
-                return Err(SandboxError::policy("llm_not_granted", message)
+                return Err(SandboxError::new(ErrorCode::NotGranted, message)
                     .hint("the owner of this machine can configure `[llm]`, or grant `allow_llm`"));
             }
             provider::server(flags, is_configured, model.as_ref(), &agent)
@@ -114,7 +117,7 @@ where
     T::Err: Display,
 {
     text.parse().map_err(|error| {
-        SandboxError::policy("request_value", format!("`{field}`: {error}"))
+        SandboxError::new(ErrorCode::RequestValue, format!("`{field}`: {error}"))
             .hint(format!("correct `{field}`"))
     })
 }

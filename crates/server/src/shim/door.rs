@@ -7,7 +7,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::sync::Arc;
 
 /// Where a caller shows the token.
@@ -18,7 +18,7 @@ pub(super) async fn check(State(kept): State<Arc<Kept>>, mut request: Request, n
     let token = request.headers_mut().remove(TOKEN_HEADER);
     if !token.is_some_and(|token| kept.knows(token.as_bytes())) {
         let message = "this is the shim of a sandbox: only its daemon may ask it";
-        return Failure(SandboxError::policy("keeper_token", message)).into_response();
+        return Failure(SandboxError::new(ErrorCode::TokenInvalid, message)).into_response();
     }
     next.run(request).await
 }
@@ -33,7 +33,7 @@ pub(super) async fn ours(
     let Ok(params) = params else { return Failure(invalid("the path is no text")).into_response() };
     let wanted = params.iter().find(|(name, _)| *name == "name").map(|(_, value)| value);
     if wanted.is_some_and(|wanted| wanted != kept.plan.name) {
-        return Failure(SandboxError::policy("sandbox_not_found", "another sandbox is kept here"))
+        return Failure(SandboxError::new(ErrorCode::SandboxNotFound, "another sandbox is kept here"))
             .into_response();
     }
     let response = next.run(request).await;
@@ -46,7 +46,7 @@ pub(super) async fn ours(
 /// No such path.
 pub(super) async fn nowhere() -> Failure {
     Failure(
-        SandboxError::policy("no_such_path", "there is nothing at this path")
+        SandboxError::new(ErrorCode::NotFound, "there is nothing at this path")
             .hint("`/v1/openapi.json` says what there is"),
     )
 }
@@ -54,7 +54,7 @@ pub(super) async fn nowhere() -> Failure {
 /// No such method of this path.
 pub(super) async fn not_that() -> Failure {
     Failure(
-        SandboxError::policy("method_not_allowed", "this path has no such method")
+        SandboxError::new(ErrorCode::MethodNotAllowed, "this path has no such method")
             .hint("`/v1/openapi.json` says what there is"),
     )
 }

@@ -5,7 +5,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -60,13 +60,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
 
 /// A request that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> SandboxError {
-    SandboxError::policy("request_invalid", message)
+    SandboxError::new(ErrorCode::RequestInvalid, message)
 }
 
 fn too_long(rejection: &BytesRejection) -> Failure {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let message = format!("the body is longer than {} MiB", MOST_BODY >> 20);
-        return SandboxError::policy("body_too_large", message)
+        return SandboxError::new(ErrorCode::BodyTooLarge, message)
             .hint("send standard input with `stdin_open`, and files with PUT")
             .into();
     }

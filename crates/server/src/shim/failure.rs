@@ -5,8 +5,7 @@ use axum::Json;
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use belljar_api::{ApiError, ErrorBody};
-use belljar_engine::GUEST_GONE;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 /// An error on its way to the caller.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ impl IntoResponse for Failure {
             (status(&self.0), Json(ErrorBody { error: ApiError::from(&self.0) })).into_response();
         // No server inside can say this: headers of ours are taken out of its answers.
         response.headers_mut().insert(OWN_ERROR, HeaderValue::from_static("1"));
-        if self.0.code == GUEST_GONE {
+        if self.0.code == ErrorCode::GuestGone {
             response.extensions_mut().insert(Gone);
         }
         response

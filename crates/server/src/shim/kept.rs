@@ -1,9 +1,9 @@
 //! What a shim keeps: the sandbox, its commands, and what is known of both.
 
 use super::commands::Registry;
-use belljar_engine::{GUEST_GONE, GUEST_UNRESPONSIVE, Sandbox};
+use belljar_engine::Sandbox;
 use belljar_fleet::{ShimPlan, Status, Stop};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Kept {
     /// Something is done in it, until this is dropped. Nothing can be done in a sandbox that ends.
     pub(super) fn using(self: &Arc<Kept>) -> Result<Using, SandboxError> {
         if self.leaving.borrow().is_some() {
-            return Err(SandboxError::unavailable("sandbox_not_alive", "the sandbox is being stopped"));
+            return Err(SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox is being stopped"));
         }
         self.used();
         Ok(Using(Arc::clone(self)))
@@ -112,8 +112,8 @@ impl Kept {
         while !self.sandbox.is_gone() {
             match self.sandbox.stat("/").await {
                 // Its streams end before it does.
-                Err(error) if error.code == GUEST_GONE => sleep(A_MOMENT).await,
-                Err(error) if error.code == GUEST_UNRESPONSIVE => return true,
+                Err(error) if error.code == ErrorCode::GuestGone => sleep(A_MOMENT).await,
+                Err(error) if error.code == ErrorCode::GuestUnresponsive => return true,
                 _ => return false,
             }
         }

@@ -21,7 +21,7 @@ use belljar_engine::{Engine, Sandbox};
 use belljar_fleet::request::{self, Surroundings, Understood};
 use belljar_fleet::{Alive, FolderId, Place, ShimPlan, Stop};
 use belljar_spec::egress::Mode;
-use belljar_spec::{Assurance, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Assurance, ErrorCode, SandboxError, SandboxId, SandboxSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +48,10 @@ pub(super) fn keep(place: &Place, plan: ShimPlan, starter: &Starter) -> Result<(
 /// The sandbox that a plan means.
 fn understand(plan: &ShimPlan, place: &Place) -> Result<Understood, SandboxError> {
     let id = SandboxId::parse(&plan.id).ok_or_else(|| {
-        SandboxError::runtime("keeper_plan", format!("`{}` is not the name of a sandbox's life", plan.id))
+        SandboxError::new(
+            ErrorCode::StateFailed,
+            format!("`{}` is not the name of a sandbox's life", plan.id),
+        )
     })?;
     let surroundings = Surroundings {
         name: plan.name.clone(),
@@ -87,7 +90,7 @@ async fn keep_sandbox(
     starter: &Starter,
 ) -> Result<(), SandboxError> {
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("keeper_socket", format!("a shim cannot listen: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("a shim cannot listen: {error}"))
     };
     // Before anybody can know us.
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

@@ -13,7 +13,7 @@ use super::{agent_run, one_shot, persistent};
 use belljar_api::ApiError;
 use belljar_engine::request::Surroundings;
 use belljar_fleet::Place;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::Lock;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,10 +52,10 @@ fn work(place: &Place, starter: &mut Starter) -> Result<ExitCode, SandboxError> 
 fn hold(place: &Place) -> Result<Lock, SandboxError> {
     match place.hold() {
         Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(SandboxError::policy("keeper_there", "this sandbox has a shim already")),
+        Ok(None) => Err(SandboxError::new(ErrorCode::InUse, "this sandbox has a shim already")),
         Err(error) => {
             let message = format!("cannot keep a sandbox in `{}`: {error}", place.directory().display());
-            Err(SandboxError::runtime("keeper_place", message))
+            Err(SandboxError::new(ErrorCode::StateFailed, message))
         }
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn runtime() -> Result<Runtime, SandboxError> {
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()
-        .map_err(|error| SandboxError::runtime("keeper_runtime", format!("a shim cannot begin: {error}")))
+        .map_err(|error| SandboxError::new(ErrorCode::Internal, format!("a shim cannot begin: {error}")))
 }
 
 /// Of a sandbox that lives as long as its run, and has no key to be found by.

@@ -3,7 +3,7 @@
 
 use super::protocol::{Answer, Plan, UNREAD};
 use belljar_api::RunResult;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::fs::{OFlags, fcntl_setfl};
 use belljar_sys::rustix::io::fcntl_dupfd_cloexec;
@@ -39,7 +39,7 @@ impl Starter {
         let mut line = String::new();
         let read = self.input.as_mut().map_or(Ok(0), |input| input.read_line(&mut line));
         read.map_err(serde_json::Error::io).and_then(|_| serde_json::from_str(&line)).map_err(|error| {
-            SandboxError::runtime("keeper_plan", format!("there is no plan on standard input: {error}"))
+            SandboxError::new(ErrorCode::StateFailed, format!("there is no plan on standard input: {error}"))
                 .hint("shims are started by `belljar serve`")
         })
     }

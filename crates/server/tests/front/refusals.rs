@@ -42,9 +42,9 @@ async fn a_token_counts_over_the_socket_too() {
     let nothing = daemon.grant(json!({ "name": "nothing" })).await;
     let answer =
         told(daemon.send(request("GET", "/v1/sandboxes", Some(&nothing.token), Value::Null)).await).await;
-    assert_eq!(code(&answer), (403, "sandbox_not_granted"));
+    assert_eq!(code(&answer), (403, "not_granted"));
     let answer = told(daemon.send(request("GET", "/v1/sandboxes", Some("wrong"), Value::Null)).await).await;
-    assert_eq!(code(&answer), (401, "token_unknown"));
+    assert_eq!(code(&answer), (401, "token_invalid"));
     daemon.end().await;
 }
 
@@ -59,10 +59,10 @@ async fn other_names_and_other_pages_are_refused() {
         asked
     };
     let answer = told(daemon.send(with("host", "evil.example.com", "GET")).await).await;
-    assert_eq!(code(&answer), (403, "host_refused"));
+    assert_eq!(code(&answer), (403, "not_granted"));
     assert_eq!(daemon.send(with("host", "box.test:7070", "GET")).await.status(), 200);
     let answer = told(daemon.send(with("origin", "https://evil.example.com", "GET")).await).await;
-    assert_eq!(code(&answer), (403, "origin_refused"));
+    assert_eq!(code(&answer), (403, "not_granted"));
     let allowed = daemon.send(with("origin", "https://app.example.com", "GET")).await;
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example.com");
     let mut preflight = with("origin", "https://app.example.com", "OPTIONS");
@@ -80,12 +80,12 @@ async fn nonsense_is_answered_in_the_same_words_everywhere() {
     let daemon = Daemon::start().await;
     let nowhere = "/v1/sandboxes/bj-x-000000000000";
     for (method, path, body, expected) in [
-        ("GET", "/v1/nothing", Value::Null, (404, "no_such_path")),
+        ("GET", "/v1/nothing", Value::Null, (404, "not_found")),
         ("PATCH", "/v1/sandboxes", Value::Null, (405, "method_not_allowed")),
         ("POST", "/v1/sandboxes", json!([]), (400, "request_invalid")),
         ("POST", "/v1/sandboxes", json!({ "kee": 1 }), (400, "request_invalid")),
         ("POST", "/v1/grants", json!({ "name": "x", "hots": ["*"] }), (400, "request_invalid")),
-        ("POST", "/v1/sandboxes", json!({ "key": "k", "scope": "entity" }), (422, "key_and_scope")),
+        ("POST", "/v1/sandboxes", json!({ "key": "k", "scope": "entity" }), (422, "request_conflict")),
         ("POST", "/v1/sandboxes", json!({ "key": "k", "owner": false }), (404, "sandbox_not_alive")),
         ("POST", "/v1/sandboxes", json!({ "profile": "defalt" }), (422, "profile_unknown")),
         ("POST", "/v1/sandboxes", json!({ "lease_s": 0 }), (422, "request_value")),
@@ -98,7 +98,7 @@ async fn nonsense_is_answered_in_the_same_words_everywhere() {
         ("GET", "/v1/sandboxes?state=odd", Value::Null, (400, "request_invalid")),
         ("GET", nowhere, Value::Null, (404, "sandbox_not_found")),
         ("DELETE", nowhere, Value::Null, (404, "sandbox_not_found")),
-        ("DELETE", "/v1/grants/x", Value::Null, (404, "grant_not_found")),
+        ("DELETE", "/v1/grants/x", Value::Null, (404, "name_unknown")),
         ("POST", "/v1/grants", json!({ "name": "" }), (422, "request_value")),
     ] {
         let answer = daemon.owner(method, path, body).await;

@@ -34,8 +34,8 @@ async fn what_cannot_run_is_a_result() {
     let result =
         started.run(json!({"argv": ["true"], "cwd": "/no/such/folder"})).await.result.expect("it ended");
     assert_eq!(result.exit_code, None);
-    assert_eq!(result.error.expect("why").code, "not_found");
-    assert_eq!(started.refused("POST", "/commands", json!({})).await, (422, "command_invalid".into()));
+    assert_eq!(result.error.expect("why").code.to_string(), "not_found");
+    assert_eq!(started.refused("POST", "/commands", json!({})).await, (422, "request_value".into()));
     let unknown = json!({"argv": ["true"], "colour": "blue"});
     assert_eq!(started.refused("POST", "/commands", unknown).await, (400, "request_invalid".into()));
 }
@@ -205,5 +205,5 @@ async fn the_last_thousand_are_remembered() {
     }
     assert_eq!(all.len(), 1000);
     assert_eq!(all.last().map(String::as_str), Some("cmd_1010"));
-    assert_eq!(started.refused("GET", "/commands/cmd_1", json!({})).await, (404, "command_not_found".into()));
+    assert_eq!(started.refused("GET", "/commands/cmd_1", json!({})).await, (404, "name_unknown".into()));
 }

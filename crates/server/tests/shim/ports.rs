@@ -87,9 +87,13 @@ async fn a_web_server_inside_is_asked_and_learns_nothing_of_the_caller() {
 async fn ports_that_were_not_asked_for_are_closed() {
     let started = with_ports();
     for path in ["/ports/22/", "/ports/8001/x", "/ports/0", "/ports/99999/", "/ports/x/"] {
-        assert_eq!(started.refused("GET", path, json!({})).await, (403, "port_closed".into()), "{path}");
+        assert_eq!(
+            started.refused("GET", path, json!({})).await,
+            (403, "permission_denied".into()),
+            "{path}"
+        );
     }
-    assert_eq!(started.refused("GET", "/ports/8000/", json!({})).await, (409, "port_refused".into()));
+    assert_eq!(started.refused("GET", "/ports/8000/", json!({})).await, (409, "connection_failed".into()));
 }
 
 const ECHO: &str = r#"

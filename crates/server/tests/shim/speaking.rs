@@ -25,7 +25,7 @@ async fn input_comes_as_fast_as_it_is_read() {
     let expected = started.run(json!({"shell": "head -c 20000000 /dev/zero | tr '\\0' x | sha256sum"})).await;
     assert_eq!(told.result.expect("it ended").stdout, expected.result.expect("it ended").stdout);
     let refused = started.refused("POST", &format!("{path}/stdin"), json!("more")).await;
-    assert_eq!(refused, (409, "stdin_closed".into()));
+    assert_eq!(refused, (409, "command_ended".into()));
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn signals_reach_the_process_group() {
     let result = told.result.expect("it ended");
     assert_eq!((result.exit_code, result.stdout.as_deref()), (Some(7), Some("ready\ncaught\n")));
     let unknown = started.refused("POST", &format!("{path}/signal"), json!({"signal": "SIGNOTHING"})).await;
-    assert_eq!(unknown, (422, "signal_unknown".into()));
+    assert_eq!(unknown, (422, "request_value".into()));
     let late = started.refused("POST", &format!("{path}/signal"), json!({"signal": "9"})).await;
     assert_eq!(late, (409, "command_ended".into()));
 }
@@ -88,7 +88,7 @@ async fn a_terminal_has_a_size_and_gets_another() {
     let refused = started
         .refused("POST", &format!("/commands/{}/resize", plain.id), json!({"rows": 1, "cols": 1}))
         .await;
-    assert_eq!(refused, (409, "no_terminal".into()));
+    assert_eq!(refused, (409, "command_ended".into()));
 }
 
 async fn attach(started: &Started, id: &str, from: u64) -> WebSocketStream<UnixStream> {
@@ -132,7 +132,7 @@ async fn two_people_speak_with_one_shell() {
     let words = until(&mut other, "still-2").await;
     let complaint = words.iter().find(|word| word["type"] == "error");
     if let Some(complaint) = complaint {
-        assert_eq!(complaint["error"]["code"], "control_unknown");
+        assert_eq!(complaint["error"]["code"], "request_value");
     }
     other.send(Message::Binary(b"exit 5\n".to_vec().into())).await.expect("sent");
     loop {

@@ -109,7 +109,7 @@ impl Started {
     pub(crate) async fn refused(&self, method: &str, path: &str, body: Value) -> (u16, String) {
         let (status, text) = self.ask(method, path, body.to_string()).await;
         let body: belljar_api::ErrorBody = serde_json::from_slice(&text).expect("an error");
-        (status.as_u16(), body.error.code)
+        (status.as_u16(), body.error.code.to_string())
     }
 
     pub(crate) async fn run(&self, body: Value) -> CommandInfo {

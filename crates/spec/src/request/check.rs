@@ -1,7 +1,7 @@
 //! Whether the parts of a request make sense together. Each of them makes sense by itself.
 
 use super::{LimitsRequest, SandboxRequest, WorkspaceRequest};
-use crate::SandboxError;
+use crate::{ErrorCode, SandboxError};
 use std::fmt::Display;
 
 impl SandboxRequest {
@@ -75,11 +75,11 @@ impl LimitsRequest {
 
 /// A value of a request that makes no sense.
 pub fn wrong_value(field: &str, why: impl Display) -> SandboxError {
-    SandboxError::policy("request_value", format!("`{field}`: {why}"))
+    SandboxError::new(ErrorCode::RequestValue, format!("`{field}`: {why}"))
         .hint(format!("correct `sandbox.{field}`"))
 }
 
 fn conflict(field: &str, why: &str) -> SandboxError {
-    SandboxError::policy("request_conflict", format!("`{field}`: {why}"))
+    SandboxError::new(ErrorCode::RequestConflict, format!("`{field}`: {why}"))
         .hint(format!("correct `sandbox.{field}`"))
 }

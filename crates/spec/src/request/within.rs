@@ -8,7 +8,7 @@ use super::field::Field;
 use super::{EnvValue, GrantRules, LimitsRequest, LlmRequest, LlmUrl, SandboxRequest, WebSearch};
 use crate::egress::{HostPattern, Mode, group};
 use crate::text::ExactText;
-use crate::{Assurance, BackendChoice, ByteSize, Root, SandboxError};
+use crate::{Assurance, BackendChoice, ByteSize, ErrorCode, Root, SandboxError};
 use std::time::Duration;
 
 impl SandboxRequest {
@@ -27,8 +27,8 @@ impl SandboxRequest {
             // A key of this machine would go wherever the caller says.
             Some(LlmRequest { url: Some(LlmUrl::To(_)), .. }) => return Err(only_for_the_owner("llm.url")),
             Some(LlmRequest { url: None, .. }) if !rules.allow_llm => {
-                return Err(SandboxError::policy(
-                    "llm_not_granted",
+                return Err(SandboxError::new(
+                    ErrorCode::NotGranted,
                     "this grant does not allow routes to models",
                 ));
             }
@@ -51,10 +51,10 @@ impl SandboxRequest {
             WebSearch::Detect | WebSearch::IfKept => "*",
         });
         for secret in self.secrets.iter().map(|name| name.as_str()).chain(variables).chain(search) {
-            must_match(&rules.secrets, "secret_not_granted", "secrets", secret)?;
+            must_match(&rules.secrets, "secrets", secret)?;
         }
         for volume in self.volumes.keys() {
-            must_match(&rules.volumes, "volume_not_granted", "volumes", volume.as_str())?;
+            must_match(&rules.volumes, "volumes", volume.as_str())?;
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl SandboxRequest {
         if !modes.contains(&mode) {
             let allowed: Vec<&str> = modes.iter().map(|mode| mode.as_str()).collect();
             let message = format!("this grant does not allow the egress mode `{mode}`");
-            return Err(SandboxError::policy("egress_not_granted", message)
+            return Err(SandboxError::new(ErrorCode::NotGranted, message)
                 .hint(format!("it allows {}", allowed.join(", "))));
         }
         if isolates_network {
@@ -95,9 +95,7 @@ impl SandboxRequest {
         match &self.rootfs {
             None | Some(Root::Host | Root::Golden) => Ok(()),
             Some(Root::Directory(_)) => Err(only_for_the_owner("rootfs")),
-            Some(Root::Image(image)) => {
-                must_match(&rules.images, "image_not_granted", "rootfs", &image.to_string())
-            }
+            Some(Root::Image(image)) => must_match(&rules.images, "rootfs", &image.to_string()),
         }
     }
 }
@@ -130,7 +128,7 @@ impl GrantRules {
     fn must_cover(&self, field: &str, host: &HostPattern) -> Result<(), SandboxError> {
         match self.hosts.iter().any(|granted| granted.covers(host)) {
             true => Ok(()),
-            false => Err(not_granted("host_not_granted", field, &host.to_string())),
+            false => Err(not_granted(field, &host.to_string())),
         }
     }
 }
@@ -143,10 +141,10 @@ pub fn pattern_matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn must_match(patterns: &[String], code: &'static str, field: &str, name: &str) -> Result<(), SandboxError> {
+fn must_match(patterns: &[String], field: &str, name: &str) -> Result<(), SandboxError> {
     match patterns.iter().any(|pattern| pattern_matches(pattern, name)) {
         true => Ok(()),
-        false => Err(not_granted(code, field, name)),
+        false => Err(not_granted(field, name)),
     }
 }
 
@@ -159,7 +157,7 @@ fn lower<T: ExactText + PartialOrd>(
         (Some(asked), Some(ceiling)) if asked > ceiling => {
             let (asked, ceiling) = (asked.write(), ceiling.write());
             let message = format!("`{field}` is {asked}, and this grant allows {ceiling}");
-            Err(SandboxError::policy("limit_over_grant", message)
+            Err(SandboxError::new(ErrorCode::NotGranted, message)
                 .hint(format!("ask for {ceiling} or less, or leave it out")))
         }
         (asked, ceiling) => Ok(asked.or(ceiling)),
@@ -167,12 +165,12 @@ fn lower<T: ExactText + PartialOrd>(
 }
 
 fn only_for_the_owner(field: &str) -> SandboxError {
-    SandboxError::policy("owner_only", format!("only the owner of this machine may ask for `{field}`"))
+    SandboxError::new(ErrorCode::NotGranted, format!("only the owner of this machine may ask for `{field}`"))
         .hint("leave it out, or choose a profile that has it")
 }
 
 /// What a grant does not have.
-pub fn not_granted(code: &'static str, field: &str, asked: &str) -> SandboxError {
-    SandboxError::policy(code, format!("this grant does not allow `{asked}` in `{field}`"))
+pub fn not_granted(field: &str, asked: &str) -> SandboxError {
+    SandboxError::new(ErrorCode::NotGranted, format!("this grant does not allow `{asked}` in `{field}`"))
         .hint("leave it out, or ask the owner of this machine for a grant with it")
 }

@@ -2,8 +2,8 @@
 
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
-use belljar_spec::SandboxError;
 use belljar_spec::egress::Printable;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,34 +55,37 @@ impl CloneError {
 impl From<CloneError> for SandboxError {
     fn from(error: CloneError) -> SandboxError {
         let message = error.to_string();
-        match error {
-            CloneError::Address { .. } => SandboxError::policy("clone_address", message),
-            CloneError::Unknown(_) => {
-                SandboxError::policy("clone_unknown", message).hint("`belljar layers` shows what there is")
+        let made = match &error {
+            CloneError::Address { .. } => SandboxError::new(ErrorCode::RequestValue, message),
+            CloneError::Unknown(_) => SandboxError::new(ErrorCode::WorkNotFound, message)
+                .hint("`belljar layers` shows what there is"),
+            CloneError::InUse(_) => {
+                SandboxError::new(ErrorCode::InUse, message).hint("wait for its sandbox to end, or stop it")
             }
-            CloneError::InUse(_) => SandboxError::unavailable("clone_in_use", message)
-                .hint("wait for its sandbox to end, or stop it"),
-            CloneError::Failed { .. } => SandboxError::unavailable("not_cloned", message)
+            CloneError::Failed { .. } => SandboxError::new(ErrorCode::RegistryFailed, message)
                 .hint("nothing was started; look at the address, the network, and the token for that host"),
-            CloneError::Worked { .. } => SandboxError::policy("clone_empty", message)
+            CloneError::Worked { .. } => SandboxError::new(ErrorCode::WorkNotFound, message)
                 .hint("copy what you need from there, and remove it with `belljar discard`"),
-            CloneError::Damaged(damaged) => damaged.error("clone_damaged"),
-            CloneError::Empty(_) => SandboxError::runtime("clone_empty", message),
+            CloneError::Damaged(damaged) => damaged.error(),
+            CloneError::Empty(_) => SandboxError::new(ErrorCode::WorkspaceFailed, message),
             CloneError::Spoiled(_) | CloneError::Import(_) => {
-                SandboxError::runtime("clone_unreadable", message)
+                SandboxError::new(ErrorCode::WorkspaceFailed, message)
             }
-            CloneError::NothingToPush => SandboxError::policy("nothing_to_push", message),
-            CloneError::DefaultBranch(_) => SandboxError::policy("push_to_default_branch", message)
+            CloneError::NothingToPush => SandboxError::new(ErrorCode::WorkNotFound, message),
+            CloneError::DefaultBranch(_) => SandboxError::new(ErrorCode::RequestValue, message)
                 .hint("name the branch to push to, if that is what you want"),
-            CloneError::NotPushed { .. } => SandboxError::runtime("push_failed", message)
+            CloneError::NotPushed { .. } => SandboxError::new(ErrorCode::RegistryFailed, message)
                 .hint("the work is kept: push it under another name, or fetch it from the clone"),
-            CloneError::NoForge(_) => SandboxError::policy("no_pull_requests", message)
+            CloneError::NoForge(_) => SandboxError::new(ErrorCode::RequestValue, message)
                 .hint("the branch is pushed: open one on the host's own pages"),
-            CloneError::NoRequest(_) => SandboxError::runtime("pull_request_failed", message),
+            CloneError::NoRequest(_) => SandboxError::new(ErrorCode::RegistryFailed, message),
             CloneError::Git(GitError::Missing) => {
-                SandboxError::unavailable("git_missing", message).hint("install git")
+                SandboxError::new(ErrorCode::ProgramMissing, message).hint("install git")
             }
-            CloneError::Git(_) | CloneError::Io { .. } => SandboxError::runtime("clone_failed", message),
-        }
+            CloneError::Git(_) | CloneError::Io { .. } => {
+                SandboxError::new(ErrorCode::WorkspaceFailed, message)
+            }
+        };
+        made.caused_by(error)
     }
 }

@@ -8,8 +8,8 @@ use super::linked::first_line;
 use super::settings_table::{SettingsPath, settings_paths};
 use super::shields::Missing;
 use crate::settings::path_of;
-use belljar_spec::SandboxError;
 use belljar_spec::workspace::ProtectedPath;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::{Path, PathBuf};
 
 /// A repository whose work tree the folder is below.
@@ -108,7 +108,7 @@ fn is_protected(folder: &Path, why: &str) -> SandboxError {
         "the folder `{}` has to be protected and cannot be a workspace: {why}, and the host runs or believes what is in it",
         folder.display()
     );
-    SandboxError::policy("workspace_is_protected", message).hint("start in the folder above it")
+    SandboxError::new(ErrorCode::PathRefused, message).hint("start in the folder above it")
 }
 
 /// Directories that no workspace is in, whatever is in them.

@@ -5,7 +5,7 @@ use super::linked::first_line;
 use super::shields::{Missing, Shields};
 use crate::settings::{contents, path_of, plain};
 use belljar_git::config::variables;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -156,7 +156,7 @@ fn names(shields: &Shields, directory: &str) -> Result<Vec<String>, SandboxError
 /// It cannot be said to a guest, and nothing could hold it.
 pub(super) fn no_text(path: &Path) -> SandboxError {
     let message = format!("`{}` has to be protected, and its name is no UTF-8", path.display());
-    SandboxError::policy("protected_path_no_text", message).hint("give it another name, or remove it")
+    SandboxError::new(ErrorCode::PathRefused, message).hint("give it another name, or remove it")
 }
 
 fn join(directory: &str, name: &str) -> String {

@@ -4,7 +4,7 @@
 use super::git_dir::is_one;
 use crate::settings::{contents, path_of, plain};
 use belljar_git::config::variables;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub(super) fn first_line(file: &Path) -> Option<Vec<u8>> {
 
 fn not_ours(file: &Path, why: &str) -> SandboxError {
     let message = format!("`{}` cannot be followed: {why}", file.display());
-    SandboxError::policy("git_dir_not_ours", message).hint(
+    SandboxError::new(ErrorCode::PathRefused, message).hint(
         "if you made it, `git worktree repair` or `git config core.worktree FOLDER` lets the other side name this \
          folder; if an agent made it, remove it",
     )

@@ -36,8 +36,8 @@ use settings_table::IfMissing;
 pub use settings_table::{SettingsPath, settings_paths};
 
 use crate::settings::{HostFiles, MOST_BYTES_TOGETHER};
-use belljar_spec::SandboxError;
 use belljar_spec::workspace::{LinkedGit, ProtectedPath, Shielded, View};
+use belljar_spec::{ErrorCode, SandboxError};
 use enclosing::{Enclosing, refuse_hooks};
 use hooks::{How, Reached};
 use linked::Linked;
@@ -260,7 +260,9 @@ fn is_empty(folder: &Path) -> bool {
 fn real(path: &Path) -> Result<std::path::PathBuf, SandboxError> {
     path.canonicalize().map_err(|error| {
         let message = format!("the folder `{}` cannot be used: {error}", path.display());
-        SandboxError::policy("path_unusable", message).hint("check the spelling, or make it first")
+        SandboxError::new(ErrorCode::PathInvalid, message)
+            .hint("check the spelling, or make it first")
+            .caused_by(error)
     })
 }
 

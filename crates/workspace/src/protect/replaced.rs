@@ -8,8 +8,8 @@ use crate::private_git::{HostGit, Module, Wanted, obstacle};
 use crate::quarantine::alternates::all_trusted;
 use crate::settings::{contents, plain};
 use belljar_git::config::variables;
-use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded, View};
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::{Path, PathBuf};
 
 /// A view without the git directories of its repository and its submodules, and those, the folder's own first; none where the folder is
@@ -21,7 +21,7 @@ pub fn without_git(mut view: View, alternates: &[PathBuf]) -> Result<(View, Vec<
     let unsupported = |obstacle: String, hint: &str| {
         let message =
             format!("the repository `{}` cannot be given to a sandbox: {obstacle}", host.top.display());
-        SandboxError::unavailable("git_unsupported", message).hint(hint)
+        SandboxError::new(ErrorCode::NotSupported, message).hint(hint)
     };
     if let Some(obstacle) = obstacle(&host) {
         return Err(unsupported(obstacle, "look at it, and remove it if you did not make it"));

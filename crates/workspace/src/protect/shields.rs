@@ -2,8 +2,8 @@
 
 use super::settings_table::IfMissing;
 use crate::settings::plain;
-use belljar_spec::SandboxError;
 use belljar_spec::workspace::{Shield, Shielded};
+use belljar_spec::{ErrorCode, SandboxError};
 use std::fs::{self, FileType};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ impl Shields {
                 let place = self.root.join(path);
                 let message =
                     format!("`{}` has to be protected and cannot be looked at: {error}", place.display());
-                Err(SandboxError::policy("protected_path_unreadable", message)
+                Err(SandboxError::new(ErrorCode::PathRefused, message)
                     .hint("belljar must run as a user who may look into it"))
             }
         }
@@ -204,7 +204,7 @@ fn link(place: &Path) -> SandboxError {
         "`{}` has to be protected and is a symbolic link: whoever can change the link decides what is protected",
         place.display()
     );
-    SandboxError::policy("protected_path_is_link", message)
+    SandboxError::new(ErrorCode::PathRefused, message)
         .hint("look where it leads (an agent may have made it); put the real file or folder in its place, or remove it")
 }
 
@@ -213,7 +213,7 @@ fn below_file(place: &Path, path: &str) -> SandboxError {
         "`{path}` cannot be protected: `{}` is not a folder, and nothing can be in it",
         place.display()
     );
-    SandboxError::policy("protected_path_below_file", message)
+    SandboxError::new(ErrorCode::PathRefused, message)
         .hint("name the file itself, or take the path out of `protected`")
 }
 
@@ -266,9 +266,9 @@ mod tests {
         let (place, mut shields) = below(&["file", "real/"]);
         std::os::unix::fs::symlink("real", place.path().join("link")).unwrap();
         for (path, code) in [
-            ("link", "protected_path_is_link"),
-            ("link/below", "protected_path_is_link"),
-            ("file/child", "protected_path_below_file"),
+            ("link", ErrorCode::PathRefused),
+            ("link/below", ErrorCode::PathRefused),
+            ("file/child", ErrorCode::PathRefused),
         ] {
             assert_eq!(shields.protect(path, Missing::Directory).unwrap_err().code, code, "{path}");
         }

@@ -2,8 +2,8 @@
 
 use crate::foreign::{ForeignError, ImportError};
 use crate::inert::GitError;
-use belljar_spec::SandboxError;
 use belljar_spec::egress::Printable;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,27 +51,27 @@ impl ShelfError {
 impl From<ShelfError> for SandboxError {
     fn from(error: ShelfError) -> SandboxError {
         let message = error.to_string();
-        match error {
-            ShelfError::NoRepository(_) => SandboxError::policy("shelf_without_repository", message)
+        let made = match &error {
+            ShelfError::NoRepository(_) => SandboxError::new(ErrorCode::WorkspaceMissing, message)
                 .hint("run `git init` in it, or use another workspace mode"),
-            ShelfError::NotItsOwn { .. } => SandboxError::policy("git_directory_not_its_own", message)
+            ShelfError::NotItsOwn { .. } => SandboxError::new(ErrorCode::PathRefused, message)
                 .hint("look at the file `.git` in it: somebody may have changed it"),
-            ShelfError::Partial(_) => SandboxError::unavailable("shelf_of_partial_clone", message).hint(
+            ShelfError::Partial(_) => SandboxError::new(ErrorCode::NotSupported, message).hint(
                 "fetch all of it with `git fetch --refetch --no-filter`, or use another workspace mode",
             ),
-            ShelfError::UnusablePath(_) => SandboxError::policy("path_unusable", message),
+            ShelfError::UnusablePath(_) => SandboxError::new(ErrorCode::PathInvalid, message),
             ShelfError::Unknown(_) => {
-                SandboxError::policy("shelf_unknown", message).hint("`belljar layers` shows what there is")
+                SandboxError::new(ErrorCode::WorkNotFound, message).hint("`belljar layers` shows what there is")
             }
-            ShelfError::InUse { .. } => SandboxError::unavailable("shelf_in_use", message)
+            ShelfError::InUse { .. } => SandboxError::new(ErrorCode::InUse, message)
                 .hint("wait for its sandbox to end, or stop it"),
-            ShelfError::NameTaken { .. } => SandboxError::policy("branch_name_taken", message)
+            ShelfError::NameTaken { .. } => SandboxError::new(ErrorCode::NameTaken, message)
                 .hint("choose another name, with `-` instead of `/` for example"),
-            ShelfError::Spoiled { .. } => SandboxError::runtime("shelf_spoiled", message)
+            ShelfError::Spoiled { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
-            ShelfError::Damaged(damaged) => damaged.error("shelf_damaged"),
+            ShelfError::Damaged(damaged) => damaged.error(),
             ShelfError::OfAnother { shelf, directory, .. } => {
-                SandboxError::policy("shelf_of_another_repository", message).hint(format!(
+                SandboxError::new(ErrorCode::PathRefused, message).hint(format!(
                     "its worktrees are in `{}`, its commits in `{}`: save what you need of them (docs/workspaces.md, \
                      \"What is damaged\"), then `belljar discard {shelf}` removes it and the next start makes one for the \
                      repository that is there now",
@@ -79,14 +79,15 @@ impl From<ShelfError> for SandboxError {
                     directory.join("repo").display()
                 ))
             }
-            ShelfError::NotAFile { .. } => SandboxError::policy("git_dir_has_odd_files", message)
+            ShelfError::NotAFile { .. } => SandboxError::new(ErrorCode::PathRefused, message)
                 .hint("git on this machine would wait for it or fail: remove it if you did not make it"),
-            ShelfError::Import(_) => SandboxError::runtime("shelf_unreadable", message)
+            ShelfError::Import(_) => SandboxError::new(ErrorCode::WorkspaceFailed, message)
                 .hint("save what you need of it, and start anew after `belljar discard`"),
             ShelfError::Git(GitError::Missing) => {
-                SandboxError::unavailable("git_missing", message).hint("install git")
+                SandboxError::new(ErrorCode::ProgramMissing, message).hint("install git")
             }
-            ShelfError::Git(_) | ShelfError::Io { .. } => SandboxError::runtime("shelf_failed", message),
-        }
+            ShelfError::Git(_) | ShelfError::Io { .. } => SandboxError::new(ErrorCode::WorkspaceFailed, message),
+        };
+        made.caused_by(error)
     }
 }

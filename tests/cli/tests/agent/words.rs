@@ -129,6 +129,6 @@ fn a_key_that_is_missing_is_asked_for_by_name() {
     assert!(result.stderr.contains("`belljar secrets set anthropic` sets it"), "{}", result.stderr);
     let line = home.run(&["agent", "run", "claud", "--prompt", "x", "--json"]);
     let value: serde_json::Value = serde_json::from_str(line.stdout.trim_end()).unwrap();
-    assert_eq!((&value["type"], &value["error"]["code"]), (&"error".into(), &"agent_unknown".into()));
+    assert_eq!((&value["type"], &value["error"]["code"]), (&"error".into(), &"name_unknown".into()));
     assert_eq!((line.code, line.stdout.lines().count()), (126, 1));
 }

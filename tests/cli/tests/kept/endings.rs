@@ -200,10 +200,10 @@ fn library(case: &Case) -> Reported {
             error: None,
         },
         Err(error) => Reported {
-            exit_code: error.kind.exit_code(),
+            exit_code: error.kind().exit_code(),
             signal: None,
             limit: None,
-            error: Some(error.code.into()),
+            error: Some(error.code.to_string()),
         },
     }
 }

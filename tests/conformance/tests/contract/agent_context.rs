@@ -1,8 +1,8 @@
 //! What agents are told beside their repository: seen in its AGENTS.md, and nowhere on the host.
 
 use belljar_engine::Engine;
-use belljar_spec::SandboxSpec;
 use belljar_spec::workspace::WorkspaceMode;
+use belljar_spec::{ErrorCode, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -93,7 +93,7 @@ async fn an_overlay_has_it_and_no_change(backend: BackendName) {
         let place = match place {
             Ok(place) => place,
             // Where layers cannot be had at all, another test says so.
-            Err(error) if error.code == "overlay_unsupported" => return,
+            Err(error) if error.code == ErrorCode::NotSupported => return,
             Err(error) => panic!("{error} ({})", error.code),
         };
         let seen = place.answer("cat AGENTS.md").await;

@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::secret::{GitHubApp, GitHubGrant, GitHubProfile, SecretSource};
-use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::GitHub;
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ async fn an_app_that_is_refused_starts_nothing(backend: BackendName) {
         (read(&["evil/widgets"]), "GitHub gave a token for `acme/widgets`, which was not asked for"),
     ] {
         let error = make(&world, &github, backend, grant).await.err().unwrap();
-        assert_eq!(error.code, "secret_unavailable");
+        assert_eq!(error.code, ErrorCode::SecretFailed);
         assert!(error.message.contains(says), "{error}");
         assert!(error.hint.is_some_and(|hint| !hint.is_empty()));
     }

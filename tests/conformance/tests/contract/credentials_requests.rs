@@ -3,6 +3,7 @@
 
 use belljar_engine::{Engine, FetchRequest};
 use belljar_spec::secret::{Carrier, Credential};
+use belljar_spec::{ErrorCode, Reason};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Request, Response, have};
 use std::sync::Arc;
@@ -249,7 +250,7 @@ async fn a_secret_that_cannot_be_read_starts_nothing(backend: BackendName) {
     let error = made.await.err().unwrap();
     assert_eq!(
         (error.code, error.message.as_str()),
-        ("secret_unavailable", "there is no secret `secret:model`")
+        (ErrorCode::SecretFailed, "there is no secret `secret:model`")
     );
     assert_eq!(error.hint.as_deref(), Some("keep one"));
     assert_eq!(world.records().read_dir().unwrap().count(), 0);
@@ -264,7 +265,7 @@ async fn a_variable_that_is_set_twice_starts_nothing(backend: BackendName) {
         spec.env = vec![("MODEL_KEY".parse().unwrap(), "mine".into())];
         spec.credentials = vec![credential("model", "api.test", 443, [Carrier::Bearer])];
     });
-    assert_eq!(made.await.err().unwrap().code, "variable_twice");
+    assert_eq!(made.await.err().unwrap().code, ErrorCode::RequestConflict);
 }
 
 async fn a_forwarded_secret_is_inside_and_on_the_record(backend: BackendName) {
@@ -323,7 +324,8 @@ async fn a_fetch_by_the_host_gets_no_key(backend: BackendName) {
     (in_body.method, in_body.body) = ("POST".into(), placeholder.into_bytes());
     for mut request in [in_header, in_body] {
         request.trust = scene.world.authority.pem().into_bytes();
-        assert_eq!(scene.place.fetch(request).await.unwrap_err().code, "placeholder_elsewhere");
+        let error = scene.place.fetch(request).await.unwrap_err();
+        assert_eq!(refused_for(&error), Some(Reason::PlaceholderElsewhere));
     }
     assert_eq!(scene.server.requests().len(), 1);
 }

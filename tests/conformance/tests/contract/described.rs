@@ -3,7 +3,7 @@
 use belljar_engine::Engine;
 use belljar_spec::secret::{Carrier, Forwarded};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
-use belljar_spec::{BackendName, Nesting, SandboxSpec, Volume};
+use belljar_spec::{BackendName, ErrorCode, Nesting, SandboxSpec, Volume};
 use belljar_tests_conformance::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ async fn what_has_to_be_made_first_is_not_described(backend: BackendName) {
     let clone = CloneSpec { url: "https://service.test/x".into(), branch: None, depth: None };
     let spec = SandboxSpec { mode: WorkspaceMode::Clone(clone), ..spec(backend) };
     let refused = engine(&state).describe(&spec).unwrap_err();
-    assert_eq!(refused.code, "cannot_describe");
+    assert_eq!(refused.code, ErrorCode::NotSupported);
     assert!(refused.hint.is_some());
 }
 

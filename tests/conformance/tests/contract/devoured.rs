@@ -2,7 +2,7 @@
 //! run's result; and meanwhile and afterwards the machine is well: another sandbox starts, no process is left, no memory is gone.
 
 use belljar_engine::{Engine, Run, RunError};
-use belljar_spec::{ByteSize, Command, LimitHit, LimitsRequest, SandboxSpec};
+use belljar_spec::{ByteSize, Command, ErrorCode, LimitHit, LimitsRequest, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
@@ -100,7 +100,7 @@ async fn devour(
     let (engine, started) = (Engine::new(), folder.path().join("started"));
     let (run, well) = tokio::join!(engine.run_once(spec, &command), neighbour(backend, &started));
     let run = run.unwrap();
-    if run.result.as_ref().is_err_and(|error| error.code == "limit_unavailable") {
+    if run.result.as_ref().is_err_and(|error| error.code == ErrorCode::LimitUnavailable) {
         assert!(!is_root(), "root holds every limit");
         return None;
     }

@@ -2,7 +2,7 @@
 
 use belljar_engine::{FetchRequest, FetchResponse};
 use belljar_spec::egress::{EgressPolicy, Mode, Reason};
-use belljar_spec::{BackendName, ErrorKind, SandboxError};
+use belljar_spec::{BackendName, ErrorCode, ErrorKind, SandboxError};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{HttpServer, Response, Server};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ async fn https_is_checked_against_what_is_trusted(backend: BackendName) {
     let untrusted = FetchRequest::get(format!("https://api.test:{}/", web.port()));
     for request in [untrusted, trusting("other.test")] {
         let error = place.fetch(request).await.expect_err("it is not");
-        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "fetch_failed"), "{error}");
+        assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::ConnectionFailed), "{error}");
     }
     assert_eq!(web.requests().len(), 1);
 }
@@ -300,18 +300,18 @@ async fn a_request_that_makes_no_sense_is_said_to(backend: BackendName) {
     let (_world, web, place) = web(backend, |_| Response::ok("")).await;
     for address in ["", "api.test", "ftp://api.test/", "file:///etc/passwd", "http://"] {
         let error = get(&place, address).await.expect_err("it makes no sense");
-        assert_eq!(error.code, "fetch_invalid", "{address}: {error}");
+        assert_eq!(error.code, ErrorCode::ConnectionFailed, "{address}: {error}");
     }
     let strange =
         [("Host", "other.test"), ("Transfer-Encoding", "chunked"), ("Bad Name", "x"), ("X", "a\r\nb: c")];
     for (name, value) in strange {
         let headers = vec![(name.to_string(), value.to_string())];
         let request = FetchRequest { headers, ..FetchRequest::get(url(&web, "/")) };
-        assert_eq!(place.fetch(request).await.expect_err(name).code, "fetch_invalid");
+        assert_eq!(place.fetch(request).await.expect_err(name).code, ErrorCode::ConnectionFailed);
     }
     for method in ["", "GE T", "CONNECT", "GET / HTTP/1.1\r\n"] {
         let request = FetchRequest { method: method.into(), ..FetchRequest::get(url(&web, "/")) };
-        assert_eq!(place.fetch(request).await.expect_err(method).code, "fetch_invalid");
+        assert_eq!(place.fetch(request).await.expect_err(method).code, ErrorCode::ConnectionFailed);
     }
     assert_eq!(web.accepted(), 0);
 }
@@ -319,7 +319,11 @@ async fn a_request_that_makes_no_sense_is_said_to(backend: BackendName) {
 async fn without_a_way_out_nothing_is_fetched(backend: BackendName) {
     let world = World::new([]);
     let place = world.place(backend, EgressPolicy { mode: Mode::None, ..world.policy([]) }).await;
-    refusal(get(&place, "http://api.test/").await, Reason::EgressOff);
+    let error = get(&place, "http://api.test/").await.expect_err("it is refused");
+    assert_eq!(
+        (error.code, error.message.as_str()),
+        (ErrorCode::EgressRefused, Reason::EgressOff.sentence())
+    );
 }
 
 async fn a_fetch_is_recorded(backend: BackendName) {
@@ -344,7 +348,7 @@ async fn a_disposed_sandbox_fetches_nothing(backend: BackendName) {
     let (world, web, place) = web(backend, |_| Response::ok("")).await;
     place.dispose().await;
     let error = get(&place, &url(&web, "/")).await.expect_err("it is gone");
-    assert_eq!(error.kind, ErrorKind::Runtime, "{error}");
+    assert_eq!(error.code, ErrorCode::SandboxNotAlive, "{error}");
     assert_eq!((web.accepted(), world.dns.queries().len()), (0, 0));
     // One that is on its way ends with it.
     let silent = Server::start(LOOPBACK, |stream| {
@@ -360,7 +364,7 @@ async fn a_disposed_sandbox_fetches_nothing(backend: BackendName) {
     };
     let start = Instant::now();
     let (fetched, ()) = tokio::join!(place.fetch(request), dispose);
-    assert_eq!(fetched.expect_err("it is gone").kind, ErrorKind::Runtime);
+    assert_eq!(fetched.expect_err("it is gone").kind(), ErrorKind::Runtime);
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 
@@ -371,7 +375,7 @@ async fn get(place: &Place, url: &str) -> Result<FetchResponse, SandboxError> {
 #[track_caller]
 fn refusal(outcome: Result<FetchResponse, SandboxError>, reason: Reason) -> SandboxError {
     let error = outcome.expect_err("it is refused");
-    assert_eq!((error.kind, error.code), (ErrorKind::Policy, reason.code()), "{error}");
+    assert_eq!((error.code, refused_for(&error)), (ErrorCode::EgressRefused, Some(reason)), "{error}");
     error
 }
 

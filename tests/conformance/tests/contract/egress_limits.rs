@@ -163,7 +163,7 @@ async fn a_fetch_stops_at_the_byte_limit(backend: BackendName) {
     let (_world, place) =
         limited(backend, web.port(), "http", |policy| policy.limits.bytes = bytes("1M")).await;
     let fetched = place.fetch(FetchRequest::get(format!("http://api.test:{}/", web.port()))).await;
-    assert_eq!(fetched.err().map(|error| error.code), Some(Reason::ByteLimit.code()));
+    assert_eq!(fetched.err().and_then(|error| refused_for(&error)), Some(Reason::ByteLimit));
     assert_eq!(place.refusals(), [("api.test".into(), Some(web.port()), Reason::ByteLimit)]);
 }
 

@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::{
-    Assurance, BackendChoice, BackendName, Command, CommandError, EnvName, ErrorKind, Permission,
+    Assurance, BackendChoice, BackendName, Command, CommandError, EnvName, ErrorCode, ErrorKind, Permission,
     SandboxError, SandboxSpec, SharedPath,
 };
 use belljar_sys::seccomp::{install, no_new_privileges};
@@ -43,8 +43,8 @@ async fn refused(backend: BackendName, workspace: &Path) -> SandboxError {
 }
 
 /// A refusal by policy that says what to do.
-fn assert_refusal(error: &SandboxError, code: &str, about: &str) {
-    assert_eq!((error.kind, error.code), (ErrorKind::Policy, code), "{error}");
+fn assert_refusal(error: &SandboxError, code: ErrorCode, about: &str) {
+    assert_eq!((error.kind(), error.code), (ErrorKind::Policy, code), "{error}");
     assert!(error.message.contains(about), "`{error}` does not name {about}");
     assert!(error.hint.is_some(), "`{error}` does not say what to do");
     assert!(
@@ -54,16 +54,20 @@ fn assert_refusal(error: &SandboxError, code: &str, about: &str) {
 }
 
 async fn a_workspace_that_is_missing_is_refused(backend: BackendName) {
-    assert_refusal(&refused(backend, Path::new("/no/such/folder")).await, "path_missing", "/no/such/folder");
+    assert_refusal(
+        &refused(backend, Path::new("/no/such/folder")).await,
+        ErrorCode::PathInvalid,
+        "/no/such/folder",
+    );
     let folder = tempfile::TempDir::new().unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
-    assert_refusal(&refused(backend, &folder.path().join("link")).await, "path_missing", "link");
+    assert_refusal(&refused(backend, &folder.path().join("link")).await, ErrorCode::PathInvalid, "link");
 }
 
 async fn a_workspace_that_is_a_file_is_refused(backend: BackendName) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = refused(backend, file.path()).await;
-    assert_refusal(&error, "workspace_not_a_folder", file.path().to_str().unwrap());
+    assert_refusal(&error, ErrorCode::WorkspaceMissing, file.path().to_str().unwrap());
     assert_eq!(fs::read(file.path()).unwrap(), b"");
 }
 
@@ -75,21 +79,21 @@ async fn a_workspace_that_cannot_be_read_is_refused(backend: BackendName) {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o300)).unwrap();
     let error = refused(backend, folder.path()).await;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    assert_refusal(&error, "path_unreadable", folder.path().to_str().unwrap());
+    assert_refusal(&error, ErrorCode::PathInvalid, folder.path().to_str().unwrap());
 }
 
 async fn a_workspace_that_holds_a_home_is_refused(backend: BackendName) {
     for path in ["/", "/home"] {
-        assert_refusal(&refused(backend, Path::new(path)).await, "path_too_wide", path);
+        assert_refusal(&refused(backend, Path::new(path)).await, ErrorCode::PathRefused, path);
     }
     let home = std::env::var("HOME").unwrap();
-    assert_refusal(&refused(backend, Path::new(&home)).await, "path_too_wide", &home);
+    assert_refusal(&refused(backend, Path::new(&home)).await, ErrorCode::PathRefused, &home);
 }
 
 async fn a_workspace_of_the_system_is_refused(backend: BackendName) {
     for path in ["/proc", "/sys", "/dev", "/run", "/proc/self"] {
         let error = refused(backend, Path::new(path)).await;
-        assert_eq!((error.kind, error.code), (ErrorKind::Policy, "path_of_system"), "{path}");
+        assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PathRefused), "{path}");
     }
 }
 
@@ -98,7 +102,7 @@ async fn a_workspace_whose_path_is_not_text_is_refused(backend: BackendName) {
     let path = folder.path().join(OsStr::from_bytes(b"\xff"));
     fs::create_dir(&path).unwrap();
     let error = refused(backend, &path).await;
-    assert_eq!((error.kind, error.code), (ErrorKind::Policy, "path_not_utf8"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PathInvalid));
 }
 
 async fn with_shared(backend: BackendName, path: &Path) -> Result<Place, SandboxError> {
@@ -109,8 +113,8 @@ async fn with_shared(backend: BackendName, path: &Path) -> Result<Place, Sandbox
 async fn a_shared_path_that_is_missing_is_refused(backend: BackendName) {
     let error = with_shared(backend, Path::new("/no/such/path")).await.err().expect("it is missing");
     // Where there is no wall sharing may be refused as such.
-    if has_wall(backend) || error.kind != ErrorKind::Unavailable {
-        assert_refusal(&error, "path_missing", "/no/such/path");
+    if has_wall(backend) || error.kind() != ErrorKind::Unavailable {
+        assert_refusal(&error, ErrorCode::PathInvalid, "/no/such/path");
     }
 }
 
@@ -119,8 +123,8 @@ async fn a_shared_socket_is_refused(backend: BackendName) {
     let path = folder.path().join("socket");
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let error = with_shared(backend, &path).await.err().expect("it is a socket");
-    if has_wall(backend) || error.kind != ErrorKind::Unavailable {
-        assert_refusal(&error, "path_is_socket", "socket");
+    if has_wall(backend) || error.kind() != ErrorKind::Unavailable {
+        assert_refusal(&error, ErrorCode::PathRefused, "socket");
     }
 }
 
@@ -131,7 +135,7 @@ async fn a_wall_that_is_too_weak_is_refused(backend: BackendName) {
             Ok(_) => assert!(backend.assurance() >= least, "{backend} is weaker than {least}"),
             Err(error) => {
                 assert!(backend.assurance() < least, "{backend}: {error}");
-                assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "assurance_too_low"));
+                assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::AssuranceTooLow));
             }
         }
     }
@@ -188,15 +192,18 @@ async fn arguments_beyond_the_kernels_limit_are_no_surprise(backend: BackendName
 async fn a_directory_that_is_not_there_is_an_error(backend: BackendName) {
     let place = Place::new(backend).await;
     place.write_file("file", b"").await.unwrap();
-    for (cwd, code) in [("missing", "not_found"), ("file", "not_directory"), ("/no/such/folder", "not_found")]
-    {
+    for (cwd, code) in [
+        ("missing", ErrorCode::NotFound),
+        ("file", ErrorCode::FileOperation),
+        ("/no/such/folder", ErrorCode::NotFound),
+    ] {
         let mut command = sh(": > started");
         command.cwd = Some(cwd.into());
         let error = place.exec(&command).await.unwrap_err();
         if has_wall(backend) || !cwd.starts_with('/') {
-            assert_eq!((error.kind, error.code), (ErrorKind::Runtime, code), "{cwd}");
+            assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, code), "{cwd}");
         } else {
-            assert_eq!((error.kind, error.code), (ErrorKind::Policy, "outside_workspace"), "{cwd}");
+            assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PermissionDenied), "{cwd}");
         }
         assert!(error.message.contains(cwd), "{error}");
     }
@@ -212,7 +219,7 @@ async fn an_environment_with_a_zero_byte_is_an_error(backend: BackendName) {
     command.env = vec![("NAME".parse().unwrap(), OsString::from_vec(b"a\0b".to_vec()))];
     match place.exec(&command).await {
         Ok(result) => assert_eq!(result.exit_code, Some(126), "{result:?}"),
-        Err(error) => assert_ne!(error.code, "guest_gone"),
+        Err(error) => assert_ne!(error.code, ErrorCode::GuestGone),
     }
     assert!(!place.host("started").exists());
 }
@@ -224,7 +231,7 @@ async fn an_environment_that_is_too_large_is_an_error(backend: BackendName) {
         command.env = vec![("NAME".parse().unwrap(), "x".repeat(size).into())];
         match place.exec(&command).await {
             Ok(result) => assert_eq!(result.exit_code, Some(126), "{size}"),
-            Err(error) => assert_ne!(error.code, "guest_gone", "{size}: {error}"),
+            Err(error) => assert_ne!(error.code, ErrorCode::GuestGone, "{size}: {error}"),
         }
     }
     assert!(!place.host("started").exists());
@@ -291,13 +298,16 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
         for _ in 0..30 {
             // With a command behind the setup: the guest may be gone before it can be sent, and said why.
             let refused = Engine::new().create_running(&spec, &command(["true"])).err().expect("it may not");
-            assert_eq!((refused.kind, refused.code), (ErrorKind::Unavailable, "namespaces_refused"));
+            assert_eq!(
+                (refused.kind(), refused.code),
+                (ErrorKind::Unavailable, ErrorCode::BackendUnavailable)
+            );
         }
         match starts(BackendChoice::Auto) {
             Ok(wall) => assert_eq!(wall, BackendName::Bwrap),
             Err(error) => {
                 assert!(!has_bubblewrap, "{error}");
-                assert_eq!(error.code, "no_wall");
+                assert_eq!(error.code, ErrorCode::BackendUnavailable);
             }
         }
     });
@@ -308,8 +318,12 @@ fn auto_takes_bubblewrap_where_native_is_refused() {
 fn auto_never_takes_a_wall_that_is_too_weak() {
     let spec = belljar_spec::SandboxSpec { at_least: Some(Assurance::Microvm), ..Default::default() };
     let error = Engine::new().create_blocking(&spec).err().expect("there is no such wall");
-    assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert!(["no_wall", "assurance_too_low"].contains(&error.code), "{}", error.code);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        [ErrorCode::BackendUnavailable, ErrorCode::AssuranceTooLow].contains(&error.code),
+        "{}",
+        error.code
+    );
     assert!(error.hint.is_some());
     // Whatever it takes isolates, also where nobody says how much.
     assert_eq!(BackendName::AUTO, [BackendName::Native, BackendName::Bwrap]);

@@ -1,7 +1,7 @@
 //! Running a command: its words, its directory, how it ends, and what it starts with.
 
 use belljar_engine::{Engine, Input, Output};
-use belljar_spec::{BackendName, Command, Stdin};
+use belljar_spec::{BackendName, Command, ErrorCode, Stdin};
 use belljar_tests_conformance::*;
 use std::ffi::OsStr;
 use std::fs;
@@ -233,9 +233,9 @@ async fn a_first_command_can_be_taken_once(backend: BackendName) {
     spec.workspace = Some(folder.path().into());
     let sandbox = Engine::new().create_running(&spec, &sh("exit 0")).unwrap();
     drop(sandbox.first_command().unwrap());
-    assert_eq!(sandbox.first_command().err().unwrap().code, "no_first_command");
+    assert_eq!(sandbox.first_command().err().unwrap().code, ErrorCode::CommandEnded);
     let without = Engine::new().create_blocking(&spec).unwrap();
-    assert_eq!(without.first_command().err().unwrap().code, "no_first_command");
+    assert_eq!(without.first_command().err().unwrap().code, ErrorCode::CommandEnded);
 }
 
 async fn a_first_command_that_is_not_there_says_so(backend: BackendName) {

@@ -1,7 +1,7 @@
 //! File operations: what they do, what they refuse, and that they stay where they belong.
 
 use belljar_engine::{EntryKind, FileEntry};
-use belljar_spec::{BackendName, ErrorKind, Permission, SharedPath};
+use belljar_spec::{BackendName, ErrorCode, ErrorKind, Permission, SharedPath};
 use belljar_tests_conformance::*;
 use std::ffi::OsStr;
 use std::fs;
@@ -102,33 +102,33 @@ async fn writing_keeps_the_permissions(backend: BackendName) {
 async fn writing_needs_the_folder_above(backend: BackendName) {
     let place = Place::new(backend).await;
     let error = place.write_file("no/such/file", b"x").await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "not_found"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::NotFound));
     // All of a big content is refused just as well.
     let error = place.write_file("no/such/file", &[0; 3_000_000]).await.unwrap_err();
-    assert_eq!(error.code, "not_found");
+    assert_eq!(error.code, ErrorCode::NotFound);
     assert!(!place.host("no").exists());
 }
 
 async fn reading_what_is_not_there_says_so(backend: BackendName) {
     let place = Place::new(backend).await;
     let error = place.read_file("missing").await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "not_found"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::NotFound));
     assert!(error.message.contains("missing"), "{error}");
     fs::write(place.host("file"), "").unwrap();
-    assert_eq!(place.read_file("file/below").await.unwrap_err().code, "not_directory");
+    assert_eq!(place.read_file("file/below").await.unwrap_err().code, ErrorCode::FileOperation);
 }
 
 async fn reading_a_folder_says_so(backend: BackendName) {
     let place = Place::new(backend).await;
     for path in [".", "", place.workspace()] {
-        assert_eq!(place.read_file(path).await.unwrap_err().code, "is_directory", "{path}");
+        assert_eq!(place.read_file(path).await.unwrap_err().code, ErrorCode::FileOperation, "{path}");
     }
 }
 
 async fn writing_to_a_folder_says_so(backend: BackendName) {
     let place = Place::new(backend).await;
     place.mkdir("d", false).await.unwrap();
-    assert_eq!(place.write_file("d", b"x").await.unwrap_err().code, "is_directory");
+    assert_eq!(place.write_file("d", b"x").await.unwrap_err().code, ErrorCode::FileOperation);
     assert!(place.host("d").is_dir());
 }
 
@@ -137,10 +137,10 @@ async fn mkdir_makes_one_folder(backend: BackendName) {
     place.mkdir("d", false).await.unwrap();
     place.mkdir("d/e/", false).await.unwrap();
     assert!(place.host("d/e").is_dir());
-    assert_eq!(place.mkdir("d", false).await.unwrap_err().code, "already_exists");
-    assert_eq!(place.mkdir("x/y", false).await.unwrap_err().code, "not_found");
+    assert_eq!(place.mkdir("d", false).await.unwrap_err().code, ErrorCode::AlreadyExists);
+    assert_eq!(place.mkdir("x/y", false).await.unwrap_err().code, ErrorCode::NotFound);
     place.write_file("file", b"").await.unwrap();
-    assert_eq!(place.mkdir("file", false).await.unwrap_err().code, "already_exists");
+    assert_eq!(place.mkdir("file", false).await.unwrap_err().code, ErrorCode::AlreadyExists);
 }
 
 async fn mkdir_makes_those_above_when_asked(backend: BackendName) {
@@ -152,7 +152,11 @@ async fn mkdir_makes_those_above_when_asked(backend: BackendName) {
     place.write_file("a/file", b"kept").await.unwrap();
     for path in ["a/file", "a/file/below"] {
         let error = place.mkdir(path, true).await.unwrap_err();
-        assert!(["not_directory", "already_exists"].contains(&error.code), "{path}: {}", error.code);
+        assert!(
+            [ErrorCode::FileOperation, ErrorCode::AlreadyExists].contains(&error.code),
+            "{path}: {}",
+            error.code
+        );
     }
     assert_eq!(fs::read(place.host("a/file")).unwrap(), b"kept");
 }
@@ -202,8 +206,8 @@ async fn readdir_lists_names_that_are_not_text(backend: BackendName) {
 async fn readdir_of_a_file_says_so(backend: BackendName) {
     let place = Place::new(backend).await;
     place.write_file("file", b"").await.unwrap();
-    assert_eq!(place.readdir("file").await.unwrap_err().code, "not_directory");
-    assert_eq!(place.readdir("missing").await.unwrap_err().code, "not_found");
+    assert_eq!(place.readdir("file").await.unwrap_err().code, ErrorCode::FileOperation);
+    assert_eq!(place.readdir("missing").await.unwrap_err().code, ErrorCode::NotFound);
 }
 
 async fn exists_tells_what_is_there(backend: BackendName) {
@@ -240,7 +244,7 @@ async fn remove_takes_a_folder_only_when_asked(backend: BackendName) {
     let place = Place::new(backend).await;
     place.sh("mkdir -p d/e/f empty; : > d/e/f/file; mkdir d/closed; chmod 0555 d/e").await;
     for path in ["d", "empty"] {
-        assert_eq!(place.remove(path, false).await.unwrap_err().code, "is_directory", "{path}");
+        assert_eq!(place.remove(path, false).await.unwrap_err().code, ErrorCode::FileOperation, "{path}");
         assert!(place.host(path).exists());
     }
     place.sh("chmod 0755 d/e").await;
@@ -262,8 +266,8 @@ async fn remove_follows_no_link(backend: BackendName) {
 async fn remove_of_what_is_not_there_says_so(backend: BackendName) {
     let place = Place::new(backend).await;
     for recursive in [false, true] {
-        assert_eq!(place.remove("missing", recursive).await.unwrap_err().code, "not_found");
-        assert_eq!(place.remove("missing/below", recursive).await.unwrap_err().code, "not_found");
+        assert_eq!(place.remove("missing", recursive).await.unwrap_err().code, ErrorCode::NotFound);
+        assert_eq!(place.remove("missing/below", recursive).await.unwrap_err().code, ErrorCode::NotFound);
     }
 }
 
@@ -287,7 +291,7 @@ async fn stat_tells_kind_size_and_time(backend: BackendName) {
     assert_eq!(place.stat(".").await.unwrap().kind, EntryKind::Directory);
     place.sh("mkfifo pipe").await;
     assert_eq!(place.stat("pipe").await.unwrap().kind, EntryKind::Other);
-    assert_eq!(place.stat("missing").await.unwrap_err().code, "not_found");
+    assert_eq!(place.stat("missing").await.unwrap_err().code, ErrorCode::NotFound);
 }
 
 async fn stat_does_not_follow_a_link(backend: BackendName) {
@@ -333,8 +337,8 @@ async fn unusual_names_are_names_like_others(backend: BackendName) {
 async fn a_name_that_is_too_long_is_an_error(backend: BackendName) {
     let place = Place::new(backend).await;
     for name in ["n".repeat(256), "d/".repeat(3000) + "file", "x".repeat(100_000)] {
-        assert_eq!(place.write_file(&name, b"").await.unwrap_err().kind, ErrorKind::Runtime);
-        assert_eq!(place.read_file(&name).await.unwrap_err().kind, ErrorKind::Runtime);
+        assert_eq!(place.write_file(&name, b"").await.unwrap_err().kind(), ErrorKind::Runtime);
+        assert_eq!(place.read_file(&name).await.unwrap_err().kind(), ErrorKind::Runtime);
         assert!(!place.exists(&name).await.unwrap());
     }
     assert_eq!(place.answer("echo alive").await, "alive");
@@ -383,8 +387,8 @@ async fn links_inside_the_workspace_are_followed(backend: BackendName) {
 async fn a_link_that_leads_round_is_an_error(backend: BackendName) {
     let place = Place::new(backend).await;
     place.sh("ln -s b a; ln -s a b").await;
-    assert_eq!(place.read_file("a").await.unwrap_err().kind, ErrorKind::Runtime);
-    assert_eq!(place.write_file("a", b"").await.unwrap_err().kind, ErrorKind::Runtime);
+    assert_eq!(place.read_file("a").await.unwrap_err().kind(), ErrorKind::Runtime);
+    assert_eq!(place.write_file("a", b"").await.unwrap_err().kind(), ErrorKind::Runtime);
     place.remove("a", false).await.unwrap();
 }
 
@@ -423,9 +427,9 @@ async fn what_may_not_be_read_is_refused(backend: BackendName) {
     // Behind a wall there are no capabilities, so this holds where we are root too.
     for path in ["closed", "shut/file"] {
         let error = place.read_file(path).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Policy, "{path}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Policy, "{path}: {error}");
     }
-    assert_eq!(place.readdir("shut").await.unwrap_err().kind, ErrorKind::Policy);
+    assert_eq!(place.readdir("shut").await.unwrap_err().kind(), ErrorKind::Policy);
     assert!(!place.exists("shut/file").await.unwrap());
     place.sh("chmod 700 shut closed").await;
 }
@@ -453,7 +457,11 @@ async fn without_a_wall_paths_are_held_in_the_workspace(backend: BackendName) {
         ];
         for (index, outcome) in outcomes.into_iter().enumerate() {
             let error = outcome.expect_err(&format!("{path}, {index}"));
-            assert_eq!((error.kind, error.code), (ErrorKind::Policy, "outside_workspace"), "{path}, {index}");
+            assert_eq!(
+                (error.kind(), error.code),
+                (ErrorKind::Policy, ErrorCode::PermissionDenied),
+                "{path}, {index}"
+            );
         }
     }
     let kept = fs::read_to_string(&file).unwrap();
@@ -476,15 +484,19 @@ async fn without_a_wall_links_out_of_the_workspace_are_refused(backend: BackendN
     symlink("/proc/self/cwd/../..", place.host("magic")).unwrap();
     for path in ["file", "folder/file", "up", "magic/etc/passwd", "folder/../file"] {
         let error = place.read_file(path).await.unwrap_err();
-        assert_eq!((error.kind, error.code), (ErrorKind::Policy, "outside_workspace"), "{path}");
+        assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PermissionDenied), "{path}");
     }
     for path in ["file", "folder/file", "folder/made", "new"] {
-        assert_eq!(place.write_file(path, b"x").await.unwrap_err().code, "outside_workspace", "{path}");
+        assert_eq!(
+            place.write_file(path, b"x").await.unwrap_err().code,
+            ErrorCode::PermissionDenied,
+            "{path}"
+        );
     }
-    assert_eq!(place.readdir("folder").await.unwrap_err().code, "outside_workspace");
-    assert_eq!(place.mkdir("folder/made", false).await.unwrap_err().code, "outside_workspace");
-    assert_eq!(place.mkdir("folder/made/more", true).await.unwrap_err().code, "outside_workspace");
-    assert_eq!(place.remove("folder/file", true).await.unwrap_err().code, "outside_workspace");
+    assert_eq!(place.readdir("folder").await.unwrap_err().code, ErrorCode::PermissionDenied);
+    assert_eq!(place.mkdir("folder/made", false).await.unwrap_err().code, ErrorCode::PermissionDenied);
+    assert_eq!(place.mkdir("folder/made/more", true).await.unwrap_err().code, ErrorCode::PermissionDenied);
+    assert_eq!(place.remove("folder/file", true).await.unwrap_err().code, ErrorCode::PermissionDenied);
     assert!(!place.exists("folder/file").await.unwrap());
     // The link itself is the workspace's.
     place.remove("folder", true).await.unwrap();
@@ -528,7 +540,7 @@ async fn behind_a_wall_the_hosts_files_do_not_exist(backend: BackendName) {
     symlink(outside.path(), place.host("folder")).unwrap();
     let file = outside.path().join("file").to_str().unwrap().to_string();
     for path in [file.as_str(), "folder/file", &format!("../{file}")] {
-        assert_eq!(place.read_file(path).await.unwrap_err().code, "not_found", "{path}");
+        assert_eq!(place.read_file(path).await.unwrap_err().code, ErrorCode::NotFound, "{path}");
         assert!(place.write_file(path, b"x").await.is_err(), "{path}");
         assert!(place.remove(path, true).await.is_err(), "{path}");
     }
@@ -545,10 +557,14 @@ async fn behind_a_wall_system_files_cannot_be_written(backend: BackendName) {
     let place = Place::new(backend).await;
     for path in ["/usr/new", "/etc/passwd", "/new", "/bin/sh", "/proc/sys/kernel/hostname"] {
         let error = place.write_file(path, b"x").await.unwrap_err();
-        assert_eq!((error.kind, error.code), (ErrorKind::Policy, "read_only"), "{path}: {error}");
+        assert_eq!(
+            (error.kind(), error.code),
+            (ErrorKind::Policy, ErrorCode::PermissionDenied),
+            "{path}: {error}"
+        );
     }
-    assert_eq!(place.mkdir("/usr/new", true).await.unwrap_err().kind, ErrorKind::Policy);
-    assert_eq!(place.remove("/usr/bin/env", false).await.unwrap_err().kind, ErrorKind::Policy);
+    assert_eq!(place.mkdir("/usr/new", true).await.unwrap_err().kind(), ErrorKind::Policy);
+    assert_eq!(place.remove("/usr/bin/env", false).await.unwrap_err().kind(), ErrorKind::Policy);
 }
 
 async fn a_shared_path_is_seen_as_it_was_shared(backend: BackendName) {
@@ -561,14 +577,17 @@ async fn a_shared_path_is_seen_as_it_was_shared(backend: BackendName) {
         Ok(place) => place,
         // Where there is no wall nothing can be kept from being written: refused, by name.
         Err(refusal) if !has_wall(backend) => {
-            assert_eq!(refusal.kind, ErrorKind::Unavailable, "{refusal}");
+            assert_eq!(refusal.kind(), ErrorKind::Unavailable, "{refusal}");
             return;
         }
         Err(error) => panic!("{error}"),
     };
     let (read, write) = (readable.path().display(), writable.path().display());
     assert_eq!(place.read_file(&format!("{read}/file")).await.unwrap(), b"read");
-    assert_eq!(place.write_file(&format!("{read}/file"), b"x").await.unwrap_err().code, "read_only");
+    assert_eq!(
+        place.write_file(&format!("{read}/file"), b"x").await.unwrap_err().code,
+        ErrorCode::PermissionDenied
+    );
     assert_ne!(place.sh(&format!("echo x > {read}/other")).await.exit_code, Some(0));
     place.write_file(&format!("{write}/file"), b"written").await.unwrap();
     assert_eq!(fs::read_to_string(writable.path().join("file")).unwrap(), "written");

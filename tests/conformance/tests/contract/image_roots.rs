@@ -1,7 +1,7 @@
 //! Roots of layers, started as sandboxes are: what belljar puts over them is nobody's to change, in this life or the next.
 
 use belljar_engine::Engine;
-use belljar_spec::{Admin, Kept, Root, SandboxSpec};
+use belljar_spec::{Admin, ErrorCode, Kept, Root, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -236,7 +236,7 @@ async fn variables_that_no_program_could_get_are_refused(backend: BackendName) {
     images.import(&[], &long.iter().map(String::as_str).collect::<Vec<_>>());
     let place = images.start(backend, |_| {}).await;
     let error = place.exec(&sh("true")).await.unwrap_err();
-    assert_eq!(error.code, "environment_too_long");
+    assert_eq!(error.code, ErrorCode::RequestValue);
 }
 
 async fn a_kept_sandbox_has_its_image_for_as_long_as_it_is_the_same_sandbox(backend: BackendName) {

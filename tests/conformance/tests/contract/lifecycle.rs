@@ -3,7 +3,7 @@
 use belljar_engine::{Engine, Sandbox, Stage};
 use belljar_spec::workspace::WorkspaceMode;
 use belljar_spec::{
-    Assurance, BackendName, Compare, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath,
+    Assurance, BackendName, Compare, ErrorCode, ErrorKind, SandboxError, SandboxSpec, Stdin, WorkspacePath,
 };
 use belljar_sys::rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use belljar_tests_conformance::*;
@@ -47,7 +47,7 @@ async fn operations_after_dispose_fail(backend: BackendName) {
     place.dispose().await;
     let disposed = |outcome: Result<(), SandboxError>, what: &str| {
         let error = outcome.expect_err(what);
-        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "disposed"), "{what}");
+        assert_eq!(error.code, ErrorCode::SandboxNotAlive, "{what}");
     };
     disposed(place.exec(&sh("exit 0")).await.map(drop), "exec");
     disposed(place.spawn(&sh("exit 0")).await.map(drop), "spawn");
@@ -93,7 +93,7 @@ async fn dispose_ends_what_runs(backend: BackendName) {
         tokio::time::sleep(Duration::from_millis(200)).await;
         place.dispose().await;
     });
-    assert_eq!(result.unwrap_err().kind, ErrorKind::Runtime);
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Runtime);
     assert_eq!(marker.processes(), Vec::<u32>::new());
 }
 
@@ -268,7 +268,7 @@ async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
     });
     let gone = |outcome: Result<(), SandboxError>, what: &str| {
         let error = outcome.expect_err(what);
-        assert_eq!(error.kind, ErrorKind::Runtime, "{what}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Runtime, "{what}: {error}");
         assert!(error.hint.is_some(), "{what}");
     };
     gone(result.map(drop), "the command that ran");
@@ -277,7 +277,7 @@ async fn a_guest_that_is_killed_is_an_error(backend: BackendName) {
     gone(place.write_file("file", &vec![0; 1_000_000]).await, "write_file");
     gone(place.exists("file").await.map(drop), "exists");
     place.dispose().await;
-    assert_eq!(place.exec(&sh("exit 0")).await.unwrap_err().code, "disposed");
+    assert_eq!(place.exec(&sh("exit 0")).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 async fn a_guest_that_is_killed_takes_its_commands_along(backend: BackendName) {
@@ -368,10 +368,10 @@ async fn a_sandbox_has_the_name_that_it_was_given_and_nobody_gets_it_again(backe
     let place = made().await.unwrap();
     assert_eq!(place.id(), id);
     assert!(records.path().join(format!("{id}.jsonl")).exists());
-    assert_eq!(made().await.err().unwrap().code, "id_taken", "while it lives");
+    assert_eq!(made().await.err().unwrap().code, ErrorCode::NameTaken, "while it lives");
     assert_eq!(text(&place.run(&sh("echo well")).await.stdout), "well\n");
     place.dispose().await;
-    assert_eq!(made().await.err().unwrap().code, "id_taken", "and afterwards");
+    assert_eq!(made().await.err().unwrap().code, ErrorCode::NameTaken, "and afterwards");
 }
 
 async fn the_stages_of_a_sandbox_are_told_as_they_begin(backend: BackendName) {
@@ -386,7 +386,7 @@ async fn the_stages_of_a_sandbox_are_told_as_they_begin(backend: BackendName) {
         spec.mode = WorkspaceMode::Overlay { layer: Some("none".into()) };
     };
     let error = Place::made_by(&engine, backend, missing).await.err().unwrap();
-    assert_eq!((error.code, told.lock().unwrap().last()), ("layer_missing", Some(&Stage::Workspace)));
+    assert_eq!((error.code, told.lock().unwrap().last()), (ErrorCode::WorkNotFound, Some(&Stage::Workspace)));
 }
 
 async fn a_workspace_outlives_its_sandbox(backend: BackendName) {
@@ -436,7 +436,7 @@ async fn what_was_changed_in_the_folder_is_told_to_who_asked(backend: BackendNam
 async fn without_a_workspace_it_is_empty_and_goes_away(backend: BackendName) {
     if !has_wall(backend) {
         let refusal = Engine::new().create(spec(backend)).await.err().expect("there is no private place");
-        assert_eq!(refusal.code, "workspace_required");
+        assert_eq!(refusal.code, ErrorCode::NotSupported);
         return;
     }
     let first = Engine::new().create(spec(backend)).await.unwrap();

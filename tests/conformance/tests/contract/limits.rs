@@ -1,7 +1,7 @@
 //! Limits: held, named when they are hit, and refused where nothing could hold them.
 
 use belljar_engine::{ExecResult, Output, Running};
-use belljar_spec::{BackendName, ByteSize, Command, Cpus, ErrorKind, LimitHit, LimitsRequest};
+use belljar_spec::{BackendName, ByteSize, Command, Cpus, ErrorCode, ErrorKind, LimitHit, LimitsRequest};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ async fn limited(backend: BackendName, name: &str, limits: LimitsRequest) -> Opt
     match Place::try_with(backend, |spec| spec.limits = limits).await {
         Ok(place) => Some(place),
         Err(refusal) => {
-            assert_eq!((refusal.kind, refusal.code), (ErrorKind::Unavailable, "limit_unavailable"));
+            assert_eq!((refusal.kind(), refusal.code), (ErrorKind::Unavailable, ErrorCode::LimitUnavailable));
             assert!(refusal.message.contains(name), "{refusal} does not name {name}");
             assert!(refusal.hint.is_some());
             let could_hold = match name {
@@ -150,7 +150,7 @@ async fn a_command_that_finds_no_room_for_a_process_says_so(backend: BackendName
                 return all_hit_it(&place, &mut running, &word).await;
             }
             let error = word.expect_err("nothing ends here");
-            assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "pids_exhausted"), "{error}");
+            assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::PidsExhausted), "{error}");
             return;
         }
         running.push(one);
@@ -277,7 +277,7 @@ async fn disk_does_not_count_the_workspace(backend: BackendName) {
 async fn writing_a_file_beyond_the_disk_says_so(backend: BackendName) {
     let Some(place) = limited(backend, "disk", small_disk()).await else { return };
     let error = place.write_file("/tmp/file", &vec![0; 20_000_000]).await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "disk_full"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::DiskFull));
     assert!(!place.exists("/tmp/file").await.unwrap(), "what did not fit is not left behind");
     place.write_file("/tmp/file", b"small").await.unwrap();
 }
@@ -321,7 +321,7 @@ fn too_many(backend: BackendName) -> u32 {
 async fn outlived(place: &Place, backend: BackendName, command: &Command) -> Option<ExecResult> {
     match place.exec(command).await {
         Err(error) if !outlives_its_limits(backend) => {
-            assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+            assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
             is_gone(place).await;
             None
         }
@@ -331,7 +331,7 @@ async fn outlived(place: &Place, backend: BackendName, command: &Command) -> Opt
 
 async fn is_gone(place: &Place) {
     let error = place.exec(&sh("exit 1")).await.expect_err("nobody is there");
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
     let error = place.read_file("file").await.expect_err("nobody is there");
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"), "{error}");
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone), "{error}");
 }

@@ -4,7 +4,7 @@
 use belljar_engine::Engine;
 use belljar_spec::egress::EgressPolicy;
 use belljar_spec::llm::{LlmRoute, UpstreamKind};
-use belljar_spec::{BackendName, SandboxError};
+use belljar_spec::{BackendName, ErrorCode, SandboxError};
 use belljar_tests_conformance::*;
 use belljar_tests_hosts::{Model, Response};
 use std::sync::Arc;
@@ -189,7 +189,7 @@ except OSError: print('nothing')",
         .await;
     assert_eq!(said, "200 []\nnothing");
     let fetched = to.place.fetch(belljar_engine::FetchRequest::get("http://example.com/")).await;
-    assert_eq!(fetched.err().map(|error| error.code), Some("egress_off"));
+    assert_eq!(fetched.err().map(|error| error.code), Some(ErrorCode::EgressRefused));
 }
 
 async fn a_model_is_there_beside_what_policy_allows(backend: BackendName) {
@@ -330,7 +330,7 @@ fn without_a_wall_there_is_no_route() {
             spec.llm = Some(LlmRoute::to("http://127.0.0.1:9".parse().unwrap()));
         });
         let refused: Option<SandboxError> = made.await.err();
-        assert_eq!(refused.map(|error| error.code), Some("llm_unavailable"));
+        assert_eq!(refused.map(|error| error.code), Some(ErrorCode::NotSupported));
     });
 }
 

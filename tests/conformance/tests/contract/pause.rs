@@ -1,7 +1,7 @@
 //! Pausing a sandbox, and letting it go on. Judged by what the host sees of its processes.
 
 use belljar_engine::{Input, Output};
-use belljar_spec::{BackendName, ErrorKind, Stdin, WindowSize};
+use belljar_spec::{BackendName, ErrorCode, ErrorKind, Stdin, WindowSize};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
@@ -130,7 +130,7 @@ async fn no_command_starts_while_it_is_paused(backend: BackendName) {
     let Some(place) = walled(backend).await else { return };
     place.pause().await.unwrap();
     let error = place.exec(&sh("touch started")).await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "sandbox_paused"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::SandboxPaused));
     assert!(!place.host("started").exists());
     place.resume().await.unwrap();
     assert_eq!(place.answer("echo again").await, "again");
@@ -203,8 +203,8 @@ async fn it_can_be_disposed_of_while_it_is_paused(backend: BackendName) {
     marker.wait_for_none();
     assert!(running.events.next().await.is_err());
     assert!(!place.is_paused());
-    assert_eq!(place.pause().await.unwrap_err().code, "disposed");
-    assert_eq!(place.resume().await.unwrap_err().code, "disposed");
+    assert_eq!(place.pause().await.unwrap_err().code, ErrorCode::SandboxNotAlive);
+    assert_eq!(place.resume().await.unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 async fn pausing_twice_is_pausing_once(backend: BackendName) {
@@ -267,7 +267,7 @@ async fn commands_that_start_and_pauses_do_not_get_in_each_others_way(backend: B
         while done < 40 {
             match place.exec(&sh("true")).await {
                 Ok(result) if result.exit_code == Some(0) => done += 1,
-                Err(error) if error.code == "sandbox_paused" => {
+                Err(error) if error.code == ErrorCode::SandboxPaused => {
                     refused += 1;
                     tokio::task::yield_now().await;
                 }
@@ -293,7 +293,7 @@ async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
     let place = Place::new(backend).await;
     for refused in [place.pause().await, place.resume().await] {
         let error = refused.unwrap_err();
-        assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "pause_without_wall"));
+        assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::NotSupported));
     }
     assert!(!place.is_paused());
     assert_eq!(place.answer("echo goes on").await, "goes on");

@@ -1,7 +1,7 @@
 //! Connections from outside to what listens inside.
 
 use belljar_engine::Running;
-use belljar_spec::{BackendName, ErrorKind};
+use belljar_spec::{BackendName, ErrorCode, ErrorKind};
 use belljar_tests_conformance::*;
 use std::net::TcpListener;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -126,7 +126,7 @@ async fn a_port_where_nobody_listens_is_refused(backend: BackendName) {
     let place = Place::new(backend).await;
     for port in [2, 8080, 40_000, 65_535, 0] {
         let error = place.connect(port).await.unwrap_err();
-        assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "port_refused"), "{port}");
+        assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::ConnectionFailed), "{port}");
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_listener_of_the_host_is_not_reached(backend: BackendName) {
     for address in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
         let Ok(listener) = TcpListener::bind(address) else { continue };
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(place.connect(port).await.unwrap_err().code, "port_refused", "{address}");
+        assert_eq!(place.connect(port).await.unwrap_err().code, ErrorCode::ConnectionFailed, "{address}");
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err(), "{address}");
     }
@@ -151,7 +151,7 @@ async fn without_a_wall_it_is_refused_by_name(backend: BackendName) {
     let place = Place::new(backend).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let error = place.connect(listener.local_addr().unwrap().port()).await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Unavailable, "ports_without_wall"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Unavailable, ErrorCode::NotSupported));
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 }
@@ -168,7 +168,7 @@ async fn belljars_own_ports_are_refused(backend: BackendName) {
     ports.push(53);
     for port in ports {
         let error = place.connect(port).await.unwrap_err();
-        assert_eq!((error.kind, error.code), (ErrorKind::Policy, "port_reserved"), "{port}");
+        assert_eq!((error.kind(), error.code), (ErrorKind::Policy, ErrorCode::PermissionDenied), "{port}");
     }
 }
 
@@ -203,5 +203,5 @@ async fn a_connection_ends_with_the_sandbox(backend: BackendName) {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
-    assert_eq!(place.connect(port).await.unwrap_err().code, "disposed");
+    assert_eq!(place.connect(port).await.unwrap_err().code, ErrorCode::SandboxNotAlive);
 }

@@ -1,7 +1,7 @@
 //! A sandbox says itself when it is ready. One that does not is no sandbox: an error in time, and nothing left of it.
 
 use belljar_engine::Engine;
-use belljar_spec::{ErrorKind, LimitsRequest, SandboxError};
+use belljar_spec::{ErrorCode, ErrorKind, LimitsRequest, SandboxError};
 use belljar_sys::rustix::process::{Pid, Signal, kill_process, nice};
 use belljar_tests_conformance::*;
 use std::fs;
@@ -37,8 +37,8 @@ fn hang(backend: BackendName) {
     let late = (0..100).find_map(|_| stopped_while_made(&spec).err());
     let error =
         late.expect("of a hundred guests that were stopped at some moment, one was not ready by then");
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "not_ready"), "{error}");
-    assert!(error.hint.is_some_and(|hint| hint.contains("--ready-timeout")));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::NotReady), "{error}");
+    assert!(error.hint.is_some_and(|hint| hint.contains("`limits.ready`")));
     wait_until("everything to be gone", || processes_below(std::process::id()).is_empty());
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, [".git"], "a stub was left behind");

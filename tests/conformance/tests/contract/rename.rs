@@ -1,6 +1,6 @@
 //! Giving things another name.
 
-use belljar_spec::{BackendName, ErrorKind};
+use belljar_spec::{BackendName, ErrorCode, ErrorKind};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -67,14 +67,14 @@ async fn what_cannot_be_moved_says_why(backend: BackendName) {
     place.mkdir("folder", false).await.unwrap();
     place.write_file("file", b"").await.unwrap();
     for (from, to, code) in [
-        ("missing", "x", "not_found"),
-        ("file", "no/such/folder", "not_found"),
-        ("file", "folder", "is_directory"),
-        ("folder", "file", "not_directory"),
-        ("folder", "full", "not_empty"),
-        ("full", "full/inner/deeper", "file_operation"),
-        (".", "x", "file_operation"),
-        ("file", "folder/..", "file_operation"),
+        ("missing", "x", ErrorCode::NotFound),
+        ("file", "no/such/folder", ErrorCode::NotFound),
+        ("file", "folder", ErrorCode::FileOperation),
+        ("folder", "file", ErrorCode::FileOperation),
+        ("folder", "full", ErrorCode::AlreadyExists),
+        ("full", "full/inner/deeper", ErrorCode::FileOperation),
+        (".", "x", ErrorCode::FileOperation),
+        ("file", "folder/..", ErrorCode::FileOperation),
     ] {
         let error = place.rename(from, to).await.unwrap_err();
         assert_eq!(error.code, code, "{from} to {to}: {error}");
@@ -89,11 +89,11 @@ async fn behind_a_wall_another_filesystem_is_said_so(backend: BackendName) {
     let place = Place::new(backend).await;
     place.write_file("/tmp/file", b"content").await.unwrap();
     let error = place.rename("/tmp/file", "file").await.unwrap_err();
-    assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "other_filesystem"));
+    assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::FileOperation));
     place.rename("/tmp/file", "/tmp/moved").await.unwrap();
     place.write_file("file", b"").await.unwrap();
     let refused = place.rename("file", "/usr/file").await.unwrap_err();
-    assert!(matches!(refused.code, "read_only" | "other_filesystem"), "{refused}");
+    assert!(matches!(refused.code, ErrorCode::PermissionDenied | ErrorCode::FileOperation), "{refused}");
 }
 
 async fn without_a_wall_both_names_are_held_in_the_workspace(backend: BackendName) {
@@ -112,7 +112,11 @@ async fn without_a_wall_both_names_are_held_in_the_workspace(backend: BackendNam
         ("file", "../put"),
         ("file", secret.as_str()),
     ] {
-        assert_eq!(place.rename(from, to).await.unwrap_err().code, "outside_workspace", "{from} to {to}");
+        assert_eq!(
+            place.rename(from, to).await.unwrap_err().code,
+            ErrorCode::PermissionDenied,
+            "{from} to {to}"
+        );
     }
     assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), "secret");
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);

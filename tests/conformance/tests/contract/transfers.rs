@@ -1,7 +1,7 @@
 //! Files that come and go piece by piece.
 
 use belljar_engine::FileReader;
-use belljar_spec::{BackendName, ByteSize, SandboxError, SandboxSpec};
+use belljar_spec::{BackendName, ByteSize, ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -79,10 +79,10 @@ async fn what_cannot_be_opened_says_so_before_the_first_piece(backend: BackendNa
     let place = Place::new(backend).await;
     place.mkdir("folder", false).await.unwrap();
     let code = |outcome: Result<(), SandboxError>| outcome.unwrap_err().code;
-    assert_eq!(code(place.open_file("missing").await.map(drop)), "not_found");
-    assert_eq!(code(place.open_file("folder").await.map(drop)), "is_directory");
-    assert_eq!(code(place.create_file("no/such/file").await.map(drop)), "not_found");
-    assert_eq!(code(place.create_file("folder").await.map(drop)), "is_directory");
+    assert_eq!(code(place.open_file("missing").await.map(drop)), ErrorCode::NotFound);
+    assert_eq!(code(place.open_file("folder").await.map(drop)), ErrorCode::FileOperation);
+    assert_eq!(code(place.create_file("no/such/file").await.map(drop)), ErrorCode::NotFound);
+    assert_eq!(code(place.create_file("folder").await.map(drop)), ErrorCode::FileOperation);
 }
 
 async fn a_new_file_that_is_cut_short_is_taken_away(backend: BackendName) {
@@ -208,13 +208,13 @@ async fn a_transfer_ends_with_its_sandbox(backend: BackendName) {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.code, "guest_gone");
+    assert_eq!(error.code, ErrorCode::GuestGone);
     let outcome = async {
         writer.write(&large(10)).await?;
         writer.finish().await
     };
-    assert_eq!(outcome.await.unwrap_err().code, "guest_gone");
-    assert_eq!(place.open_file("large").await.map(drop).unwrap_err().code, "disposed");
+    assert_eq!(outcome.await.unwrap_err().code, ErrorCode::GuestGone);
+    assert_eq!(place.open_file("large").await.map(drop).unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 async fn small_disk(backend: BackendName) -> Option<Place> {
@@ -233,7 +233,7 @@ async fn behind_a_wall_a_full_disk_is_said_before_all_is_sent(backend: BackendNa
         }
         assert!(pieces < 100_000, "it is never said");
     };
-    assert_eq!(error.code, "disk_full");
+    assert_eq!(error.code, ErrorCode::DiskFull);
     assert!(!place.exists("/tmp/huge").await.unwrap());
 }
 
@@ -243,7 +243,7 @@ async fn behind_a_wall_a_full_disk_leaves_the_old_content(backend: BackendName) 
     for size in [700_000, 2_500_000, 9_000_000] {
         place.sh("head -c 1500000 /dev/zero > /tmp/half; head -c 2M /dev/zero > /tmp/more").await;
         let error = place.write_file("/tmp/file", &vec![b'x'; size]).await.unwrap_err();
-        assert_eq!(error.code, "disk_full", "{size}");
+        assert_eq!(error.code, ErrorCode::DiskFull, "{size}");
         assert_eq!(place.read_file("/tmp/file").await.unwrap(), b"the good content", "{size}");
     }
     place.sh("rm /tmp/half /tmp/more").await;

@@ -1,7 +1,7 @@
 //! Ending a command ends all that descends from it, however it tries to stay. Judged by the host's list of processes.
 
 use belljar_engine::{ExecResult, Output};
-use belljar_spec::{BackendName, Command, ErrorKind, LimitHit};
+use belljar_spec::{BackendName, Command, ErrorCode, ErrorKind, LimitHit};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::time::Duration;
@@ -319,7 +319,7 @@ async fn a_fork_bomb_is_ended(backend: BackendName) {
     let place = Place::try_with(backend, |spec| spec.limits.pids = Some(100)).await;
     let place = match place {
         // Nobody starts a fork bomb where nothing holds it.
-        Err(refusal) if refusal.code == "limit_unavailable" && !cgroup_can_be_ours("pids") => return,
+        Err(refusal) if refusal.code == ErrorCode::LimitUnavailable && !cgroup_can_be_ours("pids") => return,
         place => place.unwrap_or_else(|error| panic!("{error}")),
     };
     let marker = Marker::new();
@@ -364,7 +364,9 @@ async fn killing_the_supervisor_saves_nobody(backend: BackendName) {
     let script = "(setsid LASTING &); kill -KILL $PPID; LASTING; :";
     match place.exec(&marked(script, &marker)).await {
         Ok(result) => assert!(result.timed_out || result.signal.is_some(), "{result:?}"),
-        Err(error) => assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "supervisor_killed")),
+        Err(error) => {
+            assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::SupervisorKilled))
+        }
     }
     marker.wait_for_none();
     assert_eq!(place.answer("echo alive").await, "alive");
@@ -381,7 +383,7 @@ async fn killing_everything_in_reach_leaves_a_working_sandbox(backend: BackendNa
     let _ = place.exec(&command).await;
     if !guards_process_one(backend) {
         let error = place.exec(&sh("exit 0")).await.expect_err("process 1 was killed");
-        return assert_eq!((error.kind, error.code), (ErrorKind::Runtime, "guest_gone"));
+        return assert_eq!((error.kind(), error.code), (ErrorKind::Runtime, ErrorCode::GuestGone));
     }
     assert_eq!(place.answer("echo alive").await, "alive");
     place.write_file("file", b"alive").await.unwrap();

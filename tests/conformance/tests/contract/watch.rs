@@ -2,7 +2,7 @@
 
 use belljar_engine::ChangeKind::{self, Created, Modified, Overflow, Removed};
 use belljar_engine::Watch;
-use belljar_spec::BackendName;
+use belljar_spec::{BackendName, ErrorCode};
 use belljar_tests_conformance::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -191,11 +191,11 @@ async fn the_end_of_the_folder_is_the_end(backend: BackendName) {
 async fn what_cannot_be_watched_says_why(backend: BackendName) {
     let place = Place::new(backend).await;
     place.write_file("file", b"").await.unwrap();
-    for (path, code) in [("missing", "not_found"), ("file", "not_directory")] {
+    for (path, code) in [("missing", ErrorCode::NotFound), ("file", ErrorCode::FileOperation)] {
         assert_eq!(place.watch(path, true).await.map(drop).unwrap_err().code, code, "{path}");
     }
     if has_wall(backend) {
-        assert_eq!(place.watch("/proc", true).await.map(drop).unwrap_err().code, "file_operation");
+        assert_eq!(place.watch("/proc", true).await.map(drop).unwrap_err().code, ErrorCode::FileOperation);
     } else {
         let outside = tempfile::TempDir::new().unwrap();
         symlink(outside.path(), place.host("out")).unwrap();
@@ -203,7 +203,7 @@ async fn what_cannot_be_watched_says_why(backend: BackendName) {
         for path in ["out", "..", "/", path.as_str()] {
             assert_eq!(
                 place.watch(path, true).await.map(drop).unwrap_err().code,
-                "outside_workspace",
+                ErrorCode::PermissionDenied,
                 "{path}"
             );
         }
@@ -230,8 +230,8 @@ async fn a_watch_ends_with_its_sandbox(backend: BackendName) {
     let place = Place::new(backend).await;
     let mut watch = place.watch(".", true).await.unwrap();
     place.dispose().await;
-    assert_eq!(watch.next().await.unwrap_err().code, "guest_gone");
-    assert_eq!(place.watch(".", true).await.map(drop).unwrap_err().code, "disposed");
+    assert_eq!(watch.next().await.unwrap_err().code, ErrorCode::GuestGone);
+    assert_eq!(place.watch(".", true).await.map(drop).unwrap_err().code, ErrorCode::SandboxNotAlive);
 }
 
 /// A folder with more in it than is told of one.

@@ -1,6 +1,6 @@
 //! Numbers that the kernel counts for a user or for the whole machine: a sandbox gets a share of each, and leaves the rest to others.
 
-use belljar_spec::{BackendName, ByteSize, Runtime};
+use belljar_spec::{BackendName, ByteSize, ErrorCode, Runtime};
 use belljar_tests_containment::*;
 use std::fs;
 
@@ -135,7 +135,7 @@ fn a_limit_on_memory_holds_the_buffers_of_connections() {
         let started = try_jail(wall, |spec, _| spec.limits.memory = Some(limit));
         let Ok(jail) = started else {
             // Refused is held, too: no cgroup is ours.
-            assert_eq!(started.err().map(|error| error.code), Some("limit_unavailable"), "{wall}");
+            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{wall}");
             continue;
         };
         let held = jail.successes(

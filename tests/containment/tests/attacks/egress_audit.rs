@@ -1,7 +1,7 @@
 //! The record says what happened, whatever those wish that it is about.
 
-use belljar_spec::Permission;
 use belljar_spec::egress::Reason;
+use belljar_spec::{ErrorCode, Permission};
 use belljar_sys::rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use belljar_tests_containment::egress::*;
 use belljar_tests_containment::*;
@@ -93,7 +93,7 @@ fn a_sandbox_cannot_rewrite_its_record_through_what_is_shared_with_it() {
             let sandbox = match engine.create_blocking(&spec) {
                 Ok(sandbox) => sandbox,
                 Err(error) => {
-                    assert_eq!(error.code, "path_is_ours", "{wall}: {road}: {error}");
+                    assert_eq!(error.code, ErrorCode::PathRefused, "{wall}: {road}: {error}");
                     continue;
                 }
             };

@@ -2,7 +2,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{Admin, BackendChoice, SandboxError, SandboxSpec, Volume, VolumePath};
+use belljar_spec::{Admin, BackendChoice, ErrorCode, SandboxError, SandboxSpec, Volume, VolumePath};
 use belljar_tests_containment::*;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -68,7 +68,7 @@ fn root_inside_is_nobody_outside() {
     for wall in walls() {
         if is_docker(*wall) {
             let refused = try_jail(*wall, |spec, _| spec.admin = Admin::Root).err().unwrap();
-            assert_eq!(refused.code, "root_unavailable");
+            assert_eq!(refused.code, ErrorCode::NotSupported);
             continue;
         }
         let jail = jail_with(*wall, |spec, _| spec.admin = Admin::Root);
@@ -175,7 +175,7 @@ fn nothing_of_the_state_directory_is_a_volume_a_home_or_a_workspace() {
         assert!(refused.is_err(), "{wall}: a workspace that is a link");
         // And by another way: what was named by its path is refused as ever.
         let refused = make(*wall, state, |spec| spec.volumes = volume(Path::new("/etc")));
-        assert_eq!(refused.err().unwrap().code, "volume_not_kept", "{wall}");
+        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{wall}");
     }
 }
 
@@ -198,7 +198,7 @@ fn what_an_agent_left_in_a_volume_or_a_home_leads_nowhere() {
         std::fs::remove_dir_all(home.join("cache")).unwrap();
         symlink("/", home.join("cache")).unwrap();
         let refused = make(*wall, state, with);
-        assert_eq!(refused.err().unwrap().code, "volume_place_taken", "{wall}");
+        assert_eq!(refused.err().unwrap().code, ErrorCode::PathRefused, "{wall}");
         assert!(!Path::new("/v").exists(), "{wall}: made on the host");
     }
 }

@@ -1,6 +1,6 @@
 //! What a sandbox devours is its own, and gone with it.
 
-use belljar_spec::ByteSize;
+use belljar_spec::{ByteSize, ErrorCode};
 use belljar_tests_containment::*;
 use std::fs;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn a_memory_hog_is_ended_and_not_its_neighbours() {
         let started = try_jail(*wall, |spec, _| spec.limits.memory = Some(limit));
         let Ok(jail) = started else {
             // Refused is held, too: no cgroup is ours.
-            assert_eq!(started.err().map(|error| error.code), Some("limit_unavailable"), "{wall}");
+            assert_eq!(started.err().map(|error| error.code), Some(ErrorCode::LimitUnavailable), "{wall}");
             continue;
         };
         // Anonymous memory, then memory that no process has: files in memory.

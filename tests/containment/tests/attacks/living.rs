@@ -1,7 +1,7 @@
 //! What is asked of sandboxes that live: connections into them, pauses and watches lead nowhere else.
 
 use belljar_engine::ChangeKind;
-use belljar_spec::Command;
+use belljar_spec::{Command, ErrorCode};
 use belljar_tests_containment::*;
 use std::fs;
 use std::io::ErrorKind;
@@ -30,7 +30,7 @@ fn no_listener_of_the_host_is_connected_to() {
                     matches!(&arrived, Err(error) if error.kind() == ErrorKind::WouldBlock),
                     "{wall}: {arrived:?}"
                 );
-                assert_eq!(outcome.map(drop).unwrap_err().code, "port_refused", "{wall}");
+                assert_eq!(outcome.map(drop).unwrap_err().code, ErrorCode::ConnectionFailed, "{wall}");
             }
             assert!(jail.sandbox.refused().is_empty(), "{wall}: the gateway was asked");
         }
@@ -129,7 +129,9 @@ fn pause_behind_a_kernel(jail: &Jail, kernel: &[u32]) {
             assert!(ticks < 15, "{wall}: it used {ticks} of 50 hundredths while it was paused");
             wait_for(jail.sandbox.resume()).unwrap();
         }
-        Err(error) => assert!(!stops_the_restless(wall) && error.code == "pause_failed", "{wall}: {error}"),
+        Err(error) => {
+            assert!(!stops_the_restless(wall) && error.code == ErrorCode::NotSupported, "{wall}: {error}")
+        }
     }
     let before = used();
     assert!(eventually(|| used() > before + 20), "{wall}: it goes on");

@@ -5,7 +5,7 @@ use crate::protected_paths::{Place, all_output};
 use belljar_engine::{Changes, Engine, Sandbox, apply_layer, discard_layer};
 use belljar_overlay::{Layer, Layers, RelPath, Selection};
 use belljar_spec::workspace::{GitAccess, WorkspaceMode};
-use belljar_spec::{BackendChoice, BackendName, Command, SandboxSpec};
+use belljar_spec::{BackendChoice, BackendName, Command, ErrorCode, SandboxSpec};
 use belljar_tests_containment::folders::everything;
 use belljar_tests_containment::*;
 use std::fs;
@@ -117,7 +117,7 @@ fn commits_of_the_user_meanwhile_are_not_lost_and_those_inside_neither() {
         fs::write(place.path("w/new"), "ours\n").unwrap();
         place.git("-C w commit -q -a -m ours").unwrap();
         let refused = apply_layer(&place.path("state"), &layer, &Selection::All).unwrap_err();
-        assert_eq!(refused.code, "layer_conflict", "{wall}");
+        assert_eq!(refused.code, ErrorCode::WorkUnsaved, "{wall}");
         assert_eq!(place.git("-C w rev-parse HEAD~1").unwrap(), head, "{wall}");
         let kept = format!("refs/belljar/{}/heads/main", layer.id);
         assert_eq!(place.git(&format!("-C w log -1 --format=%s {kept}")).unwrap(), "theirs\n", "{wall}");
@@ -207,6 +207,6 @@ fn an_overlay_shares_no_git_directory() {
         of_user(&place);
         let spec = SandboxSpec { git: GitAccess::Share, ..spec(&place, *wall, "w") };
         let refused = Engine::new().with_state(place.path("state")).create_blocking(&spec).err().unwrap();
-        assert_eq!(refused.code, "overlay_shares_no_git", "{wall}");
+        assert_eq!(refused.code, ErrorCode::RequestConflict, "{wall}");
     }
 }

@@ -162,7 +162,7 @@ impl Forbidden {
         match wait_for(sandbox.exec(&command)) {
             Ok(result) if text(&result.stdout).contains(&self.canary) => WON.into(),
             Ok(_) => HELD.into(),
-            Err(error) => error.code.into(),
+            Err(error) => error.code.to_string(),
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::private_git::{spec, start};
 use crate::protected_paths::{Place, all_output, script};
 use belljar_engine::{Changes, Engine};
-use belljar_spec::{BackendName, Command};
+use belljar_spec::{BackendName, Command, ErrorCode};
 use belljar_tests_containment::*;
 use std::fs;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn a_folders_own_repository_that_an_agent_made_borrows_from_nowhere() {
         let Err(error) = engine.create_blocking(&spec(&place, *wall, "moved")) else {
             panic!("{wall}: the list of alternates was believed in another folder")
         };
-        assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+        assert_eq!(error.code, ErrorCode::NotSupported, "{wall}: {error}");
         fs::rename(place.path("moved"), place.path("w/n")).unwrap();
         fs::remove_file(place.path("w/n/.git/objects/info/alternates")).unwrap();
         run(&place, *wall, "w/n", "true");
@@ -109,7 +109,7 @@ fn a_repository_borrows_from_where_the_user_says() {
         let Err(error) = engine.create_blocking(&spec) else {
             panic!("{wall}: borrowed without being named")
         };
-        assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+        assert_eq!(error.code, ErrorCode::NotSupported, "{wall}: {error}");
         spec.alternates = vec![place.path("lender")];
         let sandbox = start(&place, &spec);
         let script = "cd /workspace; git fsck --connectivity-only && git log --oneline | wc -l";
@@ -173,7 +173,7 @@ fn run_there(place: &Place, wall: BackendName, folder: &str, script: &str) -> Op
     let engine = Engine::new().with_state(place.path("state"));
     match engine.create_blocking(&spec(place, wall, folder)) {
         Err(error) => {
-            assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+            assert_eq!(error.code, ErrorCode::NotSupported, "{wall}: {error}");
             None
         }
         Ok(sandbox) => {

@@ -4,7 +4,7 @@
 use belljar_engine::{Changes, Engine, ExecResult};
 use belljar_overlay::{Layers, Selection};
 use belljar_spec::workspace::WorkspaceMode;
-use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use belljar_spec::{BackendChoice, BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_containment::*;
 use belljar_workspace::protect::{Findings, LeftKind};
 use std::collections::BTreeMap;
@@ -328,11 +328,11 @@ fn a_git_file_of_an_agent_shares_nothing() {
         fs::write(place.path("w/.git"), format!("gitdir: {}\n", place.path("secret/.git").display()))
             .unwrap();
         let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
-        assert_eq!(refusal.code, "git_dir_not_ours");
+        assert_eq!(refusal.code, ErrorCode::PathRefused);
         fs::remove_file(place.path("w/.git")).unwrap();
         std::os::unix::fs::symlink(place.path("secret/.git"), place.path("w/.git")).unwrap();
         let refusal = place.run(*wall, &WorkspaceMode::Bind, "w", "true").unwrap_err();
-        assert_eq!(refusal.code, "protected_path_is_link");
+        assert_eq!(refusal.code, ErrorCode::PathRefused);
     }
 }
 

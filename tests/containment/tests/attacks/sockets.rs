@@ -3,7 +3,7 @@
 //! A service outside writes down who called. Ours is the last call, so when that one is in the book, the attacker's
 //! would be as well.
 
-use belljar_spec::{BackendName, Permission};
+use belljar_spec::{BackendName, ErrorCode, Permission};
 use belljar_tests_containment::*;
 use std::fs;
 use std::io::Write;
@@ -357,7 +357,7 @@ fn a_socket_itself_cannot_be_shared() {
         let path = place.path().join(NAME);
         let _service = Service::bind(Path::new("/"), path.to_str().unwrap());
         let refused = try_jail(*wall, |spec, _| spec.shared = vec![share(&path, Permission::Read)]);
-        assert_eq!(refused.err().map(|error| error.code), Some("path_is_socket"), "{wall}");
+        assert_eq!(refused.err().map(|error| error.code), Some(ErrorCode::PathRefused), "{wall}");
     }
 }
 

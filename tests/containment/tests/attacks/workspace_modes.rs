@@ -3,7 +3,7 @@
 
 use belljar_engine::{Changes, Engine, ExecResult, Sandbox};
 use belljar_spec::workspace::{CloneSpec, WorkspaceMode};
-use belljar_spec::{BackendChoice, BackendName, Command, SandboxError, SandboxSpec};
+use belljar_spec::{BackendChoice, BackendName, Command, ErrorCode, SandboxError, SandboxSpec};
 use belljar_tests_containment::folders::{Found, everything};
 use belljar_tests_containment::{folder, gateway_walls, text, wait_for, walls};
 use std::collections::BTreeMap;
@@ -248,10 +248,10 @@ fn what_was_planted_in_a_git_directory_leads_the_hosts_git_nowhere() {
         fs::create_dir(&victim).unwrap();
         symlink(&victim, place.path("repo/.git/refs/heads/agent")).unwrap();
         let error = place.run(*wall, shelf("agent/x"), "true").unwrap_err();
-        assert_eq!(error.code, "git_dir_has_links", "{wall}: {error}");
+        assert_eq!(error.code, ErrorCode::PathRefused, "{wall}: {error}");
         // Commits of an overlay would come out there too.
         let error = place.run(*wall, WorkspaceMode::Overlay { layer: None }, "true").unwrap_err();
-        assert_eq!(error.code, "git_unsupported", "{wall}: {error}");
+        assert_eq!(error.code, ErrorCode::NotSupported, "{wall}: {error}");
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{wall}");
     }
 }
@@ -290,7 +290,10 @@ fn nothing_that_happened_in_a_clone_is_thrown_away() {
         // What cannot be cloned is no workspace: nothing starts, and nothing stays of it.
         let place = Place::new();
         let refused = place.start(*wall, clone(&place.path("none"))).err();
-        assert!(refused.as_ref().is_some_and(|error| error.code == "not_cloned"), "{wall}: {refused:?}");
+        assert!(
+            refused.as_ref().is_some_and(|error| error.code == ErrorCode::RegistryFailed),
+            "{wall}: {refused:?}"
+        );
         assert_eq!(clones(&place), 0, "{wall}");
     }
 }

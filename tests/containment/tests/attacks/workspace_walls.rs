@@ -3,7 +3,7 @@
 
 use belljar_engine::Engine;
 use belljar_spec::workspace::{LinkedGit, Shielded, View};
-use belljar_spec::{BackendChoice, Permission, SandboxSpec, WorkspacePath};
+use belljar_spec::{BackendChoice, ErrorCode, Permission, SandboxSpec, WorkspacePath};
 use belljar_tests_containment::folders::*;
 use belljar_tests_containment::*;
 use std::fs;
@@ -191,9 +191,9 @@ fn a_share_that_would_undo_an_overlay_or_a_shield_is_refused() {
         let jail = viewed(wall, workspace, view, |spec| spec.shared.push(share(&shared, Permission::Write)));
         jail.err().map(|error| error.code)
     };
-    assert_eq!(refused(&|folder| folder.to_path_buf(), true), Some("share_undoes_overlay"));
-    assert_eq!(refused(&|folder| folder.join(".git"), true), Some("protected_path_shared"));
-    assert_eq!(refused(&|folder| folder.join(".git/hooks"), false), Some("protected_path_shared"));
+    assert_eq!(refused(&|folder| folder.to_path_buf(), true), Some(ErrorCode::RequestConflict));
+    assert_eq!(refused(&|folder| folder.join(".git"), true), Some(ErrorCode::PathRefused));
+    assert_eq!(refused(&|folder| folder.join(".git/hooks"), false), Some(ErrorCode::PathRefused));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_link_in_the_place_of_something_protected_is_refused() {
         std::os::unix::fs::symlink("real", workspace.path().join(".git")).unwrap();
         let view = View { shields, ..View::plain(workspace.path().into()) };
         let refused = viewed(*wall, workspace, view, |_| {}).err().unwrap();
-        assert_eq!(refused.code, "protected_path_is_link", "{wall}: {refused}");
+        assert_eq!(refused.code, ErrorCode::PathRefused, "{wall}: {refused}");
     }
 }
 

@@ -90,7 +90,7 @@ fn agents_need_a_grant_and_make_sense() {
     let without = home.stranger().token(&token(json!({ "name": "without", "allow_sandbox": true })));
     assert_eq!(without.get("/v1/agents").status, 403);
     let run = json!({ "prompt": "hello" });
-    without.post("/v1/agents/claude/runs", &run).refused(403, "agents_not_granted");
+    without.post("/v1/agents/claude/runs", &run).refused(403, "not_granted");
     let with =
         home.stranger().token(&token(json!({ "name": "with", "allow_sandbox": true, "allow_agents": true })));
     assert_eq!(with.get("/v1/agents").status, 200);

@@ -139,7 +139,7 @@ fn somebody_elses_key_is_no_capability() {
     assert_eq!(guest.run("cat file"), ("secret\n".into(), 0));
     assert_eq!(joined.delete(&guest.path("")).status, 403, "a guest took the house down");
     // Nor by asking for more: what a grant is to a sandbox is not the caller's to choose.
-    joined.post("/v1/sandboxes", &json!({ "key": "one/shared", "owner": true })).refused(403, "not_owner");
+    joined.post("/v1/sandboxes", &json!({ "key": "one/shared", "owner": true })).refused(403, "not_granted");
     let asked = joined.post("/v1/sandboxes", &json!({ "key": "one/shared" })).ok();
     assert_eq!(asked["lease"]["owner"], false, "{asked}");
     assert_eq!(
@@ -147,7 +147,7 @@ fn somebody_elses_key_is_no_capability() {
         Some(2),
         "its own alone are told: {asked}"
     );
-    joined.delete(&guest.path("")).refused(403, "not_owner");
+    joined.delete(&guest.path("")).refused(403, "not_granted");
     sandbox.delete();
     home.is_clean(&[], &[sandbox.id()], Some(&daemon));
 }

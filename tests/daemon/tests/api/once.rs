@@ -104,7 +104,7 @@ fn a_grant_holds_for_runs_as_for_sandboxes() {
     let token = |rules: Value| owner.post("/v1/grants", &rules).ok()["token"].as_str().unwrap().to_string();
     let without = home.stranger().token(&token(json!({ "name": "without", "allow_agents": true })));
     let run = json!({ "argv": ["true"] });
-    without.post("/v1/run-once", &run).refused(403, "sandbox_not_granted");
+    without.post("/v1/run-once", &run).refused(403, "not_granted");
     let rules =
         json!({ "name": "with", "allow_sandbox": true, "limits": { "timeout": "1m" }, "sandboxes": 1 });
     let with = home.stranger().token(&token(rules));
@@ -122,7 +122,7 @@ fn a_grant_holds_for_runs_as_for_sandboxes() {
     }
     // One at a time.
     let held = with.post("/v1/sandboxes", &json!({})).ok();
-    with.post("/v1/run-once", &run).refused(403, "too_many_sandboxes");
+    with.post("/v1/run-once", &run).refused(403, "quota_exceeded");
     with.delete(&format!("/v1/sandboxes/{}", held["sandbox"]["name"].as_str().unwrap())).ok();
     assert_eq!(with.post("/v1/run-once", &run).ok()["ok"], true);
 }
@@ -139,7 +139,7 @@ fn the_ceilings_of_a_grant_are_those_of_its_runs() {
         json!({ "argv": ["true"], "max_output": 1025 }),
         json!({ "argv": ["true"], "sandbox": { "limits": { "ready": "21s" } } }),
     ] {
-        somebody.post("/v1/run-once", &run).refused(403, "limit_over_grant");
+        somebody.post("/v1/run-once", &run).refused(403, "not_granted");
     }
     // Nothing said is the ceiling.
     let wrote = somebody.post("/v1/run-once", &json!({ "argv": ["head", "-c", "5000", "/dev/zero"] })).ok();
@@ -167,16 +167,16 @@ fn runs_and_sandboxes_count_together() {
     let somebody = grant(&home, rules);
     let asked = begin_as(&somebody, &long(&folder.display().to_string()));
     assert!(eventually(|| folder.join("started").exists()), "its command never ran");
-    somebody.post("/v1/sandboxes", &json!({})).refused(403, "too_many_sandboxes");
-    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "too_many_sandboxes");
+    somebody.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
+    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
     // Its process is in no hurry.
     let job = *jobs(&daemon).first().unwrap();
     signal(job, Signal::STOP);
     let open = daemon.open_files();
     drop(asked);
     assert!(eventually(|| daemon.open_files() < open), "nobody noticed that it hung up");
-    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "too_many_sandboxes");
-    somebody.post("/v1/sandboxes", &json!({})).refused(403, "too_many_sandboxes");
+    somebody.post("/v1/run-once", &json!({ "argv": ["true"] })).refused(403, "quota_exceeded");
+    somebody.post("/v1/sandboxes", &json!({})).refused(403, "quota_exceeded");
     signal(job, Signal::CONT);
     let run = || somebody.post("/v1/run-once", &json!({ "argv": ["true"] }));
     assert!(eventually(|| run().status == 200), "{}", run().text());

@@ -105,7 +105,7 @@ fn joining_never_makes_a_sandbox() {
     let child = Sandbox::create(&client, &json!({ "inherit": parent.name }));
     assert_eq!((&child.name, &child.created["lease"]["owner"]), (&parent.name, &json!(false)));
     let more = client.post("/v1/sandboxes", &json!({ "inherit": parent.name, "persistent": true }));
-    more.refused(422, "inherit_alone");
+    more.refused(422, "request_conflict");
     parent.delete();
     home.is_clean(&[], &[parent.id()], Some(&daemon));
 }

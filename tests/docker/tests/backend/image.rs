@@ -26,7 +26,7 @@ fn links_of_an_image_do_not_lead_files_elsewhere() {
             let output =
                 work.run(wall, &["--json", "--image", tag, "--", "sh", "-c", script]).output().unwrap();
             let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(said["error"]["code"], "image_link", "{wall} {tag}: {output:?}");
+            assert_eq!(said["error"]["code"], "image_refused", "{wall} {tag}: {output:?}");
         }
         let mut left: Vec<_> = fs::read_dir(work.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.retain(|name| name != "mine");

@@ -4,6 +4,7 @@ use super::super::print;
 use super::request::search_path;
 use super::sentence::visible;
 use crate::args::AgentListArgs;
+use crate::failure::hint_of;
 use belljar_agent::adapter::catalog::{Listed, catalog};
 use belljar_spec::SandboxError;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(super) fn list(options: &AgentListArgs) -> Result<u8, SandboxError> {
     for Listed { adapter, found } in &all {
         let (here, place) = match found {
             Ok(found) => (found.version.clone().unwrap_or("yes".into()), found.program.display().to_string()),
-            Err(error) => ("no".into(), error.hint.clone().unwrap_or(error.message.clone())),
+            Err(error) => ("no".into(), hint_of(error).unwrap_or(error.message.clone())),
         };
         let [here, place] = [here, place].map(|text| visible(&text, 1).concat());
         let _ = writeln!(text, "{:<9}  {here:<9}  {:<9}  {place}", adapter.name, adapter.version);
@@ -43,6 +44,6 @@ fn as_json(Listed { adapter, found }: &Listed) -> Value {
         "version": found_here.and_then(|found| found.version.clone()),
         "path": found_here.map(|found| found.program.display().to_string()),
         "reason": missing.map(|error| error.message.clone()),
-        "remedy": missing.and_then(|error| error.hint.clone()),
+        "remedy": missing.and_then(hint_of),
     })
 }

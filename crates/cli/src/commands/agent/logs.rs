@@ -6,7 +6,7 @@ use super::state;
 use crate::args::AgentLogsArgs;
 use belljar_agent::entry::{Entry, Line};
 use belljar_agent::read::{self, Followed, Found, Reader, Run};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::stdio::stdout;
 use belljar_sys::rustix::termios::isatty;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -140,7 +140,10 @@ impl Paper<'_> {
         match outcome {
             Ok(()) => Ok(0),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(0),
-            Err(error) => Err(SandboxError::runtime("output_closed", format!("cannot write: {error}"))),
+            Err(error) => {
+                Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))
+                    .caused_by(error))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ mod shell;
 
 use crate::args::AgentCommand;
 use crate::failure::exit_code;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -40,9 +40,7 @@ fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
     if !as_lines {
         return Err(error);
     }
-    let SandboxError { kind, code, message, hint } = &error;
-    let line =
-        json!({ "type": "error", "error": { "kind": kind, "code": code, "message": message, "hint": hint } });
+    let line = json!({ "type": "error", "error": crate::failure::as_json(&error) });
     super::print(format!("{line}\n").as_bytes())?;
     Ok(exit_code(&error))
 }
@@ -50,6 +48,8 @@ fn failed(error: SandboxError, as_lines: bool) -> Result<u8, SandboxError> {
 /// Where runs are kept.
 fn state() -> Result<PathBuf, SandboxError> {
     belljar_state::state_directory().map_err(|error| {
-        SandboxError::runtime("no_state", format!("runs cannot be kept: {error}")).hint(error.hint())
+        SandboxError::new(ErrorCode::StateFailed, format!("runs cannot be kept: {error}"))
+            .hint(error.hint())
+            .caused_by(error)
     })
 }

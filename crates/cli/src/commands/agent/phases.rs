@@ -18,7 +18,7 @@ use belljar_overlay::quote;
 use belljar_spec::egress::Mode;
 use belljar_spec::request::{EgressRequest, WebSearch};
 use belljar_spec::workspace::ProtectedPath;
-use belljar_spec::{SandboxError, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxSpec};
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
@@ -66,7 +66,7 @@ fn spec(place: &PlaceArgs, phase: &Phase) -> Result<(SandboxSpec, Vec<Note>), Sa
     let (mut asked, mut surroundings) = place.clone().asked()?;
     if asked.egress.mode == Some(Mode::Open) {
         let message = "`--egress open` would open every phase";
-        return Err(SandboxError::policy("phases_all_open", message)
+        return Err(SandboxError::new(ErrorCode::RequestConflict, message)
             .hint("write `egress = \"open\"` below the `[[phase]]` that needs it"));
     }
     let EgressRequest { mode, allow, deny, groups, inspect } = phase.egress.clone();
@@ -103,8 +103,9 @@ fn held(file: &Path, workspace: &Path) -> Result<Vec<ProtectedPath>, SandboxErro
             }
             let text = below.to_str().unwrap_or("\0");
             held.push(text.parse::<ProtectedPath>().map_err(|error| {
-                SandboxError::policy("phases_unprotected", error.to_string())
+                SandboxError::new(ErrorCode::RequestValue, error.to_string())
                     .hint("give the file of phases a name in UTF-8, or keep it outside of the workspace")
+                    .caused_by(error)
             })?);
         }
     }

@@ -8,7 +8,7 @@ use belljar_agent::{input, provider};
 use belljar_engine::config::Note;
 use belljar_engine::request::{Surroundings, resolve_with};
 use belljar_spec::request::LlmRequest;
-use belljar_spec::{SandboxError, SandboxRequest, SandboxSpec};
+use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, SandboxSpec};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use std::ffi::{OsStr, OsString};
@@ -63,9 +63,8 @@ pub(super) fn search_path() -> OsString {
 /// From exactly one place.
 fn the_prompt(given: Option<OsString>, file: Option<&Path>) -> Result<String, SandboxError> {
     let from_stdin = || {
-        input::prompt_from(std::io::stdin().lock(), "standard input").map_err(|error| match error.code {
-            "prompt_empty" => error.hint("write it there, or add `--prompt TEXT` or `--prompt-file FILE`"),
-            _ => error,
+        input::prompt_from(std::io::stdin().lock(), "standard input").map_err(|error| {
+            error.hint("write it there, or add `--prompt TEXT` or `--prompt-file FILE`; what is long goes into a file of the workspace")
         })
     };
     match (given, file) {
@@ -73,7 +72,7 @@ fn the_prompt(given: Option<OsString>, file: Option<&Path>) -> Result<String, Sa
         (None, Some(file)) if file.as_os_str() == OsStr::new("-") => from_stdin(),
         (None, Some(file)) => input::prompt_file(file),
         (None, None) if isatty(stdin()) => {
-            Err(SandboxError::policy("no_prompt", "nobody says what the agent should do").hint(
+            Err(SandboxError::new(ErrorCode::RequestValue, "nobody says what the agent should do").hint(
                 "add `--prompt TEXT` or `--prompt-file FILE`, or write it to standard input; `belljar agent shell` opens a \
                  conversation",
             ))

@@ -9,7 +9,7 @@ use crate::foreground::terminal_size;
 use belljar_agent::input;
 use belljar_agent::run::{Agent, open};
 use belljar_engine::Engine;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::os::unix::ffi::OsStringExt;
 
 pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
@@ -20,12 +20,12 @@ pub(super) fn shell(options: AgentShellArgs) -> Result<u8, SandboxError> {
             "`{}` is a program of yours, and has no interface that belljar could open",
             path.display()
         );
-        return Err(SandboxError::policy("no_interface", message)
+        return Err(SandboxError::new(ErrorCode::RequestValue, message)
             .hint("`belljar agent run` runs it; `belljar run -- PROGRAM` gives it your terminal"));
     }
     let Some(size) = terminal_size() else {
-        return Err(SandboxError::policy(
-            "no_terminal",
+        return Err(SandboxError::new(
+            ErrorCode::RequestValue,
             "an agent's interface needs a terminal, and there is none",
         )
         .hint("`belljar agent run` needs none"));

@@ -8,8 +8,8 @@ use crate::failure::of_client;
 use belljar_api::{GrantInfo, NewGrant};
 use belljar_client::{Client, ClientError};
 use belljar_fleet::LoneGrants;
-use belljar_spec::SandboxError;
 use belljar_spec::request::{GrantRules, HostPath, LimitsRequest};
+use belljar_spec::{ErrorCode, SandboxError};
 use std::future::Future;
 
 pub(crate) fn grants(command: GrantsCommand) -> Result<u8, SandboxError> {
@@ -76,10 +76,11 @@ async fn asked<T>(work: impl Future<Output = T>) -> Result<T, SandboxError> {
 
 fn understood(options: GrantArgs) -> Result<NewGrant, SandboxError> {
     let folder = |path: &std::path::PathBuf| {
-        let real = path
-            .canonicalize()
-            .map_err(|error| SandboxError::policy("path_missing", format!("{}: {error}", path.display())))?;
-        HostPath::try_from(real).map_err(|error| SandboxError::policy("path_unusable", error.to_string()))
+        let real = path.canonicalize().map_err(|error| {
+            SandboxError::new(ErrorCode::PathInvalid, format!("{}: {error}", path.display())).caused_by(error)
+        })?;
+        HostPath::try_from(real)
+            .map_err(|error| SandboxError::new(ErrorCode::PathInvalid, error.to_string()).caused_by(error))
     };
     let rules = GrantRules {
         allow_sandbox: !options.no_sandboxes,

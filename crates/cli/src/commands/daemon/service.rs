@@ -2,7 +2,7 @@
 
 use crate::args::ServiceArgs;
 use crate::commands::print;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::process::geteuid;
 use std::fs;
 use std::io;
@@ -14,7 +14,8 @@ pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
         false => Whose::User,
     };
     let program = std::env::current_exe().map_err(|error| {
-        SandboxError::runtime("no_program", format!("cannot say where belljar itself is: {error}"))
+        SandboxError::new(ErrorCode::Internal, format!("cannot say where belljar itself is: {error}"))
+            .caused_by(error)
     })?;
     let units = [("belljar.service", service(&program, whose)), ("belljar.socket", socket(whose))];
     if options.print {
@@ -26,8 +27,9 @@ pub(crate) fn install(options: &ServiceArgs) -> Result<u8, SandboxError> {
         let path = directory.join(name);
         let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, text));
         written.map_err(|error: io::Error| {
-            SandboxError::runtime("service_unwritable", format!("cannot write {}: {error}", path.display()))
+            SandboxError::new(ErrorCode::StateFailed, format!("cannot write {}: {error}", path.display()))
                 .hint("`--print` shows the units; write them where your system wants them")
+                .caused_by(error)
         })?;
         eprintln!("belljar: wrote {}", path.display());
     }
@@ -55,8 +57,11 @@ impl Whose {
         let config =
             variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
         config.map(|config| config.join("systemd/user")).ok_or_else(|| {
-            SandboxError::policy("no_home", "neither HOME nor XDG_CONFIG_HOME says where units belong")
-                .hint("`--print` shows them")
+            SandboxError::new(
+                ErrorCode::ConfigInvalid,
+                "neither HOME nor XDG_CONFIG_HOME says where units belong",
+            )
+            .hint("`--print` shows them")
         })
     }
 

@@ -9,7 +9,7 @@ use crate::args::{ImagesArgs, ImagesCommand, ImagesGcArgs, ImagesImportArgs, Ima
 use belljar_engine::config::pull_options;
 use belljar_engine::fetch_docker_image;
 use belljar_images::{GcOptions, Image, Limits, PullOptions, PullPolicy, Store};
-use belljar_spec::{ImageName, SandboxError};
+use belljar_spec::{ErrorCode, ImageName, SandboxError};
 use progress::Bar;
 use serde_json::json;
 
@@ -79,7 +79,7 @@ fn rm(options: &ImagesRmArgs) -> Result<u8, SandboxError> {
         if !store.remove(name)? {
             let message = format!("the image `{name}` is not here");
             return Err(
-                SandboxError::unavailable("image_missing", message).hint("`belljar images` says which are")
+                SandboxError::new(ErrorCode::ImageMissing, message).hint("`belljar images` says which are")
             );
         }
     }
@@ -108,8 +108,9 @@ fn gc(options: &ImagesGcArgs) -> Result<u8, SandboxError> {
 
 fn store() -> Result<Store, SandboxError> {
     let state = belljar_state::state_directory().map_err(|error| {
-        SandboxError::unavailable("no_state", format!("there is no place for images: {error}"))
+        SandboxError::new(ErrorCode::StateFailed, format!("there is no place for images: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
+            .caused_by(error)
     })?;
     Ok(Store::open(&state.join("images"))?)
 }

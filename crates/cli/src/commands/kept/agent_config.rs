@@ -6,7 +6,7 @@ use super::shell_rc;
 use super::templates::{AGENTS, CLAUDE, CLAUDE_ANSWERS, CODEX, CODEX_PROFILE};
 use super::volume::Folder;
 use crate::args::AgentConfigArgs;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -117,8 +117,12 @@ impl Login {
             .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(self.home)));
         let file = folder.unwrap_or_default().join(self.file);
         std::fs::read(&file).map_err(|error| {
-            SandboxError::policy("no_login", format!("cannot read `{}`: {error}", file.display()))
-                .hint(format!("log in with {agent} on this machine first, or leave `--auth` away"))
+            SandboxError::new(
+                ErrorCode::CredentialMissing,
+                format!("cannot read `{}`: {error}", file.display()),
+            )
+            .hint(format!("log in with {agent} on this machine first, or leave `--auth` away"))
+            .caused_by(error)
         })
     }
 }

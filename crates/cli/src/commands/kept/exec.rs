@@ -13,7 +13,7 @@ use crate::failure::of_client;
 use crate::foreground::terminal_size;
 use belljar_api::{StartCommand, Terminal};
 use belljar_spec::request::EnvValue;
-use belljar_spec::{OsText, SandboxError, WindowSize};
+use belljar_spec::{ErrorCode, OsText, SandboxError, WindowSize};
 use belljar_sys::rustix::termios::isatty;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -88,7 +88,8 @@ async fn collected(held: &Held, mut command: StartCommand) -> Result<u8, Sandbox
     let mut input = Vec::new();
     if !isatty(belljar_sys::rustix::stdio::stdin()) {
         std::io::stdin().lock().read_to_end(&mut input).map_err(|error| {
-            SandboxError::runtime("stdin", format!("cannot read standard input: {error}"))
+            SandboxError::new(ErrorCode::StreamFailed, format!("cannot read standard input: {error}"))
+                .caused_by(error)
         })?;
     }
     match String::from_utf8(input) {
@@ -111,7 +112,7 @@ fn variables(said: &[OsString]) -> Result<BTreeMap<String, OsText>, SandboxError
                 let message = format!(
                     "`{name}` would stand for the secret `{secret}`, which a sandbox gets at its start"
                 );
-                return Err(SandboxError::policy("secret_too_late", message)
+                return Err(SandboxError::new(ErrorCode::RequestConflict, message)
                     .hint(format!("`belljar rm .`, then `belljar start --env {name}=secret:{secret}`")));
             }
         };

@@ -7,7 +7,7 @@ use crate::host_stream::HostStream;
 use belljar_api::{CommandResult, CommandState, StreamName, Terminal};
 use belljar_client::{AttachEvent, AttachInput, Attachment, ClientError, Sandbox};
 use belljar_engine::Input;
-use belljar_spec::{SandboxError, WindowSize};
+use belljar_spec::{ErrorCode, SandboxError, WindowSize};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use belljar_sys::terminal::RawMode;
@@ -40,7 +40,7 @@ pub(super) async fn attend(
     let insisted = tokio::select! {
         result = &mut print => {
             // Nobody reads what it writes, or what it reads is not what was meant: it does not go on unseen.
-            let hopeless = |error: &SandboxError| matches!(error.code, "output_closed" | "input_lost");
+            let hopeless = |error: &SandboxError| error.code == ErrorCode::StreamFailed;
             if leaving == Leaving::Never && result.as_ref().is_err_and(hopeless) {
                 let _ = sandbox.kill(command).await;
             }
@@ -74,7 +74,8 @@ async fn until_the_end(
 ) -> Result<CommandResult, SandboxError> {
     let (stdout, stderr) = (HostStream::stdout(), HostStream::stderr());
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("output_closed", format!("cannot write what the command wrote: {error}"))
+        SandboxError::new(ErrorCode::StreamFailed, format!("cannot write what the command wrote: {error}"))
+            .caused_by(error)
     };
     loop {
         match attached.next().await.map_err(lost)? {
@@ -89,7 +90,7 @@ async fn until_the_end(
                 if piped.load(Ordering::Relaxed) && !has_ended(sandbox, command).await =>
             {
                 let message = "the daemon went away while the command was given its input, and some of it may be missing";
-                return Err(SandboxError::runtime("input_lost", message).hint("run the command again"));
+                return Err(SandboxError::new(ErrorCode::StreamFailed, message).hint("run the command again"));
             }
             Some(AttachEvent::Resumed) => {}
             Some(AttachEvent::Skipped) => {
@@ -110,8 +111,8 @@ async fn has_ended(sandbox: &Sandbox, command: &str) -> bool {
 /// Why a command is not heard any more. One whose sandbox is stopped may not have been able to say so.
 fn lost(error: ClientError) -> SandboxError {
     match error.code() {
-        "sandbox_not_alive" | "sandbox_not_found" => SandboxError::unavailable(
-            "sandbox_stopped",
+        ErrorCode::SandboxNotAlive | ErrorCode::SandboxNotFound => SandboxError::new(
+            ErrorCode::SandboxNotAlive,
             "the sandbox was stopped, and all its commands with it",
         )
         .hint("`belljar start` starts it again"),

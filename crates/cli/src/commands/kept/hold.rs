@@ -9,7 +9,7 @@ use belljar_api::{CreateSandbox, Created, SandboxInfo, State};
 use belljar_client::{Client, Sandbox, SandboxFilter};
 use belljar_engine::config::{self, EgressFlags};
 use belljar_spec::request::{EnvValue, HostPath};
-use belljar_spec::{SandboxError, SandboxRequest, VolumeNameError, VolumePathError};
+use belljar_spec::{ErrorCode, SandboxError, SandboxRequest, VolumeNameError, VolumePathError};
 use std::fmt::Display;
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ impl Held {
         }
         let name = self.info.name.clone();
         self.release().await;
-        Err(SandboxError::policy("sandbox_paused", format!("{name} is paused"))
+        Err(SandboxError::new(ErrorCode::SandboxPaused, format!("{name} is paused"))
             .hint(format!("`belljar resume {name}`")))
     }
 
@@ -108,7 +108,7 @@ pub(super) fn request(
     let profile = profile_of(repository)?;
     of_folder(repository, &mut sandbox);
     for volume in [repository.history(), repository.config()].into_iter().flatten() {
-        let wrong = |error: &dyn Display| SandboxError::runtime("volume_name", error.to_string());
+        let wrong = |error: &dyn Display| SandboxError::new(ErrorCode::WorkspaceFailed, error.to_string());
         let name = volume.name.parse().map_err(|error: VolumeNameError| wrong(&error))?;
         let inside = volume.inside.parse().map_err(|error: VolumePathError| wrong(&error))?;
         sandbox.volumes.insert(name, inside);

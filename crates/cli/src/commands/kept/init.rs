@@ -7,7 +7,7 @@ use super::templates::REPOSITORY;
 use crate::args::{InitArgs, workspace};
 use belljar_engine::config::{self, Standing};
 use belljar_image_build::{DOCKERFILE, TEMPLATE};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -65,8 +65,9 @@ fn write_new(folder: &Path, name: &str, text: &str) -> Result<bool, SandboxError
     let place = folder.join(".belljar");
     let file = place.join(name);
     let failed = |error: std::io::Error| {
-        SandboxError::runtime("config_not_written", format!("cannot write `{}`: {error}", file.display()))
+        SandboxError::new(ErrorCode::StateFailed, format!("cannot write `{}`: {error}", file.display()))
             .hint("see to it that you can write in the folder")
+            .caused_by(error)
     };
     match fs::create_dir(&place) {
         Ok(()) => {}

@@ -8,7 +8,7 @@ use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use crate::host_stream::HostStream;
 use belljar_api::{CommandEvent, StreamName};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
     let target = Target::of(options.which)?;
@@ -19,8 +19,8 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
         let command = match options.command {
             Some(command) => command,
             None => commands(&client, &info).await?.pop().map(|newest| newest.id).ok_or_else(|| {
-                SandboxError::policy(
-                    "no_command",
+                SandboxError::new(
+                    ErrorCode::WorkNotFound,
                     format!("nothing ran in {} since it was started", info.name),
                 )
                 .hint("`belljar exec -d -- COMMAND` starts one")
@@ -49,7 +49,10 @@ pub(crate) fn logs(options: LogsArgs) -> Result<u8, SandboxError> {
                     // A reader that went away, as `head` does, has what it wanted.
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(0),
                     Err(error) => {
-                        return Err(SandboxError::runtime("output_closed", format!("cannot write: {error}")));
+                        return Err(SandboxError::new(
+                            ErrorCode::StreamFailed,
+                            format!("cannot write: {error}"),
+                        ));
                     }
                 }
             }

@@ -6,7 +6,7 @@ use belljar_engine::describe;
 use belljar_fleet::Key;
 use belljar_fleet::request::of_folder;
 use belljar_spec::git::BranchName;
-use belljar_spec::{BackendChoice, BackendName, SandboxError, SandboxSpec, VolumeName};
+use belljar_spec::{BackendChoice, BackendName, ErrorCode, SandboxError, SandboxSpec, VolumeName};
 use std::path::{Path, PathBuf};
 
 /// A folder that is worked on, as it is or on a branch of its repository.
@@ -24,7 +24,7 @@ pub(super) struct Repository {
 impl Repository {
     /// Of this folder.
     pub(super) fn of(folder: &Path, branch: Option<BranchName>) -> Result<Repository, SandboxError> {
-        let no = |why: String, hint: &str| SandboxError::policy("workspace_missing", why).hint(hint);
+        let no = |why: String, hint: &str| SandboxError::new(ErrorCode::WorkspaceMissing, why).hint(hint);
         let shown = folder.display();
         let found = folder
             .canonicalize()
@@ -60,7 +60,7 @@ impl Repository {
     pub(super) fn judge(&self) -> Result<(), SandboxError> {
         Key::given(self.key()).map_err(|_| {
             let message = format!("the path {:?} is too long, or no line of plain text", self.folder);
-            SandboxError::policy("workspace_name", message).hint("rename the folder")
+            SandboxError::new(ErrorCode::WorkspaceMissing, message).hint("rename the folder")
         })?;
         // Without a wall everything of it is there that can be judged without one.
         let spec = SandboxSpec {
@@ -69,7 +69,14 @@ impl Repository {
             ..SandboxSpec::default()
         };
         match describe(&spec) {
-            Err(error) if error.code.starts_with("path_") => Err(error),
+            Err(error)
+                if matches!(
+                    error.code,
+                    ErrorCode::PathInvalid | ErrorCode::PathRefused | ErrorCode::PathMoved
+                ) =>
+            {
+                Err(error)
+            }
             // Whatever else may be wrong is told when a sandbox is started.
             Ok(_) | Err(_) => Ok(()),
         }
@@ -120,7 +127,9 @@ impl Repository {
     }
 
     fn own(&self, name: &str, inside: &str) -> Result<Volume, SandboxError> {
-        let name = name.parse().map_err(|error| SandboxError::runtime("volume_name", format!("{error}")))?;
+        let name = name.parse().map_err(|error| {
+            SandboxError::new(ErrorCode::WorkspaceFailed, format!("{error}")).caused_by(error)
+        })?;
         self.volume(&name, inside)
     }
 }

@@ -8,7 +8,7 @@ use crate::args::RmArgs;
 use crate::commands::block_on;
 use crate::failure::of_client;
 use belljar_api::{SandboxInfo, State};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde_json::json;
 
 pub(crate) fn rm(options: RmArgs) -> Result<u8, SandboxError> {
@@ -34,7 +34,7 @@ pub(crate) fn rm(options: RmArgs) -> Result<u8, SandboxError> {
                 }
                 if info.state != State::Stopped {
                     let message = format!("{} is {}", info.name, super::list::word(info.state));
-                    return Err(SandboxError::policy("sandbox_in_use", message)
+                    return Err(SandboxError::new(ErrorCode::WorkUnsaved, message)
                         .hint("`belljar stop` it first, or say `--force`"));
                 }
             }

@@ -10,7 +10,7 @@ use crate::commands::{block_on, print};
 use crate::failure::of_client;
 use belljar_api::{Created, LeaseInfo, SandboxInfo, State};
 use belljar_client::{Client, ClientError};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 
 pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
     let StartArgs { folder, profile, json, place } = options;
@@ -46,7 +46,7 @@ pub(crate) fn start(options: StartArgs) -> Result<u8, SandboxError> {
 fn differs(error: ClientError) -> SandboxError {
     let error = of_client(error);
     match error.code {
-        "sandbox_differs" => {
+        ErrorCode::SandboxDiffers => {
             error.hint("`belljar rm .` takes it away; `belljar start` without flags takes it as it is")
         }
         _ => error,

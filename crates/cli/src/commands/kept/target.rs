@@ -5,8 +5,8 @@ use crate::args::WhichArgs;
 use crate::failure::of_client;
 use belljar_api::SandboxInfo;
 use belljar_client::{Client, SandboxFilter};
-use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::Path;
 
 /// Which sandbox is meant.
@@ -38,7 +38,7 @@ impl Target {
         }
         if let Some(branch) = branch {
             let message = format!("`--branch {branch}` goes with a folder, and `{word}` is none");
-            return Err(SandboxError::policy("branch_without_folder", message)
+            return Err(SandboxError::new(ErrorCode::RequestValue, message)
                 .hint("name the folder, or leave `--branch` away"));
         }
         Ok(Target::Named(word))
@@ -64,7 +64,7 @@ impl Target {
 pub(super) fn no_sandbox_of(repository: &Repository) -> SandboxError {
     let branch = repository.branch.as_ref().map(|branch| format!(" on `{branch}`")).unwrap_or_default();
     let message = format!("`{}`{branch} has no sandbox", repository.folder.display());
-    SandboxError::policy("sandbox_not_found", message)
+    SandboxError::new(ErrorCode::SandboxNotFound, message)
         .hint("`belljar start` makes one; `belljar list` shows what there is")
 }
 
@@ -81,10 +81,10 @@ fn choose(word: &str, all: Vec<SandboxInfo>) -> Result<SandboxInfo, SandboxError
     let meant: Vec<&SandboxInfo> = all.iter().filter(begins).collect();
     match meant.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(SandboxError::policy("sandbox_not_found", format!("there is no sandbox `{word}`"))
+        [] => Err(SandboxError::new(ErrorCode::SandboxNotFound, format!("there is no sandbox `{word}`"))
             .hint(on_offer(all.iter()))),
         several => {
-            Err(SandboxError::policy("sandbox_ambiguous", format!("`{word}` could be several sandboxes"))
+            Err(SandboxError::new(ErrorCode::RequestValue, format!("`{word}` could be several sandboxes"))
                 .hint(on_offer(several.iter().copied())))
         }
     }
@@ -141,10 +141,10 @@ mod tests {
             ("bj-web-1a#x", Ok("bj-web-1b")),
             ("bj-a", Ok("bj-api-2c")),
             ("ap", Ok("bj-api-2c")),
-            ("web-", Err("sandbox_ambiguous")),
-            ("bj-", Err("sandbox_ambiguous")),
-            ("x", Err("sandbox_not_found")),
-            ("", Err("sandbox_not_found")),
+            ("web-", Err(ErrorCode::RequestValue)),
+            ("bj-", Err(ErrorCode::RequestValue)),
+            ("x", Err(ErrorCode::SandboxNotFound)),
+            ("", Err(ErrorCode::SandboxNotFound)),
         ] {
             assert_eq!(chosen(word), expected.map(String::from), "{word}");
         }

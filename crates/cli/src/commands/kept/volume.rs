@@ -1,7 +1,7 @@
 //! A volume as it lies on this machine. Sandboxes write in it: nothing below its top is trusted to be what it was, so each step goes
 //! through an open folder and follows no link.
 
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::{PRIVATE_FILE, Survives, create_private, state_directory, write_atomic_at};
 use belljar_sys::rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, open, openat, unlinkat};
 use belljar_sys::rustix::io::Errno;
@@ -32,8 +32,9 @@ pub(super) struct Folder {
 /// Where all volumes are.
 pub(super) fn all() -> Result<PathBuf, SandboxError> {
     let state = state_directory().map_err(|error| {
-        SandboxError::policy("no_home", format!("there is no place for volumes: {error}"))
+        SandboxError::new(ErrorCode::ConfigInvalid, format!("there is no place for volumes: {error}"))
             .hint("set HOME, or XDG_STATE_HOME")
+            .caused_by(error)
     })?;
     Ok(state.join("fleet/volumes"))
 }
@@ -151,7 +152,8 @@ fn broken(what: &str, path: &Path, error: std::io::Error) -> SandboxError {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "the disk is full: free some space",
         _ => "a sandbox may have put something else there: look, and take it away",
     };
-    SandboxError::runtime("volume_broken", format!("cannot {what} `{}`: {error}", path.display())).hint(hint)
+    SandboxError::new(ErrorCode::WorkspaceFailed, format!("cannot {what} `{}`: {error}", path.display()))
+        .hint(hint)
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -193,7 +195,7 @@ mod tests {
         std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join("file")).unwrap();
         std::os::unix::fs::symlink(place.path().join("secret"), volume.path.join(".file.new")).unwrap();
         let folder = volume.open().unwrap();
-        assert_eq!(folder.folder("codex").unwrap_err().code, "volume_broken");
+        assert_eq!(folder.folder("codex").unwrap_err().code, ErrorCode::WorkspaceFailed);
         assert_eq!(folder.read("file"), None);
         folder.write("file", b"new").unwrap();
         assert_eq!(folder.read("file").as_deref(), Some("new"));

@@ -6,7 +6,7 @@ use super::volume::{self, Volume};
 use crate::args::{KeptListArgs, VolumesArgs};
 use crate::commands::print;
 use crate::commands::table::table;
-use belljar_spec::{ByteSize, SandboxError};
+use belljar_spec::{ByteSize, ErrorCode, SandboxError};
 use serde_json::{Value, json};
 
 pub(crate) fn volumes(options: VolumesArgs) -> Result<u8, SandboxError> {
@@ -55,7 +55,10 @@ fn shared_ones() -> Result<Vec<Volume>, SandboxError> {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
-            return Err(SandboxError::runtime("volumes_unreadable", format!("cannot list volumes: {error}")));
+            return Err(SandboxError::new(
+                ErrorCode::WorkspaceFailed,
+                format!("cannot list volumes: {error}"),
+            ));
         }
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());

@@ -3,7 +3,7 @@
 use belljar_api::SandboxInfo;
 use belljar_engine::{commits_of_layer, kept_work};
 use belljar_overlay::Layers;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
 use belljar_workspace::{clone, shelf};
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Lost {
                 )
             }
         };
-        SandboxError::policy("work_unsaved", format!("{name} has {}", self.words())).hint(hint)
+        SandboxError::new(ErrorCode::WorkUnsaved, format!("{name} has {}", self.words())).hint(hint)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Shelves and clones: what is kept beside layers.
 
-use belljar_spec::SandboxError;
 use belljar_spec::git::BranchName;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_state::damage::Damaged;
 use belljar_workspace::{clone, shelf};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Beside {
             (one, 0) => Ok(one),
             (_, more) => {
                 let message = format!("{} clones begin with `{}`", more + 1, word.escape_debug());
-                Err(SandboxError::policy("clone_ambiguous", message).hint("`belljar layers` shows them"))
+                Err(SandboxError::new(ErrorCode::RequestValue, message).hint("`belljar layers` shows them"))
             }
         }
     }

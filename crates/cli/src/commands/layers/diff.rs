@@ -7,7 +7,7 @@ use super::{amount, layers, pick, say_commits, say_left_out};
 use crate::args::DiffArgs;
 use belljar_engine::commits_of_layer;
 use belljar_overlay::{Change, ChangeKind, Changes, Layer, Lines, Patch, Selection, Summary};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_workspace::protect::Executed;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -189,7 +189,8 @@ fn as_json(layer: &Layer, changes: &Changes, options: &DiffArgs) -> Result<u8, S
 }
 
 fn unreadable(error: io::Error) -> SandboxError {
-    SandboxError::runtime("layer_io", format!("the layer or its folder cannot be read: {error}"))
+    SandboxError::new(ErrorCode::WorkspaceFailed, format!("the layer or its folder cannot be read: {error}"))
+        .caused_by(error)
         .hint("it may be changing right now; call it again")
 }
 

@@ -6,7 +6,7 @@ use super::{amount, here, mended_layers, named, newest, quoted};
 use crate::args::DiscardArgs;
 use belljar_engine::discard_layer;
 use belljar_overlay::{LayerId, Layers};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::stdio::stdin;
 use belljar_sys::rustix::termios::isatty;
 use serde_json::json;
@@ -23,7 +23,9 @@ pub(crate) fn discard(options: DiscardArgs) -> Result<u8, SandboxError> {
             Ok(Some(layer)) => layer,
             Ok(None) => {
                 let message = format!("there is no layer `{}`", word.escape_debug());
-                return Err(SandboxError::policy("layer_missing", message).hint(super::there_are(&layers)?));
+                return Err(
+                    SandboxError::new(ErrorCode::WorkNotFound, message).hint(super::there_are(&layers)?)
+                );
             }
             Err(error) => return discard_damaged(&layers, word, &options, error),
         },
@@ -95,14 +97,18 @@ fn discard_damaged(
 
 fn confirmed(question: &str) -> Result<bool, SandboxError> {
     if !isatty(stdin()) {
-        return Err(SandboxError::policy("cannot_ask", "nobody can be asked: standard input is no terminal")
-            .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
+        return Err(SandboxError::new(
+            ErrorCode::RequestValue,
+            "nobody can be asked: standard input is no terminal",
+        )
+        .hint("look at it with `belljar diff` or `belljar layers`, then say `belljar discard --yes`"));
     }
     eprint!("{question}");
     let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .map_err(|error| SandboxError::runtime("stdin", format!("cannot read the answer: {error}")))?;
+    std::io::stdin().read_line(&mut answer).map_err(|error| {
+        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the answer: {error}"))
+            .caused_by(error)
+    })?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 

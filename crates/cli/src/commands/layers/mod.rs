@@ -7,9 +7,10 @@ pub(crate) mod discard;
 pub(crate) mod list;
 mod paint;
 
+use crate::failure::hint_of;
 use belljar_engine::commits_of_layer;
 use belljar_overlay::{Layer, Layers, LeftOut, RelPath, Selection, Summary, quote};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_workspace::protect::{Executed, runs_on_host};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,7 @@ fn mended_layers() -> Result<Layers, SandboxError> {
     for error in layers.sweep()? {
         let error = SandboxError::from(error);
         eprintln!("belljar: {error}");
-        if let Some(hint) = &error.hint {
+        if let Some(hint) = hint_of(&error) {
             eprintln!("  hint: {hint}");
         }
     }
@@ -63,13 +64,13 @@ fn named(layers: &Layers, word: &Path) -> Result<Option<Layer>, SandboxError> {
     match (found.pop(), found.len()) {
         (Some(layer), 0) => Ok(Some(layer)),
         (None, _) if text.len() == 16 => {
-            Err(SandboxError::policy("layer_missing", format!("there is no layer `{text}`"))
+            Err(SandboxError::new(ErrorCode::WorkNotFound, format!("there is no layer `{text}`"))
                 .hint(there_are(layers)?))
         }
         (None, _) => Ok(None),
         (Some(_), more) => {
             let message = format!("{} layers begin with `{text}`", more + 1);
-            Err(SandboxError::policy("layer_ambiguous", message).hint(there_are(layers)?))
+            Err(SandboxError::new(ErrorCode::RequestValue, message).hint(there_are(layers)?))
         }
     }
 }
@@ -92,7 +93,7 @@ fn newest(layers: &Layers, here: &Path) -> Result<Layer, SandboxError> {
         return Ok(layer);
     }
     let message = format!("`{}` has no layer: nothing waits to be applied", quoted(here));
-    Err(SandboxError::policy("layer_missing", message).hint(there_are(layers)?))
+    Err(SandboxError::new(ErrorCode::WorkNotFound, message).hint(there_are(layers)?))
 }
 
 /// What there is, for somebody who named what is not.
@@ -123,7 +124,7 @@ fn below(layer: &Layer, here: &Path, path: &Path) -> Result<Option<RelPath>, San
             Some(path) if !here.starts_with(&layer.folder) => Ok(Some(path)),
             _ => {
                 let message = format!("`{}` is not in `{}`", quoted(path), quoted(&layer.folder));
-                Err(SandboxError::policy("layer_path_outside", message)
+                Err(SandboxError::new(ErrorCode::WorkNotFound, message)
                     .hint("name files as they are in the folder of the layer"))
             }
         },
@@ -145,8 +146,9 @@ fn plain(path: &Path) -> PathBuf {
 
 fn here() -> Result<PathBuf, SandboxError> {
     std::env::current_dir().and_then(|folder| folder.canonicalize()).map_err(|error| {
-        SandboxError::policy("no_current_folder", format!("the current folder cannot be used: {error}"))
+        SandboxError::new(ErrorCode::WorkspaceMissing, format!("the current folder cannot be used: {error}"))
             .hint("change to a folder that exists, or name a layer; `belljar layers` shows them")
+            .caused_by(error)
     })
 }
 

@@ -3,7 +3,7 @@
 use super::super::print;
 use super::diff::Reader;
 use belljar_overlay::quote;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::stdio::stdout;
 use belljar_sys::rustix::termios::isatty;
 use std::io::{self, Write};
@@ -69,7 +69,10 @@ impl Paper {
         match io::stdout().write_all(&std::mem::take(&mut self.text)) {
             Ok(()) => Ok(Reader::There),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            Err(error) => Err(SandboxError::runtime("output_closed", format!("cannot write: {error}"))),
+            Err(error) => {
+                Err(SandboxError::new(ErrorCode::StreamFailed, format!("cannot write: {error}"))
+                    .caused_by(error))
+            }
         }
     }
 

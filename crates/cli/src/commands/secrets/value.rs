@@ -1,7 +1,7 @@
 //! The value of a secret, from whoever sets it.
 
-use belljar_spec::SandboxError;
 use belljar_spec::secret::SecretName;
+use belljar_spec::{ErrorCode, SandboxError};
 use belljar_sys::rustix::event::{PollFd, PollFlags, Timespec, poll};
 use belljar_sys::rustix::io::{dup, read as read_some, retry_on_intr};
 use belljar_sys::rustix::stdio::stdin;
@@ -15,8 +15,9 @@ use zeroize::Zeroizing;
 /// Asks for it, if there is somebody to ask; else reads standard input to its end.
 pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     let failed = |error: io::Error| {
-        SandboxError::runtime("stdin", format!("cannot read the value: {error}"))
+        SandboxError::new(ErrorCode::StreamFailed, format!("cannot read the value: {error}"))
             .hint("give it by a pipe or a file: `belljar secrets set NAME < FILE`")
+            .caused_by(error)
     };
     if !isatty(stdin()) {
         // Without a buffer in between, which would keep a copy.
@@ -27,8 +28,8 @@ pub(super) fn read(name: &SecretName) -> Result<Secret, SandboxError> {
     eprintln!();
     match typed.map_err(failed)? {
         Typed::Value(mut line) => Ok(Secret::new(std::mem::take(&mut *line))),
-        Typed::Cancelled => Err(SandboxError::policy("cancelled", format!("`{name}` is not set"))),
-        Typed::Lines => Err(SandboxError::policy("bad_secret", "the value has more than one line")
+        Typed::Cancelled => Err(SandboxError::new(ErrorCode::RequestValue, format!("`{name}` is not set"))),
+        Typed::Lines => Err(SandboxError::new(ErrorCode::RequestValue, "the value has more than one line")
             .hint(format!("give it by a pipe or a file: `belljar secrets set {name} < FILE`"))),
     }
 }

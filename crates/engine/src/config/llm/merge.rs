@@ -3,10 +3,10 @@
 use super::super::fault::{argument, at};
 use super::super::place::{At, Origin};
 use super::LlmSettings;
-use belljar_spec::SandboxError;
 use belljar_spec::llm::{Billing, Budget, LlmRoute, ROUTE_PORT, Upstream, UpstreamKind};
 use belljar_spec::request::{LlmRequest, LlmUrl};
 use belljar_spec::secret::SecretRef;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::path::PathBuf;
 
 /// What files say of the route.
@@ -46,8 +46,8 @@ impl LlmLayers {
         let Some(server) = self.server(flags) else {
             return match flags == &LlmRequest::default() {
                 true => Ok(None),
-                false => Err(SandboxError::policy("llm_without_url", "nobody says where the model is")
-                    .hint("add `--llm URL`, or `url` to `[llm]` in your belljar.toml")),
+                false => Err(SandboxError::new(ErrorCode::RequestConflict, "nobody says where the model is")
+                    .hint("add `llm.url: URL`, or `url` to `[llm]` in your belljar.toml")),
             };
         };
         let mut route = LlmRoute::to(server.url);
@@ -101,7 +101,7 @@ impl LlmLayers {
         let too_much = |what: &str, wanted: String, most: String| {
             let place = self.operator.as_ref().map(|layer| layer.place.to_string()).unwrap_or_default();
             let what = format!("a run may use {most} {what} of the model at most, not {wanted} ({place})");
-            SandboxError::policy("llm_budget_too_wide", what).hint("ask for less, or ask the operator")
+            SandboxError::new(ErrorCode::NotGranted, what).hint("ask for less, or ask the operator")
         };
         let within = |what: &str, flag: Option<u64>, user: Option<u64>, most: Option<u64>| match (
             flag.or(user).or(most),
@@ -160,6 +160,6 @@ fn moved(known: Option<Server>, url: &Upstream, origin: Origin) -> Option<Server
 fn certificates(path: &At<PathBuf>) -> Result<Vec<u8>, SandboxError> {
     std::fs::read(&path.value).map_err(|error| {
         let what = format!("the certificate `{}` cannot be read: {error}", argument(&path.value));
-        at(&path.place, "config_unreadable", what).hint("name a file with certificates in PEM")
+        at(&path.place, what).hint("name a file with certificates in PEM")
     })
 }

@@ -140,7 +140,7 @@ impl Reader<'_> {
         let place = self.text.place(written.span().start);
         match parse(written.get_ref()) {
             Ok(value) => Ok(At { value, place }),
-            Err(error) => Err(at(&place, "config_value", error)),
+            Err(error) => Err(at(&place, error)),
         }
     }
 

@@ -116,8 +116,10 @@ async fn a_run_counts_until_its_process_has_ended_whoever_waits() {
 
 #[tokio::test]
 async fn a_process_that_says_nothing_is_an_error_and_nothing_is_left_of_it() {
-    let told = r#"echo '{"error":{"kind":"policy","code":"no_such","message":"no"}}'; exit 1"#;
-    for (script, code) in [("exit 0", "run_failed"), ("echo what", "run_failed"), (told, "no_such")] {
+    let told = r#"echo '{"error":{"kind":"policy","code":"not_found","message":"no"}}'; exit 1"#;
+    for (script, code) in
+        [("exit 0", ErrorCode::Internal), ("echo what", ErrorCode::Internal), (told, ErrorCode::NotFound)]
+    {
         let fake = Fake::new(script);
         assert_eq!(fake.start().await.err().map(|error| error.code), Some(code), "{script}");
         assert!(!fake.is_held() && !fake.path("job").exists());

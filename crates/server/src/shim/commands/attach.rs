@@ -7,7 +7,7 @@ use super::text;
 use axum::extract::ws::{Message, WebSocket};
 use belljar_api::{ApiError, Attached, Control, StreamName};
 use belljar_engine::Input;
-use belljar_spec::{SandboxError, WindowSize};
+use belljar_spec::{ErrorCode, SandboxError, WindowSize};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::sync::Arc;
@@ -106,13 +106,14 @@ async fn hear(command: &Command, stream: &mut SplitStream<WebSocket>, complain: 
 
 fn understand(text: &str) -> Result<Input, SandboxError> {
     let control: Control = serde_json::from_str(text).map_err(|error| {
-        SandboxError::policy("control_unknown", format!("this word is not understood: {error}"))
+        SandboxError::new(ErrorCode::RequestValue, format!("this word is not understood: {error}"))
+            .caused_by(error)
     })?;
     match control {
         Control::StdinEnd => Ok(Input::End),
         Control::Signal { signal: name } => Ok(Input::Signal(signal(&name)?)),
         Control::Resize { rows: 0, .. } | Control::Resize { cols: 0, .. } => {
-            Err(SandboxError::policy("command_invalid", "a terminal has one row and one column at least"))
+            Err(SandboxError::new(ErrorCode::RequestValue, "a terminal has one row and one column at least"))
         }
         Control::Resize { rows, cols } => Ok(Input::Resize(WindowSize { rows, cols })),
     }

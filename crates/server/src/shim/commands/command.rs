@@ -5,7 +5,7 @@ use super::spill::Spill;
 use super::text;
 use belljar_api::{CommandInfo, CommandResult, CommandState, StreamName, text_and_base64};
 use belljar_engine::{Input, Source, Wanted};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -216,8 +216,8 @@ impl Command {
             Input::Bytes(_) | Input::End => {}
         }
         if !self.stdin_open.load(Ordering::Relaxed) {
-            return Err(SandboxError::runtime(
-                "stdin_closed",
+            return Err(SandboxError::new(
+                ErrorCode::CommandEnded,
                 format!("the standard input of {} is closed", self.id()),
             )
             .hint("start the command with `stdin_open`"));
@@ -264,7 +264,7 @@ impl Command {
     }
 
     fn over(&self) -> SandboxError {
-        SandboxError::runtime("command_ended", format!("{} has ended", self.id()))
+        SandboxError::new(ErrorCode::CommandEnded, format!("{} has ended", self.id()))
     }
 }
 

@@ -4,7 +4,7 @@ use super::command::{Command, Terms};
 use super::run;
 use super::spill::Spill;
 use crate::shim::Kept;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -50,9 +50,8 @@ impl Registry {
         let mut inner = self.inner();
         if inner.commands.len() - inner.ended.len() >= MOST_RUNNING {
             let message = format!("{MOST_RUNNING} commands run in this sandbox, and no more may");
-            return Err(
-                SandboxError::runtime("too_many_commands", message).hint("wait for one of them, or kill one")
-            );
+            return Err(SandboxError::new(ErrorCode::TooManyRequests, message)
+                .hint("wait for one of them, or kill one"));
         }
         inner.number += 1;
         let (command, input) = Command::new(inner.number, terms, Arc::clone(&self.spill));
@@ -68,7 +67,7 @@ impl Registry {
         let number = id.strip_prefix("cmd_").and_then(|number| number.parse::<u64>().ok());
         let found = number.and_then(|number| self.inner().commands.get(&number).cloned());
         found.filter(|command| command.id() == id).ok_or_else(|| {
-            SandboxError::policy("command_not_found", "this sandbox has no such command")
+            SandboxError::new(ErrorCode::NameUnknown, "this sandbox has no such command")
                 .hint("the last thousand that ended are kept, each with its number: `cmd_7`")
         })
     }

@@ -4,8 +4,8 @@ use super::command::{Command, CommandInput};
 use super::registry::Registry;
 use crate::shim::Kept;
 use belljar_api::{ApiError, CommandResult, StreamName};
-use belljar_engine::{Drive, GUEST_GONE, GUEST_UNRESPONSIVE, OutputStream, SUPERVISOR_KILLED, Sandbox, Sink};
-use belljar_spec::{Ended, SandboxError};
+use belljar_engine::{Drive, OutputStream, Sandbox, Sink};
+use belljar_spec::{Ended, ErrorCode, SandboxError};
 use std::future::pending;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -89,11 +89,14 @@ impl Sink for LogSink<'_> {
 
 /// The result of a command that could not be started, or whose sandbox or supervisor was lost while it ran.
 fn failed(command: &Command, error: &SandboxError, closing: bool) -> CommandResult {
-    let sandbox_gone = matches!(error.code, GUEST_GONE | "disposed" | GUEST_UNRESPONSIVE);
+    let sandbox_gone = matches!(
+        error.code,
+        ErrorCode::GuestGone | ErrorCode::SandboxNotAlive | ErrorCode::GuestUnresponsive
+    );
     let aborted = closing && sandbox_gone;
     let stopped = stopped();
     let error = if aborted { &stopped } else { error };
-    let ran = sandbox_gone || error.code == SUPERVISOR_KILLED;
+    let ran = sandbox_gone || error.code == ErrorCode::SupervisorKilled;
     CommandResult {
         aborted,
         output_truncated: command.log().is_truncated(),
@@ -105,6 +108,6 @@ fn failed(command: &Command, error: &SandboxError, closing: bool) -> CommandResu
 
 /// The sandbox was stopped on request.
 fn stopped() -> SandboxError {
-    SandboxError::unavailable("sandbox_stopped", "the sandbox was stopped, and all its commands with it")
-        .hint("`belljar start` starts it again")
+    SandboxError::new(ErrorCode::SandboxNotAlive, "the sandbox was stopped, and all its commands with it")
+        .hint("`POST /v1/sandboxes` starts it again")
 }

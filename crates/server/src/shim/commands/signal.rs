@@ -1,6 +1,6 @@
 //! Signals, by name or number.
 
-use belljar_spec::{SandboxError, signal_number};
+use belljar_spec::{ErrorCode, SandboxError, signal_number};
 
 /// `SIGINT`, `int`, or `2`.
 pub(super) fn signal(text: &str) -> Result<i32, SandboxError> {
@@ -10,7 +10,7 @@ pub(super) fn signal(text: &str) -> Result<i32, SandboxError> {
     let more = || MORE.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     number.or_else(|| signal_number(&name)).or_else(more).ok_or_else(|| {
         let shown: String = text.chars().take(40).collect();
-        SandboxError::policy("signal_unknown", format!("there is no signal `{shown}`"))
+        SandboxError::new(ErrorCode::RequestValue, format!("there is no signal `{shown}`"))
             .hint("write a name as in `SIGINT`, or a number from 1 to 64")
     })
 }

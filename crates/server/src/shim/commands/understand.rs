@@ -33,6 +33,7 @@ const COLLECTED: u64 = 16 << 20;
 mod tests {
     use super::*;
     use belljar_api::Terminal;
+    use belljar_spec::ErrorCode;
     use belljar_spec::{ByteSize, LimitsRequest, Machine, OsText};
 
     fn limits() -> Limits {
@@ -66,7 +67,7 @@ mod tests {
         ];
         for (name, asked) in cases {
             let error = understand(asked, &limits()).err().unwrap_or_else(|| panic!("{name} was understood"));
-            assert_eq!(error.code, "command_invalid", "{name}");
+            assert_eq!(error.code, ErrorCode::RequestValue, "{name}");
         }
     }
 

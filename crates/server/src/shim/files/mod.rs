@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use belljar_api::{ErrorBody, FileKind, FileStat, MakeFolder, MoveFile};
 use belljar_engine::EntryKind;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -119,8 +119,8 @@ async fn folder(State(kept): State<Arc<Kept>>, Body(asked): Body<MakeFolder>) ->
 /// Where a path leads is the guest's business; whether it is one at all is ours.
 fn checked(path: &str) -> Result<&str, SandboxError> {
     if path.is_empty() || path.contains('\0') || path.len() > LONGEST {
-        return Err(SandboxError::policy(
-            "path_invalid",
+        return Err(SandboxError::new(
+            ErrorCode::PathInvalid,
             "a path is not empty, has no zero byte, and at most 4096 bytes",
         ));
     }

@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belljar_api::ErrorBody;
 use belljar_engine::{EntryKind, FileReader};
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 
@@ -107,7 +107,10 @@ impl Reading {
             // It became shorter: whoever reads must not think that this was all.
             Ok(None) if self.left.is_some() => {
                 self.left = Some(0);
-                Some(Err(SandboxError::runtime("file_changed", "the file became shorter while it was read")))
+                Some(Err(SandboxError::new(
+                    ErrorCode::ChangedMeanwhile,
+                    "the file became shorter while it was read",
+                )))
             }
             Ok(None) => None,
             Err(error) => {

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::http::{StatusCode, Uri, Version};
 use axum::response::Response;
 use belljar_api::ErrorBody;
-use belljar_spec::SandboxError;
+use belljar_spec::{ErrorCode, SandboxError};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -58,8 +58,8 @@ async fn join(caller: OnUpgrade, inside: OnUpgrade) {
 }
 
 fn not_answered(error: hyper::Error) -> SandboxError {
-    SandboxError::runtime(
-        "port_no_http",
+    SandboxError::new(
+        ErrorCode::ConnectionFailed,
         format!("what listens inside did not answer as a web server does: {error}"),
     )
     .hint("for other protocols use `Upgrade: tcp`")

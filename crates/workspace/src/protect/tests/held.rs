@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{Place, seen, what};
+use belljar_spec::ErrorCode;
 use belljar_spec::workspace::Shielded::{Anchored, Existing, MissingDirectory, MissingFile};
 use std::fs;
 
@@ -188,7 +189,7 @@ fn a_protected_directory_is_no_workspace() {
         ("b.git/hooks", "part of a git directory"),
     ] {
         let error = place.view(folder).unwrap_err();
-        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert_eq!(error.code, ErrorCode::PathRefused, "{folder}");
         assert!(error.message.contains(named), "{folder}: {error}");
     }
     for folder in ["main", "main/other", "main/tools", "b.git", "home"] {
@@ -200,9 +201,9 @@ fn a_protected_directory_is_no_workspace() {
         format!("[core]\nhooksPath = {}", place.path("global/hooks").display()),
     )
     .unwrap();
-    assert_eq!(place.view("global/hooks").unwrap_err().code, "workspace_is_protected");
+    assert_eq!(place.view("global/hooks").unwrap_err().code, ErrorCode::PathRefused);
     place.git(&["-C", "main", "config", "core.hooksPath", "."]);
-    assert_eq!(place.view("main").unwrap_err().code, "workspace_is_protected");
+    assert_eq!(place.view("main").unwrap_err().code, ErrorCode::PathRefused);
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn a_folder_of_settings_is_no_workspace_unless_a_repository_is() {
     };
     for folder in [".vscode", ".claude", ".claude/hooks", ".claude/hooks/lib", ".opencode", ".codex/x"] {
         let error = view(folder, Policy::default()).unwrap_err();
-        assert_eq!(error.code, "workspace_is_protected", "{folder}");
+        assert_eq!(error.code, ErrorCode::PathRefused, "{folder}");
         assert!(error.hint.unwrap_or_default().contains("unprotect"), "{folder}");
     }
     for folder in ["src", ".claude/notes", ".codex/worktrees/w"] {
@@ -250,7 +251,7 @@ fn policy_adds_paths() {
     assert_eq!(what(&shields, "Makefile"), Some(Existing));
     assert_eq!(what(&shields, ".git"), Some(Existing), "all of it");
     assert_eq!(what(&shields, ".git/hooks"), None);
-    assert_eq!(view(&["Makefile/x"]).unwrap_err().code, "protected_path_below_file");
+    assert_eq!(view(&["Makefile/x"]).unwrap_err().code, ErrorCode::PathRefused);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{Place, what};
+use belljar_spec::ErrorCode;
 use belljar_spec::workspace::Shielded::{Existing, MissingDirectory, Watched};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,7 +40,7 @@ fn targets_of_links_are_held_and_so_are_other_names_of_a_hook() {
     // A link that leads on through another could be led elsewhere.
     symlink("a", place.path("w/scripts/link")).unwrap();
     symlink("../../scripts/link", place.path("w/.git/hooks/pre-rebase")).unwrap();
-    assert_eq!(place.view("w").unwrap_err().code, "protected_path_is_link");
+    assert_eq!(place.view("w").unwrap_err().code, ErrorCode::PathRefused);
 }
 
 #[test]

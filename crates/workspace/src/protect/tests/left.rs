@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{Place, what};
+use belljar_spec::ErrorCode;
 use belljar_spec::workspace::Shielded::Existing;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -273,7 +274,7 @@ fn what_cannot_be_named_to_a_guest_is_refused() {
     let place = Place::new();
     place.repository("w");
     fs::create_dir_all(odd(&place.path("w/.git/worktrees"))).unwrap();
-    assert_eq!(place.view("w").unwrap_err().code, "protected_path_no_text");
+    assert_eq!(place.view("w").unwrap_err().code, ErrorCode::PathRefused);
 
     let place = Place::new();
     place.repository("w");
@@ -282,5 +283,5 @@ fn what_cannot_be_named_to_a_guest_is_refused() {
     text.extend_from_slice(b"[core]\n\thooksPath = odd\xff\n");
     fs::write(&config, text).unwrap();
     let refusal = place.view("w").unwrap_err();
-    assert_eq!(refusal.code, "protected_path_no_text", "{refusal}");
+    assert_eq!(refusal.code, ErrorCode::PathRefused, "{refusal}");
 }

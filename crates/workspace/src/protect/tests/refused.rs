@@ -1,6 +1,7 @@
 //! Folders that are refused.
 
 use super::Place;
+use belljar_spec::ErrorCode;
 use std::fs;
 
 #[test]
@@ -21,7 +22,7 @@ fn a_git_directory_that_is_not_ours_is_refused() {
     ];
     for (content, case) in cases {
         fs::write(fake.join(".git"), content).unwrap();
-        assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours", "{case}");
+        assert_eq!(place.view("fake").unwrap_err().code, ErrorCode::PathRefused, "{case}");
     }
     // A worktree whose common directory is said to be elsewhere.
     let evil = place.path("evil");
@@ -29,10 +30,10 @@ fn a_git_directory_that_is_not_ours_is_refused() {
     fs::write(evil.join("worktrees/x/gitdir"), fake.join(".git").to_str().unwrap()).unwrap();
     fs::write(evil.join("worktrees/x/commondir"), place.path("main/.git").to_str().unwrap()).unwrap();
     fs::write(fake.join(".git"), format!("gitdir: {}", evil.join("worktrees/x").display())).unwrap();
-    assert_eq!(place.view("fake").unwrap_err().code, "git_dir_not_ours");
+    assert_eq!(place.view("fake").unwrap_err().code, ErrorCode::PathRefused);
 
     // Nothing points back, until its owner says so.
-    assert_eq!(place.view("separate").unwrap_err().code, "git_dir_not_ours");
+    assert_eq!(place.view("separate").unwrap_err().code, ErrorCode::PathRefused);
     place.git(&["-C", "separate", "config", "core.worktree", place.path("separate").to_str().unwrap()]);
     assert!(place.view("separate").unwrap().git.is_some());
 }
@@ -49,6 +50,6 @@ fn links_are_refused_wherever_they_are() {
             fs::rename(&link_at, &away).unwrap();
         }
         std::os::unix::fs::symlink(&away, &link_at).unwrap();
-        assert_eq!(place.view("w").unwrap_err().code, "protected_path_is_link", "{link}");
+        assert_eq!(place.view("w").unwrap_err().code, ErrorCode::PathRefused, "{link}");
     }
 }

@@ -426,7 +426,11 @@ impl Shared {
         if !is_needed {
             return Ok(ImportReport { notes, ..ImportReport::default() });
         }
-        let host = self.believed_host(repository)?;
+        let leash = match moment {
+            Moment::Living => self.leash.get(),
+            Moment::Ended(leash) => Some(leash),
+        };
+        let host = self.believed_host(repository, leash)?;
         let importer = Importer {
             host: &repository.host,
             repository: &host,
@@ -437,10 +441,7 @@ impl Shared {
             mode: self.mode,
             // Their names are those of the workspace.
             protected: if repository.dot_git == ".git" { &self.protected } else { &[] },
-            leash: match moment {
-                Moment::Living => self.leash.get(),
-                Moment::Ended(leash) => Some(leash),
-            },
+            leash,
         };
         let imported = match moment {
             Moment::Living => importer.import(&mut synced),
@@ -463,22 +464,29 @@ impl Shared {
 
     /// The host's side of a repository, unless a sandbox may have prepared it since this one started: another one that works around it,
     /// or this one in an earlier life.
-    fn believed_host(&self, repository: &Repository) -> Result<HostRepository, String> {
+    fn believed_host(
+        &self,
+        repository: &Repository,
+        leash: Option<&Leash>,
+    ) -> Result<HostRepository, String> {
         match obstacle(&repository.host) {
             Some(obstacle) => Err(obstacle),
-            None => self.host(repository),
+            None => self.host(repository, leash),
         }
     }
 
     /// The host's side of a repository. Git is asked about it once: what it says stays so while the sandbox lives.
-    fn host(&self, repository: &Repository) -> Result<HostRepository, String> {
+    fn host(&self, repository: &Repository, leash: Option<&Leash>) -> Result<HostRepository, String> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(host) = hosts.get(&repository.host.common) {
             return Ok(host.clone());
         }
         let git = Git::find().map_err(|error| with_causes(&error))?;
-        let host = HostRepository::open_exactly(&git, &repository.host.common)
+        let asked = leash.map_or(git.clone(), |leash| git.on_leash(leash));
+        let host = HostRepository::open_exactly(&asked, &repository.host.common)
             .map_err(|error| with_causes(&error))?;
+        // It is kept for later imports, which have leashes of their own.
+        let host = host.with(git);
         hosts.insert(repository.host.common.clone(), host.clone());
         Ok(host)
     }
@@ -489,7 +497,7 @@ impl Shared {
         self.pinned.store(true, Ordering::Release);
         for repository in self.git.repositories() {
             let commit = self.git.synced(repository).and_then(|synced| synced.commit());
-            if let (Some(commit), Ok(host)) = (commit, self.believed_host(repository)) {
+            if let (Some(commit), Ok(host)) = (commit, self.believed_host(repository, self.leash.get())) {
                 // Without it the sandbox works as well, until the user prunes.
                 let _ = private_git::pin(&host, self.git.id(), &commit);
             }
@@ -505,7 +513,7 @@ impl Shared {
 const FIRST_LOOKS: u32 = 10;
 const FIRST_LOOKS_INTERVAL: Duration = Duration::from_millis(5);
 /// What failed after so long is not tried again at the next start.
-const LONGEST_RETRIED: Duration = Duration::from_secs(60);
+const LONGEST_RETRIED: Duration = Duration::from_secs(15);
 /// Holds imports to a part of one processor: what reads refs outside is in no cgroup, and an agent moves them without end.
 struct Pace {
     /// Time that was used beyond the part that is allowed.

@@ -18,12 +18,12 @@ use belljar_spec::egress::{EgressPolicy, Mode};
 use belljar_spec::llm::ModelGlob;
 use belljar_spec::secret::CredentialPlace;
 use belljar_spec::workspace::{DotGit, PrivateGitView, Shielded, View, WorkspaceMode};
-use belljar_spec::{ErrorCode, Permission, SandboxError, SandboxId, SandboxSpec};
+use belljar_spec::{Admin, ErrorCode, Permission, SandboxError, SandboxId, SandboxSpec};
 use belljar_state::{Lock, create_private, is_written_to, lock_open_file};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ struct Present {
 #[derive(Debug, Serialize, Deserialize)]
 struct Presence {
     folders: Vec<PathBuf>,
-    /// What it cannot write to in its workspace; not said by earlier versions of belljar.
+    /// What it cannot write to in its workspace; not said by an administrator's, and by earlier versions of belljar.
     #[serde(default)]
     read_only: Option<Vec<PathBuf>>,
     /// Git directories of the host that git works in for it.
@@ -62,7 +62,8 @@ impl Presence {
         let repositories = view.into_iter().flat_map(repositories).chain(served.map(Path::to_path_buf));
         Presence {
             folders: folders(spec),
-            read_only: Some(view.map(read_only).unwrap_or_default()),
+            // An administrator is the user, who may change anything at any time.
+            read_only: (spec.admin == Admin::No).then(|| view.map(read_only).unwrap_or_default()),
             repositories: repositories.collect(),
             egress,
         }
@@ -75,8 +76,7 @@ impl Presence {
 
     fn can_write(&self, path: &Path) -> bool {
         let Some(read_only) = &self.read_only else { return false };
-        let is_below = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
-        is_below(&self.folders) && !is_below(read_only)
+        lies_in(path, &self.folders) && !lies_in(path, read_only)
     }
 
     /// A repository of one of the two that the other can write to.
@@ -272,6 +272,15 @@ fn tell(directory: &Path, id: &str, met: &Met) -> io::Result<()> {
 
 fn paths(directory: &Path, id: &str) -> (PathBuf, PathBuf) {
     (directory.join(id), directory.join(format!("{id}.met")))
+}
+
+/// Whether a path is below one of these folders, also by another path of the same folder: a bind mount.
+fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let above: Vec<_> = path.ancestors().filter_map(identity).collect();
+    folders.iter().any(|folder| {
+        path.starts_with(folder) || identity(folder).is_some_and(|identity| above.contains(&identity))
+    })
 }
 
 /// The first folder of one of them that lies in, or holds, one of the other's.

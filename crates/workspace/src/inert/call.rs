@@ -231,7 +231,8 @@ impl Call {
         }
         before_exec::set_limits(&mut self.command, self.limits);
         if let Some(reach) = &self.reach
-            && let Some(ruleset) = reach.ruleset().map_err(GitError::Start)?
+            && let Some(ruleset) =
+                reach.ruleset(Path::new(self.command.get_program())).map_err(GitError::Start)?
         {
             before_exec::confine(&mut self.command, Arc::new(ruleset));
         }

@@ -42,11 +42,14 @@ impl Reach {
         self
     }
 
-    /// As the kernel knows it, with the machine's programs; none where the kernel does not hold it. A link on the way to one of the
+    /// As the kernel knows it, with the machine's programs and this one; none where the kernel does not hold it. A link on the way to one of the
     /// directories is an error: the real path had none.
-    pub(super) fn ruleset(&self) -> io::Result<Option<Ruleset>> {
+    pub(super) fn ruleset(&self, program: &Path) -> io::Result<Option<Ruleset>> {
         let Some(ruleset) = Ruleset::new()? else { return Ok(None) };
-        for directory in PROGRAMS {
+        // Where git was installed, as in `/opt/git/bin/git`.
+        let real = program.canonicalize()?;
+        let elsewhere = real.ancestors().nth(2).filter(|prefix| prefix.parent().is_some());
+        for directory in PROGRAMS.into_iter().map(Path::new).chain(elsewhere) {
             match open(directory, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
                 Ok(opened) => ruleset.allow_below(opened, Access::Read)?,
                 Err(Errno::NOENT | Errno::NOTDIR) => {}

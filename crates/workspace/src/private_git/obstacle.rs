@@ -38,11 +38,13 @@ pub fn obstacle(host: &HostGit) -> Option<String> {
     })
 }
 
-/// The first link or pipe where git reads or writes. Objects of git-lfs are not git's: belljar writes them by descriptors.
+/// The first link where git reads or writes, or pipe. Objects of git-lfs are not git's: belljar writes them by descriptors. Git
+/// directories of submodules are looked at by themselves.
 fn planted(git_directory: &Path) -> Option<String> {
-    let mut waiting = vec![(git_directory.to_path_buf(), 0)];
+    let mut waiting = vec![(git_directory.to_path_buf(), true)];
     let mut looked = 0;
-    while let Some((directory, depth)) = waiting.pop() {
+    while let Some((directory, is_gits)) = waiting.pop() {
+        let is_top = directory == git_directory;
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let (name, path): (_, PathBuf) = (entry.file_name(), entry.path());
@@ -50,7 +52,7 @@ fn planted(git_directory: &Path) -> Option<String> {
             if looked > MAX_LOOKED_AT {
                 return Some(format!("`{}` has too many files to be looked at", git_directory.display()));
             }
-            if kind.is_symlink() && !(depth == 0 && name == "hooks") {
+            if kind.is_symlink() && is_gits && !(is_top && name == "hooks") {
                 return Some(format!("`{}` is a link, and git writes wherever it leads", path.display()));
             }
             if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
@@ -59,17 +61,19 @@ fn planted(git_directory: &Path) -> Option<String> {
                     path.display()
                 ));
             }
-            let is_followed = depth > 0 || FOLLOWED.iter().any(|followed| name == *followed);
-            if kind.is_dir() && is_followed {
-                waiting.push((path, depth + 1));
+            if kind.is_dir() && !(is_top && APART.iter().any(|apart| name == *apart)) {
+                // Config may include a pipe in any other directory.
+                let is_gits = if is_top { GITS.iter().any(|gits| name == *gits) } else { is_gits };
+                waiting.push((path, is_gits));
             }
         }
     }
     None
 }
 
+const APART: [&str; 2] = ["modules", "lfs"];
 /// Directories of a git directory that git reads and writes; hooks, which are never run on the host, may well be links.
-const FOLLOWED: [&str; 9] =
+const GITS: [&str; 9] =
     ["refs", "logs", "objects", "info", "worktrees", "reftable", "rebase-merge", "rebase-apply", "sequencer"];
 const MAX_LOOKED_AT: usize = 2_000_000;
 /// A path, or the names of some tables: git joins them before they are many.
@@ -108,7 +112,7 @@ mod tests {
     fn pipes_and_other_repositories_are_an_obstacle() {
         let place = tempfile::tempdir().unwrap();
         let host = host(place.path());
-        for pipe in ["config", "HEAD", "objects/info/alternates", "objects/ab/x", "refs/heads/x"] {
+        for pipe in ["config", "HEAD", "objects/info/alternates", "objects/ab/x", "refs/heads/x", "hooks/x"] {
             let path = host.own.join(pipe);
             mkfifoat(CWD, &path, Mode::RUSR).unwrap();
             assert!(obstacle(&host).unwrap().contains("is a pipe"), "{pipe}");

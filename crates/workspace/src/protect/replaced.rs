@@ -59,6 +59,10 @@ pub fn local_repository(path: &Path, alternates: &[PathBuf]) -> Result<Vec<Judge
     let mut judged = Vec::new();
     for path in [path, Path::new(&with_suffix)] {
         let Ok(folder) = path.canonicalize() else { continue };
+        if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            let (path, folder) = (path.display(), folder.display());
+            return Err(format!("`{path}` is a link; name `{folder}` itself if that is what you mean"));
+        }
         let Some(host) = repository_at(&folder)? else { continue };
         if let Some(obstacle) = obstacle(&host) {
             return Err(obstacle);

@@ -88,6 +88,11 @@ impl HostRepository {
         }
     }
 
+    /// The same, with this git for what follows.
+    pub fn with(self, git: Git) -> HostRepository {
+        HostRepository { git, ..self }
+    }
+
     /// The same, with every git for it on a leash.
     pub(crate) fn on_leash(self, leash: &Leash) -> HostRepository {
         HostRepository { git: self.git.on_leash(leash), ..self }
